@@ -3,7 +3,7 @@
 //! - `place`: where the processor is (`--url`), and what is refused as an address
 //! - `token`: which token is sent, and that it never shows
 //! - `wire`: one request and its bounded answer
-//! - `answers`: the JSON of the API as types
+//! - `answers`, `replay_answers`: the JSON of the API as types
 //! - `api`: a method per route
 //! - `fault`: what can go wrong, what to do about it, and the exit code
 //! - `session`: from the global flags to an API, on a small runtime
@@ -12,6 +12,7 @@ pub mod answers;
 pub mod api;
 pub mod fault;
 pub mod place;
+pub mod replay_answers;
 pub mod session;
 pub mod token;
 pub mod wire;

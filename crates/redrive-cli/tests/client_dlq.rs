@@ -134,7 +134,7 @@ fn a_dry_run_says_what_would_happen() {
     let api = RecordedApi::new(|_| (200, json!({"would_replay": 300, "rate": 20.0, "about_seconds": 15.0})));
     api.redrive(&["dlq", "replay", "orders", "--filter", "reason:gone", "--rate", "20/s", "--dry-run"])
         .exits(0)
-        .prints("would replay 300 (frozen)   at 20/s ≈ 15 s\n");
+        .prints("would replay 300 (frozen)   at 20/s ± jitter ≈ 15 s\n");
     assert_eq!(
         api.body_of("POST /v1/replays"),
         json!({"pipeline": "orders", "filter": "reason:gone", "rate": 20.0, "force": false, "dry_run": true})
@@ -186,14 +186,114 @@ fn letters_that_died_again_make_exit_1() {
 }
 
 #[test]
-fn a_replay_that_was_stopped_says_why_and_what_is_left() {
+fn the_plan_says_what_an_operator_should_know_before_a_replay() {
+    let plan = || {
+        json!({
+            "would_replay": 300, "skips": {}, "rate": 20.0, "about_seconds": 15.0, "to": "pipeline",
+            "topic": "orders.replay", "key_order": true, "canary": 10, "stop_at": "20%", "ambiguous": 12,
+            "ambiguous_undecided": true, "breaker": "closed", "budget_remaining": 80, "paused": false,
+            "superseded": {
+                "keys": 2, "letters": 3, "since": "2026-11-15T08:00:00.000Z",
+                "shown": [{"key": "c-204", "letters": 2}, {"key": "c-9", "letters": 1}],
+            },
+            "tenants": [{"tenant": "acme", "letters": 290}, {"tenant": "zeta", "letters": 10}],
+            "last": {
+                "id": "r-30", "state": "stopped", "created": ago(7_200), "total": 300, "succeeded": 40,
+                "dead_again": 11, "untouched": 249,
+            },
+            "oldest": ago(10_930),
+        })
+    };
+    let api = RecordedApi::new(move |_| (200, plan()));
+    let args = ["dlq", "replay", "orders", "--group", "g4m1x8qz2", "--rate", "20/s"];
+    let ran = api.redrive(&[&args[..], &["--canary", "10", "--dry-run"]].concat()).exits(0);
+    assert_eq!(
+        ran.stdout,
+        "\
+would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   per-key order \
+kept   2 keys have later successes (list: --show superseded)
+  canary 10   stops above 20% of the last 50 failed   breaker closed   retry budget 80 left
+  12 letters have an attempt whose end is unknown: replay them with the same message id with --ambiguous ok, leave them \
+open with --ambiguous skip
+  last replay of this selection: r-30 2h 00m ago, stopped   succeeded 40   dead again 11   untouched 249
+  oldest died 3h 02m ago
+  tenants take turns: acme 290, zeta 10
+"
+    );
+    let shown = api.redrive(&[&args[..], &["--show", "superseded"]].concat()).exits(0);
+    let said = "\
+KEY    LETTERS
+c-204        2
+c-9          1
+   3 letters of 2 keys; successes are known since 2026-11-15 08:00";
+    assert!(shown.stdout.contains(said), "{}", shown.stdout);
+    let guarded = ["--canary", "0", "--stop-at", "off", "--ambiguous", "ok", "--dry-run"];
+    api.redrive(&[&args[..], &guarded].concat()).exits(0);
+    let body = api.body_of("POST /v1/replays");
+    assert_eq!(
+        (&body["canary"], &body["stop_at"], &body["ambiguous"]),
+        (&json!(0), &json!("off"), &json!("ok"))
+    );
+    for share in ["20", "120%", "lots"] {
+        api.redrive(&[&args[..], &["--stop-at", share]].concat()).exits(2);
+    }
+}
+
+/// The words of story 6.
+#[test]
+fn a_replay_that_was_stopped_for_failures_says_why_and_how_to_go_on() {
     let api = job_server(|| {
         let mut stopped = job("stopped", 140, 11);
-        stopped["note"] = json!("the pipeline is gone");
+        (stopped["total"], stopped["succeeded"], stopped["published"]) =
+            (json!(1_042), json!(301), json!(312));
+        stopped["untouched"] = json!(730);
+        stopped["note"] = json!("11 of the last 50 failed (limit 20 %)");
+        stopped["canary"] = json!({"letters": 10, "succeeded": 10, "over": true});
+        (stopped["breaker"], stopped["sent_twice_max"]) = (json!("closed"), json!(0));
         stopped
     });
+    let ran = api.redrive(&["dlq", "replay", "orders", "--group", "g7k2m9x4q", "--rate", "200/s"]).exits(1);
+    assert_eq!(
+        ran.stdout,
+        "\
+replay r-31  canary 10/10 … 312/1,042  ✗ stopped: 11 of the last 50 failed (limit 20 %). 730 letters untouched. Breaker \
+orders: closed.
+  letters 1,042   succeeded 301   dead again 11   under way 0   skipped 0   untouched 730
+  resume with: redrive dlq replay --resume r-31
+"
+    );
+}
+
+#[test]
+fn a_replay_that_was_stopped_goes_on_and_says_what_was_sent_twice() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "GET /v1/replays/r-31" => (200, job("stopped", 140, 0)),
+        _ => {
+            let mut done = job("done", 300, 0);
+            done["sent_twice_max"] = json!(0);
+            done["canary"] = json!({"letters": 10, "succeeded": 10, "over": true});
+            (200, done)
+        }
+    });
+    let ran = api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(0);
+    assert_eq!(api.asked()[1].line, "POST /v1/replays/r-31/resume");
+    assert!(ran.stdout.starts_with("replay r-31  "), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("300/300   succeeded 300   dead again 0   sent twice 0   "),
+        "{}",
+        ran.stdout
+    );
+}
+
+#[test]
+fn a_replay_that_failed_says_why_and_what_is_left() {
+    let api = job_server(|| {
+        let mut failed = job("failed", 140, 11);
+        failed["note"] = json!("the pipeline is gone");
+        failed
+    });
     let ran = api.redrive(&["dlq", "replay", "orders", "--ids", "o-1,o-2"]).exits(1);
-    let said = "  ✗ stopped: the pipeline is gone. 149 letters untouched.\n  they are still open";
+    let said = "  ✗ failed: the pipeline is gone. 149 letters untouched.\n  they are still open";
     assert!(ran.stdout.contains(said), "{}", ran.stdout);
     assert_eq!(api.body_of("POST /v1/replays")["ids"], json!(["o-1", "o-2"]));
 }

@@ -186,7 +186,8 @@ fn replays_into_a_dead_service_are_named_as_what_opened_the_breaker() {
     assert_eq!(stdout(&found).matches(dead["message_id"].as_str().unwrap()).count(), 1, "{}", stdout(&found));
 
     down.store(true, SeqCst);
-    let replay = processor.post("/v1/replays", r#"{"pipeline":"orders","all":true}"#);
+    let replay =
+        processor.post("/v1/replays", r#"{"pipeline":"orders","all":true,"canary":0,"stop_at":"off"}"#);
     assert!(replay.status < 300, "{}", replay.body);
     wait_for("the breaker to open", || orders(&processor)["breaker"] == "open");
     let open = notice(&processor, "breaker").unwrap();

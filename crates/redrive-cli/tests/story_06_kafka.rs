@@ -129,7 +129,7 @@ fn letters_go_onto_the_source_only_if_somebody_says_yes() {
     assert_eq!(letters(&processor, &orders)["open"], 12);
 
     let replayed = good(&processor, &[&to_source[..], &["--yes"]].concat());
-    assert!(replayed.contains("  12/12   succeeded 12   dead again 0   "), "{replayed}");
+    assert!(replayed.contains("… 12/12   succeeded 12   dead again 0   "), "{replayed}");
     assert!(published(&format!("{orders}.replay")).is_empty());
     let again = published(&orders).into_iter().filter(|((_, replays), _)| replays == "1");
     assert_eq!(again.map(|(_, times)| times).collect::<Vec<u32>>(), [1; 12]);
@@ -184,6 +184,47 @@ fn a_discard_or_a_replay_of_one_process_is_never_taken_for_another_of_the_same_n
     };
     let (mine, theirs) = (replay(&first, "c-3"), replay(&second, "c-4"));
     assert_ne!(mine, theirs);
+    wait_for("the other to know of it", || {
+        second.get(&format!("/v1/replays/{mine}")).json()["state"] == "done"
+    });
     let wrong = second.cli(&["dlq", "replay", "--abort", &mine]);
-    assert!(stderr(&wrong).contains("not of this process"), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("is done and cannot be changed any more"), "{}", stderr(&wrong));
+}
+
+/// A job belongs to the group: it is seen and paused at any member, and another carries it on when its member dies.
+#[test]
+fn a_job_is_paused_at_any_member_and_carried_on_by_another_when_its_member_dies() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut first, orders) = with_letters(dir.path(), 120);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let second = Processor::start(elsewhere.path(), &config_of("redrive-1", &orders, &stub.url));
+    wait_for("the other to know the letters", || letters(&second, &orders)["open"] == 120);
+    stub.fix();
+    good(&first, &["dlq", "replay", &orders, "--all", "--rate", "10/s", "--detach"]);
+    let name = first.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
+    let job = |processor: &Processor| processor.get(&format!("/v1/replays/{name}")).json();
+    wait_for("the other to see it go on", || job(&second)["published"].as_u64() >= Some(15));
+    let listed = good(&second, &["dlq", "replays"]);
+    assert!(listed.contains(&name) && listed.contains("running"), "{listed}");
+
+    let paused = good(&second, &["dlq", "replays", "pause", &name]);
+    assert!(paused.contains("paused"), "{paused}");
+    assert_eq!(job(&first)["state"], "paused", "the member that runs it has paused it");
+    let resumed = good(&second, &["dlq", "replays", "resume", &name]);
+    assert!(resumed.contains("running"), "{resumed}");
+
+    wait_for("some more of it", || job(&second)["published"].as_u64() >= Some(25));
+    first.kill();
+    wait_for("the other to carry it on to its end", || job(&second)["state"] == "done");
+    let done = job(&second);
+    assert_eq!((&done["published"], &done["succeeded"]), (&json!(120), &json!(120)), "{done}");
+    let replay = published(&format!("{orders}.replay"));
+    assert_eq!(replay.len(), 120);
+    assert!(replay.iter().all(|((_, replays), times)| replays == "1" && *times == 1), "{replay:?}");
+    assert!((0..120).all(|n| stub.has_applied(&format!("o-{n}"))));
+
+    // The first one comes back and does not begin anew.
+    first.restart();
+    wait_for("the first to know its end", || job(&first)["state"] == "done");
+    assert_eq!(published(&format!("{orders}.replay")).len(), 120);
 }

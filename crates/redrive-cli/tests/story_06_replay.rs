@@ -1,7 +1,6 @@
 //! Story 6, dead letters before lunch: looked at, put back at a pace through five kills, discarded and brought back.
 //!
-//! Not yet: `dlq edit` with its undo, `--canary`, the stop when too many of the last letters failed,
-//! `dlq import`, the hint about keys with later successes, and `--to source`, which needs the Kafka engine.
+//! Not yet: `dlq edit` with its undo, `dlq import`, and `--to source`, which needs the Kafka engine.
 
 mod world;
 
@@ -173,7 +172,8 @@ fn a_replay_survives_five_kills_and_puts_every_letter_back_once() {
 
     // Whoever followed the job has waited for the processor each time, and says how it ended.
     let followed = replay.wait_with_output_text();
-    assert!(followed.starts_with("replay r-1  300/300   succeeded 300   dead again 0   "), "{followed}");
+    let last = "replay r-1  canary 10/10 … 300/300   succeeded 300   dead again 0   sent twice at most ";
+    assert!(followed.starts_with(last), "{followed}");
     let done = job(&processor);
     assert_eq!(done["state"], "done", "{done}");
     for (name, number) in [("published", LETTERS), ("succeeded", LETTERS), ("dead_again", 0), ("skipped", 0)]
@@ -232,12 +232,18 @@ fn a_dry_run_counts_and_changes_nothing() {
     stub.fix();
     let calls = stub.stats()["calls"].clone();
     let args = ["dlq", "replay", "orders", "--rate", "20/s", "--dry-run"];
+    let would = |count: u64, seconds: u64| {
+        format!(
+            "would replay {count} (frozen)   to orders (only this pipeline sees it)   at 20/s ± jitter ≈ {seconds} s\n  \
+             canary 10   stops above 20% of the last 50 failed   breaker closed\n"
+        )
+    };
     let all = good(&processor, &[&args[..], &["--all"]].concat());
-    assert_eq!(all, "would replay 40 (frozen)   at 20/s ≈ 2 s\n");
+    assert!(all.starts_with(&would(40, 2)), "{all}");
     let some = good(&processor, &[&args[..], &["--filter", "key:c-3 error-class=permanent"]].concat());
-    assert_eq!(some, "would replay 6 (frozen)   at 20/s ≈ 1 s\n");
+    assert!(some.starts_with(&would(6, 1)), "{some}");
     let two = good(&processor, &[&args[..], &["--ids", "o-1,orders/2"]].concat());
-    assert_eq!(two, "would replay 2 (frozen)   at 20/s ≈ 1 s\n");
+    assert!(two.starts_with(&would(2, 1)), "{two}");
     let discard = ["dlq", "discard", "orders", "--since", "1h", "--reason", "looking", "--dry-run"];
     assert_eq!(good(&processor, &discard), "would discard 40\n");
     assert_eq!(letters(&processor)["open"], 40);
@@ -264,15 +270,55 @@ fn what_was_discarded_is_not_replayed_and_can_be_brought_back() {
 
     stub.fix();
     let replayed = good(&processor, &["dlq", "replay", "orders", "--all"]);
-    assert!(replayed.starts_with("replay r-1  34/34   succeeded 34   dead again 0   "), "{replayed}");
+    let last = "replay r-1  canary 10/10 … 34/34   succeeded 34   dead again 0   sent twice 0   ";
+    assert!(replayed.starts_with(last), "{replayed}");
     assert!(!stub.has_applied("o-3") && stub.has_applied("o-4"), "o-3 belongs to c-3");
 
     let undone = good(&processor, &["dlq", "undo", "orders", "d-1"]);
     assert_eq!(undone, "restored 6   (open again)\n");
     let replayed = good(&processor, &["dlq", "replay", "orders", "--all"]);
-    assert!(replayed.starts_with("replay r-2  6/6   succeeded 6   dead again 0   "), "{replayed}");
+    assert!(
+        replayed.starts_with("replay r-2  6/6   succeeded 6   dead again 0   sent twice 0   "),
+        "{replayed}"
+    );
     assert!((0..40).all(|n| stub.has_applied(&format!("o-{n}"))));
     assert_eq!(letters(&processor), json!({"open": 0, "replaying": 0, "succeeded": 40, "discarded": 0}));
+}
+
+/// A fix that does not hold: the canary says so before the rest goes, and the same job goes on once it does.
+#[test]
+fn a_replay_whose_canary_fails_is_stopped_and_goes_on_when_it_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut processor) = with_letters(dir.path(), 60);
+    let args = ["dlq", "replay", "orders", "--all", "--rate", "200/s"];
+    let stopped = processor.cli(&args);
+    assert_eq!(stopped.status.code(), Some(1), "{}{}", stdout(&stopped), stderr(&stopped));
+    assert_eq!(
+        stdout(&stopped),
+        "\
+replay r-1  canary 0/10 … 10/60  ✗ stopped: 10 of the first 10 failed (canary, limit 20 %). 50 letters untouched. Breaker \
+orders: closed.
+  letters 60   succeeded 0   dead again 10   under way 0   skipped 0   untouched 50
+  resume with: redrive dlq replay --resume r-1
+"
+    );
+    assert_eq!(stub.stats()["calls"].as_u64(), Some(70), "nobody else was called");
+    let planned = good(&processor, &[&args[..], &["--dry-run"]].concat());
+    assert!(planned.contains("last replay of this selection: r-1 "), "{planned}");
+    assert!(planned.contains("stopped   succeeded 0   dead again 10   untouched 50"), "{planned}");
+
+    // It is still stopped after a kill, and nothing goes by itself.
+    processor.kill();
+    processor.restart();
+    assert_eq!(processor.get("/v1/replays/r-1").json()["state"], "stopped");
+    stub.fix();
+    let resumed = processor.cli(&["dlq", "replay", "--resume", "r-1"]);
+    let said = stdout(&resumed);
+    assert!(said.starts_with("replay r-1  resumed at 10 of 60 (frozen at "), "{said}");
+    assert!(said.contains("   … 60/60   succeeded 50   dead again 10   sent twice 0   "), "{said}");
+    assert_eq!(resumed.status.code(), Some(1), "ten are dead again: {said}");
+    assert!(put_back(&processor).values().all(|times| *times == 1));
+    assert_eq!(letters(&processor)["open"], 10);
 }
 
 #[test]

@@ -9,13 +9,14 @@ use std::error::Error;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::StoreOptions;
 use redrive::letters::Selection;
-use redrive::replay::{ReplaySpec, ReplayState, Replays};
+use redrive::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
+use redrive::replay::{Plan, PlanOptions, ReplaySpec, ReplayState, Replays};
 use redrive::{
     Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive,
 };
@@ -49,10 +50,11 @@ fn build(embedded: &Embedded, pipeline: Pipeline) -> Result<(Redrive, PipelineHa
     Ok((redrive, handle))
 }
 
-/// Every tenth letter dies again when it is replayed. It is open then, and only the job's own memory keeps a job that goes
-/// on from taking it a second time.
+/// Every tenth letter dies again when it is replayed, and so many in a row now and then that the job is stopped. They are
+/// open then, and only the job's own memory keeps a job that goes on from taking them a second time.
 pub fn dies_again(message: &Message) -> bool {
-    message.id().ends_with('3')
+    let number: u64 = message.id().trim_start_matches("m-").parse().unwrap_or_default();
+    number % 10 == 3 || number % 250 >= 200
 }
 
 /// Makes `count` dead letters, numbered from 0, of messages `m-0`, `m-1` …
@@ -71,9 +73,9 @@ pub async fn seed(dir: &Path, count: u64) -> Result<(), Failed> {
 }
 
 /// Replays all letters as one job, or goes on with the job that is there; returns when it is done.
-pub async fn replay(dir: &Path, log: &Path, rate: f64) -> Result<(), Failed> {
+pub async fn replay(dir: &Path, log_path: &Path, rate: f64) -> Result<(), Failed> {
     let embedded = Embedded::open_with(dir, plan::tuning())?;
-    let log = Arc::new(File::options().create(true).append(true).open(log)?);
+    let log = Arc::new(File::options().create(true).append(true).open(log_path)?);
     let calls = Arc::clone(&log);
     let handler = move |message: Message| {
         // One write, so that lines of concurrent calls do not mix.
@@ -94,15 +96,32 @@ pub async fn replay(dir: &Path, log: &Path, rate: f64) -> Result<(), Failed> {
 
     let replays = Replays::open(Some(dir))?;
     let mut job = Ok(());
-    redrive.run_until(async { job = carry_out(&replays, &handle, rate).await }).await?;
+    let stops = stops(log_path);
+    redrive.run_until(async { job = carry_out(&replays, &handle, rate, &stops).await }).await?;
     job
 }
 
-async fn carry_out(replays: &Replays, handle: &PipelineHandle, rate: f64) -> Result<(), Failed> {
+/// A line for each time that the job was stopped for failures.
+pub fn stops(log: &Path) -> PathBuf {
+    log.with_extension("stops")
+}
+
+async fn carry_out(
+    replays: &Replays,
+    handle: &PipelineHandle,
+    rate: f64,
+    stops: &Path,
+) -> Result<(), Failed> {
     if replays.list().is_empty() {
-        let ids = Selection::all(LetterState::Open).freeze(handle).await?;
-        let spec = ReplaySpec { rate: Some(rate), selection: "all".into(), ..ReplaySpec::default() };
-        replays.start(handle, spec, ids, "test").await?;
+        let plan = Plan::make(handle, &Selection::all(LetterState::Open), PlanOptions::default()).await?;
+        let spec = ReplaySpec {
+            rate: Some(rate),
+            canary: CANARY_DEFAULT,
+            stop_at: Some(STOP_AT_DEFAULT),
+            selection: "all".into(),
+            ..ReplaySpec::default()
+        };
+        replays.start_planned(handle, spec, plan, "test").await?;
     }
     replays.attach(handle)?;
     loop {
@@ -110,6 +129,11 @@ async fn carry_out(replays: &Replays, handle: &PipelineHandle, rate: f64) -> Res
         match views.as_slice() {
             [job] if job.state == ReplayState::Done => return Ok(()),
             [job] if job.state == ReplayState::Running => tokio::time::sleep(Duration::from_millis(2)).await,
+            [job] if job.state == ReplayState::Stopped => {
+                let mut stops = File::options().create(true).append(true).open(stops)?;
+                writeln!(stops, "{}", job.note.as_deref().unwrap_or_default())?;
+                replays.resume(&job.id).await?;
+            }
             other => return Err(format!("one running job is expected, there is {other:?}").into()),
         }
     }

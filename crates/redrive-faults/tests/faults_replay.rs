@@ -1,5 +1,6 @@
 //! `kill -9` of a process with a running replay job, again and again: each letter is put back once, and delivered once
-//! apart from deliveries that were in flight at a kill.
+//! apart from deliveries that were in flight at a kill. The job has a canary and is stopped for failures again and again;
+//! whoever runs it resumes it.
 //!
 //! `REDRIVE_REPLAY_KILLS` says how many kills.
 
@@ -14,7 +15,7 @@ use redrive::engine::Engine;
 use redrive::engine::embedded::Embedded;
 use redrive::replay::{ReplayState, Replays};
 use redrive_faults::plan::{self, Random};
-use redrive_faults::replaying::{PIPELINE, check_calls, dies_again, options};
+use redrive_faults::replaying::{PIPELINE, check_calls, dies_again, options, stops};
 use redrive_faults::verify::Scratch;
 use support::{HANG_GUARD, Victim, often};
 
@@ -61,7 +62,10 @@ fn a_killed_replay_job_delivers_every_letter_once() {
     assert!(status.success(), "{said}");
 
     let told = check_calls(&log, letters).unwrap_or_else(|error| panic!("after {kills} kills: {error}"));
-    println!("{kills} kills: {told}");
+    let stopped = std::fs::read_to_string(stops(&log)).unwrap_or_default();
+    println!("{kills} kills, {} stops: {told}", stopped.lines().count());
+    assert!(stopped.lines().any(|why| why.contains("of the last 50 failed (limit 20 %)")), "{stopped}");
+    assert!(stopped.lines().any(|why| why.contains("of the first 10 failed (canary")), "{stopped}");
     assert!(told.runs > kills / 2, "most kills met a process that had opened the store: {told}");
 
     let replays = Replays::open(Some(&dir)).expect("the jobs can be read");

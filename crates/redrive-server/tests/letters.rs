@@ -150,7 +150,20 @@ async fn a_replay_delivers_its_frozen_selection_once() {
     let dry = server
         .post("/v1/replays", r#"{"pipeline":"orders","filter":"reason:permanent","rate":2,"dry_run":true}"#)
         .await;
-    assert_eq!(dry.expect(200), json!({ "would_replay": 3, "skips": {}, "rate": 2.0, "about_seconds": 1.5 }));
+    let dry = dry.expect(200);
+    let expected =
+        json!({ "would_replay": 3, "skips": {}, "rate": 2.0, "about_seconds": 1.5, "to": "pipeline" });
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(dry[field], *value, "{field} of {dry}");
+    }
+    assert_eq!(
+        (&dry["canary"], &dry["stop_at"], &dry["breaker"]),
+        (&json!(10), &json!("20%"), &json!("closed"))
+    );
+    assert_eq!(
+        (&dry["ambiguous"], &dry["superseded"]["keys"], &dry["last"]),
+        (&json!(0), &json!(0), &json!(null))
+    );
     assert_eq!(server.get("/v1/replays").await.expect(200), json!({ "replays": [] }));
 
     server.downstream.healed.store(true, Ordering::SeqCst);
@@ -198,6 +211,64 @@ async fn a_dry_run_does_not_count_what_a_replay_would_skip() {
     server.post("/v1/replays", r#"{"pipeline":"orders","all":true}"#).await.expect(202);
     let done = server.wait_for("/v1/replays/r-4", |replay| replay["state"] == "done").await;
     assert_eq!((&done["skipped"], &done["skips"]), (&json!(1), &json!({ "too_often": 1 })));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_that_may_have_been_delivered_need_a_decision() {
+    let server = with_letters(2, 0).await;
+    let vague = r#"{"id":"v-1","payload":"vague"}"#;
+    server.post("/v1/pipelines/orders/messages", vague).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 3).await;
+    let wish = |more: &str| format!(r#"{{"pipeline":"orders","all":true{more}}}"#);
+    let dry = server.post("/v1/replays", &wish(r#","dry_run":true"#)).await.expect(200);
+    assert_eq!((&dry["ambiguous"], &dry["ambiguous_undecided"]), (&json!(1), &json!(true)));
+    let refused = server.post("/v1/replays", &wish("")).await.expect(409);
+    assert!(
+        refused["message"].as_str().unwrap().starts_with("1 of these letters have an attempt"),
+        "{refused}"
+    );
+    assert!(refused["hint"].as_str().unwrap().contains("--ambiguous ok"), "{refused}");
+    assert_eq!(server.get("/v1/replays").await.expect(200), json!({ "replays": [] }));
+    server.post("/v1/replays", &wish(r#","ambiguous":"maybe""#)).await.expect(400);
+
+    server.downstream.healed.store(true, Ordering::SeqCst);
+    let skipping = server.post("/v1/replays", &wish(r#","ambiguous":"skip""#)).await.expect(202);
+    assert_eq!((&skipping["total"], &skipping["plan"]["would_replay"]), (&json!(2), &json!(2)));
+    server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "done").await;
+    server.post("/v1/replays", &wish(r#","ambiguous":"ok""#)).await.expect(202);
+    let done = server.wait_for("/v1/replays/r-2", |replay| replay["state"] == "done").await;
+    assert_eq!((&done["succeeded"], &done["sent_twice_max"]), (&json!(1), &json!(0)));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replay_stops_for_failures_and_the_next_plan_says_so() {
+    let server = with_letters(30, 0).await;
+    let wish = r#"{"pipeline":"orders","filter":"reason:permanent","canary":5,"stop_at":"10%"}"#;
+    server.post("/v1/replays", wish).await.expect(202);
+    let stopped = server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "stopped").await;
+    assert_eq!(stopped["note"], "5 of the first 5 failed (canary, limit 10 %)");
+    assert_eq!((&stopped["untouched"], &stopped["breaker"]), (&json!(25), &json!("closed")));
+    assert_eq!(stopped["canary"], json!({ "letters": 5, "succeeded": 0, "over": true }));
+    let dry = wish.replace('}', r#","dry_run":true}"#);
+    let dry = server.post("/v1/replays", &dry).await.expect(200);
+    let last = &dry["last"];
+    assert_eq!(
+        (&last["id"], &last["state"], &last["dead_again"]),
+        (&json!("r-1"), &json!("stopped"), &json!(5))
+    );
+
+    server.downstream.healed.store(true, Ordering::SeqCst);
+    assert_eq!(server.post("/v1/replays/r-1/resume", "").await.expect(200)["state"], "running");
+    let done = server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "done").await;
+    assert_eq!((&done["succeeded"], &done["dead_again"]), (&json!(25), &json!(5)));
+    for wrong in [r#""stop_at":"120%""#, r#""stop_at":"much""#, r#""canary":-1"#] {
+        server
+            .post("/v1/replays", &format!(r#"{{"pipeline":"orders","all":true,{wrong}}}"#))
+            .await
+            .expect(400);
+    }
     server.stop().await;
 }
 

@@ -11,12 +11,12 @@ use redrive_core::{Message, Policy, Time};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::dispatch::{BreakerAnswer, BreakerOrder};
+use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
     Accepted, Counts, EditAnswer, EngineError, IngestError, KeyLine, Letter, LetterChange, LetterEdit,
     LetterScan, LetterStanding, LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
-    ReplayTarget,
+    ReplayTarget, SharedJobs,
 };
 use crate::figures::Figures;
 use crate::handler::SinkDescription;
@@ -116,6 +116,11 @@ impl PipelineHandle {
     /// Whether a pause holds for all processes that share the pipeline, and is kept by the engine. Asked before it runs.
     pub fn shares_pause(&self) -> bool {
         self.built.seat.look(|engine| engine.shared_pause().is_some()).unwrap_or(false)
+    }
+
+    /// The replay jobs that all processes of this pipeline share; `None` where it has one process only.
+    pub(crate) fn shared_jobs(&self) -> Option<Arc<dyn SharedJobs>> {
+        self.built.shared_jobs.clone()
     }
 
     /// The time by which messages of this pipeline come due.
@@ -257,6 +262,11 @@ impl PipelineHandle {
     ) -> Result<Vec<Option<LetterStanding>>, HandleError> {
         let ids = ids.into();
         self.ask_about_letters(|reply| Command::Standings { job, ids, reply }).await
+    }
+
+    /// Which keys had a success lately in this process. A copy of up to 100,000 entries.
+    pub async fn key_successes(&self) -> Result<KeySuccesses, HandleError> {
+        self.ask(|reply| Command::KeySuccesses { reply }).await
     }
 
     /// Puts letters back to be delivered at once, as a job of its own.

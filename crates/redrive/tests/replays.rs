@@ -9,9 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redrive::engine::{Engine, EngineError, ReplayTarget, StoreOptions};
-use redrive::replay::{ReplayError, ReplaySpec, ReplayState, ReplayView, Replays};
+use redrive::letters::Selection;
+use redrive::replay::stop::STOP_AT_DEFAULT;
+use redrive::replay::{
+    Ambiguous, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView, Replays,
+};
 use redrive::{
-    Embedded, Failure, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive, Stores,
+    Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive,
+    Stores,
 };
 use support::{Asked, Faulty, guarded, message, quick, until};
 
@@ -36,9 +41,18 @@ impl Rig {
             if !fails {
                 delivers.lock().unwrap().push(m.id().to_owned());
             }
-            async move { if fails { Err(Failure::permanent("422 no")) } else { Ok(()) } }
+            let vague = m.id().starts_with("vague");
+            async move {
+                match (fails, vague) {
+                    (false, _) => Ok(()),
+                    (true, false) => Err(Failure::permanent("422 no")),
+                    (true, true) => Err(Failure::permanent("no answer").ambiguous()),
+                }
+            }
         };
-        let pipeline = Pipeline::new("orders").policy(quick(0)).handler_fn(handler);
+        // All of them are to be dead.
+        let pipeline =
+            Pipeline::new("orders").policy(quick(0)).guard(GuardSettings::off()).handler_fn(handler);
         let redrive = Redrive::builder().engine(stores).pipeline(pipeline).build().unwrap();
         let handle = redrive.pipeline("orders").unwrap();
         Self { redrive, handle, broken, delivered, calls }
@@ -261,8 +275,8 @@ async fn a_damaged_job_or_selection_stops_that_job_and_no_other() {
     assert_eq!(replays.faults().len(), 1);
     assert!(replays.faults()[0].contains("r-1.json"), "{:?}", replays.faults());
     assert_eq!(replays.attach(&rig.handle).unwrap(), ["r-2", "r-3"]);
-    let stopped = wait_for(&replays, "r-2", |view| view.state == ReplayState::Stopped).await;
-    assert!(stopped.note.unwrap().contains("is damaged"));
+    let failed = wait_for(&replays, "r-2", |view| view.state == ReplayState::Failed).await;
+    assert!(failed.note.unwrap().contains("is damaged"));
     assert_eq!(replays.get("r-3").unwrap().state, ReplayState::Paused);
     assert_eq!(replays.get("r-1"), None);
 }
@@ -361,4 +375,109 @@ async fn letters_that_came_from_no_topic_are_not_put_back_onto_one() {
     let error = replays.start(&rig.handle, onto_source, [0], "ops").await.unwrap_err();
     assert!(matches!(error, ReplayError::NoSource(_)), "{error}");
     assert!(replays.list().is_empty());
+}
+
+/// A job with a canary of ten that stops at a fifth.
+fn watched() -> ReplaySpec {
+    ReplaySpec { canary: 10, stop_at: Some(STOP_AT_DEFAULT), ..spec(None) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_canary_that_fails_leaves_the_rest_untouched_until_somebody_resumes_the_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters((0..200).map(|n| format!("o-{n}"))).await;
+    rig.broken.store(true, SeqCst);
+    let ids: Vec<u64> = (0..200).collect();
+    replays.start(&rig.handle, watched(), ids, "ops").await.unwrap();
+    let stopped = wait_for(&replays, "r-1", |view| view.state == ReplayState::Stopped).await;
+    assert_eq!((stopped.published, stopped.dead_again, stopped.untouched), (10, 10, 190));
+    assert_eq!(stopped.note.as_deref(), Some("10 of the first 10 failed (canary, limit 20 %)"));
+    assert_eq!(replays.pause("r-1").await.unwrap().state, ReplayState::Stopped, "it stands still already");
+
+    // It is written down before anybody has to ask.
+    guarded(async {
+        while !std::fs::read_to_string(dir.path().join("replays/r-1.json")).unwrap().contains("\"stopped\"") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let again = Replays::open(Some(dir.path())).unwrap();
+    assert_eq!(again.get("r-1").unwrap().note, stopped.note);
+
+    rig.broken.store(false, SeqCst);
+    assert_eq!(replays.resume("r-1").await.unwrap().state, ReplayState::Running);
+    let done = wait_for(&replays, "r-1", |view| view.state == ReplayState::Done).await;
+    assert_eq!((done.published, done.succeeded, done.dead_again, done.note), (200, 190, 10, None));
+    let canary = done.canary.unwrap();
+    assert_eq!((canary.letters, canary.succeeded, canary.is_over), (10, 10, true), "the second one");
+    assert_eq!(rig.calls.load(SeqCst), 200 + 200, "each letter was called once by the job");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_stops_when_too_many_of_the_latest_letters_died_again() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let name = |n: u64| if n >= 2_000 { format!("never-{n}") } else { format!("o-{n}") };
+    rig.with_letters((0..8_000).map(name)).await;
+    let replays = Replays::open(None).unwrap();
+    replays.start(&rig.handle, watched(), (0..8_000).collect::<Vec<u64>>(), "ops").await.unwrap();
+    let stopped = wait_for(&replays, "r-1", |view| view.state == ReplayState::Stopped).await;
+    let note = stopped.note.clone().unwrap();
+    assert!(note.ends_with(" of the last 50 failed (limit 20 %)"), "{note}");
+    assert!(stopped.published < 4_000, "no more goes than may be under way: {stopped:?}");
+    let ended = wait_for(&replays, "r-1", |view| view.under_way == 0).await;
+    assert_eq!((ended.succeeded, ended.dead_again), (2_000, ended.published - 2_000), "all is counted");
+    assert_eq!(replays.abort("r-1").await.unwrap().state, ReplayState::Aborted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_knows_what_may_have_been_delivered_and_what_was_superseded() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let dead =
+        [("o-1", "c-1", "acme"), ("o-2", "c-2", "acme"), ("vague-3", "c-3", "acme"), ("o-4", "c-1", "zeta")];
+    let keyed = |(id, key, tenant): (&str, &str, &str)| {
+        let message =
+            Message::builder(id).key(key.as_bytes().to_vec()).tenant(tenant).payload(b"{}".to_vec());
+        message.build().unwrap()
+    };
+    rig.handle.ingest(dead.map(keyed)).await.unwrap();
+    guarded(until(&rig.handle, |c| c.letters_open == 4)).await;
+    rig.broken.store(false, SeqCst);
+    let selection = Selection::all(LetterState::Open);
+    let before = Plan::make(&rig.handle, &selection, PlanOptions::default()).await.unwrap();
+    assert_eq!((before.would_replay(), before.ambiguous, before.superseded.keys), (4, 1, 0));
+    assert_eq!(before.ids, [0, 3, 1, 2], "tenants take turns");
+    assert_eq!(before.tenants, [("acme".to_owned(), 3), ("zeta".to_owned(), 1)]);
+
+    let skipping = PlanOptions { ambiguous: Ambiguous::Skip, ..PlanOptions::default() };
+    // A later message of c-1 succeeds.
+    rig.handle.ingest([keyed(("o-5", "c-1", "acme"))]).await.unwrap();
+    guarded(async {
+        while rig.delivered.lock().unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    let plan = guarded(async {
+        loop {
+            let plan = Plan::make(&rig.handle, &selection, skipping).await.unwrap();
+            if plan.superseded.keys > 0 {
+                return plan;
+            }
+        }
+    })
+    .await;
+    assert_eq!((plan.superseded.keys, plan.superseded.letters), (1, 2));
+    assert_eq!(plan.superseded.shown, [("c-1".to_owned(), 2)]);
+    assert_eq!((plan.ids, plan.ambiguous), (vec![0, 3, 1], 1), "what is ambiguous stays open");
+
+    // A replay of its own does not make a letter superseded.
+    rig.handle.replay([1]).await.unwrap();
+    guarded(until(&rig.handle, |c| c.letters_succeeded == 1)).await;
+    let after = Plan::make(&rig.handle, &selection, PlanOptions::default()).await.unwrap();
+    assert_eq!((after.superseded.keys, after.would_replay()), (1, 3));
 }

@@ -9,12 +9,13 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::{
-    Actions, Answer, Discarded, DryReplay, Edited, GroupView, Groups, KeyView, LetterPage, LetterStats,
-    LetterView, MessagePage, MessageView, PipelineView, Pipelines, ReplayView, Replays, Restored, Sent,
-    SentMany, Steered, SubscriptionKeys, SubscriptionPage,
+    Actions, Answer, Discarded, Edited, GroupView, Groups, KeyView, LetterPage, LetterStats, LetterView, MessagePage,
+    MessageView, PipelineView, Pipelines, Restored, Sent, SentMany, Steered, SubscriptionKeys,
+    SubscriptionPage,
 };
 use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
+use super::replay_answers::{DryReplay, ReplayView, Replays};
 use super::token::Bearer;
 use super::wire::Wire;
 use crate::exit::Failed;

@@ -9,6 +9,8 @@ mod inspect;
 mod lesson;
 mod redact;
 mod replay;
+mod replay_plan;
+mod replay_report;
 mod replays;
 mod selection;
 mod show;

@@ -15,6 +15,7 @@ mod named;
 mod reader;
 
 mod alert;
+mod auto_replay;
 mod engine;
 mod flags;
 mod groups;
@@ -37,6 +38,7 @@ pub mod words;
 
 pub use alert::AlertConfig;
 pub use alert::target::AlertTarget;
+pub use auto_replay::AutoReplayConfig;
 pub use engine::{EngineConfig, EngineKind};
 pub use fault::{Fault, Faults, Severity};
 pub use flags::{EngineFlags, PipelineFlags, ProcessorFlags};

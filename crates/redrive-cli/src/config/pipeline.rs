@@ -12,6 +12,7 @@ use redrive_core::{
 };
 use redrive_sinks::SinkFault;
 
+use super::auto_replay::{self, AutoReplayConfig};
 use super::engine::{EngineConfig, EngineKind};
 use super::fault::Fault;
 use super::groups;
@@ -53,6 +54,7 @@ pub struct PipelineConfig {
     pub dedup: Option<Duration>,
     pub breaker: BreakerSettings,
     pub guard: GuardSettings,
+    pub auto_replay: AutoReplayConfig,
     /// Dead letters that belong together.
     pub groups: Vec<GroupRule>,
     /// The share of successes that are logged at `info`.
@@ -141,6 +143,7 @@ impl PipelineConfig {
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
         let breaker = health::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
         let guard = health::guard(reader, section);
+        let auto_replay = auto_replay::read(reader, section);
         let groups = groups::read(reader, section);
         let log_delivered = reader.share(section, "log_delivered").map_or(Ratio::ZERO, |set| set.value);
 
@@ -160,6 +163,7 @@ impl PipelineConfig {
                 dedup,
                 breaker,
                 guard,
+                auto_replay,
                 groups,
                 log_delivered,
                 sink,

@@ -10,7 +10,7 @@ use redrive::engine::StoreNotice;
 use redrive::engine::embedded::Tuning;
 use redrive::events::Events;
 use redrive::naming::Naming;
-use redrive::replay::Replays;
+use redrive::replay::{AutoReplay, Replays};
 use redrive::subscriptions::Subscriptions;
 use redrive::{
     BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, Sink, Time,
@@ -52,6 +52,8 @@ pub struct Assembled {
     /// Where the stores are, if they are on disk.
     pub dir: Option<PathBuf>,
     pub on_purged: Vec<OnPurged>,
+    /// Pipelines whose letters are replayed by themselves, by name.
+    pub auto_replays: Vec<(String, AutoReplay)>,
 }
 
 /// Whatever can be wrong without the store is found before it is opened, all of it together.
@@ -113,7 +115,21 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         ..ServerOptions::default()
     };
     let (alerts, dir) = (config.alerts.clone(), watch::watched_dir(config));
-    Ok(Assembled { redrive, service, server, certificate, findings, alerts, pills, dir, on_purged })
+    let auto_replays = config.pipelines.iter().filter(|pipeline| pipeline.auto_replay.enabled);
+    let auto_replays =
+        auto_replays.map(|pipeline| (pipeline.name.clone(), pipeline.auto_replay.settings.clone())).collect();
+    Ok(Assembled {
+        redrive,
+        service,
+        server,
+        certificate,
+        findings,
+        alerts,
+        pills,
+        dir,
+        on_purged,
+        auto_replays,
+    })
 }
 
 #[cfg(feature = "kafka")]

@@ -52,7 +52,9 @@ pub fn run(
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<Ended, Failed> {
-    let Assembled { redrive, service, server, findings, alerts, pills, dir, on_purged, .. } = assembled;
+    let Assembled {
+        redrive, service, server, findings, alerts, pills, dir, on_purged, auto_replays, ..
+    } = assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }
@@ -70,6 +72,9 @@ pub fn run(
     }
     for one in on_purged {
         one.start(&runtimes.api)?;
+    }
+    for (pipeline, settings) in auto_replays {
+        super::auto_replay::start(&runtimes.api, &service, &pipeline, settings);
     }
     let watched = service
         .pipelines

@@ -186,6 +186,11 @@ action = "alert"
 share = "51%"
 over = "2m"
 times_baseline = 11
+[pipeline.auto_replay]
+enabled = true
+rate = "7/s"
+healthy_for = "11m"
+age_max = "2h"
 [[pipeline.group]]
 match = "timeout*payments"
 as = "payments are slow"
@@ -303,6 +308,9 @@ fn what_config_show_prints_is_the_whole_configuration() {
         "cooldown = \"30s\"",
         "[pipeline.guard]",
         "times_baseline = 10",
+        "[pipeline.auto_replay]",
+        "enabled = false",
+        "healthy_for = \"10m\"",
         "counts = [\"5xx\", \"timeout\", \"refused\", \"other\"]",
     ] {
         assert!(shown.lines().any(|shown| shown == line), "{line} is not shown in\n{shown}");

@@ -8,7 +8,7 @@ use redrive::engine::{
     Announced, Claimed, Condition, Counts, Delivery, EditAnswer, Engine, EngineError, Event, GroupFigures,
     GroupMark, GroupMarks, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, Oldest,
     Partitions, PendingAt, PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob,
-    Settlement, Ticket,
+    Settlement, SharedJobs, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::{GroupId, Message, Time};
@@ -226,6 +226,10 @@ impl Engine for KafkaEngine {
 
     fn mark_group(&mut self, mark: &GroupMark) -> Result<(), EngineError> {
         self.control.mark(mark)
+    }
+
+    fn shared_jobs(&self) -> Option<Arc<dyn SharedJobs>> {
+        Some(self.control.jobs())
     }
 
     fn scan_pending(

@@ -1,18 +1,21 @@
 //! `T.control`: what holds for all processes of a group. A pause is a record there, so that it holds for members that join
-//! later, over restarts and rebalances, until somebody resumes the pipeline anywhere.
+//! later, over restarts and rebalances, until somebody resumes the pipeline anywhere. So are decisions about groups of
+//! letters, and replay jobs with their selections.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::message::BorrowedMessage;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientContext, Message as _};
-use redrive::engine::{EngineError, GroupMark, GroupMarks};
+use redrive::engine::{EngineError, GroupMark, GroupMarks, SharedJobs};
 use redrive_core::GroupId;
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +27,8 @@ use crate::topics::Topics;
 const PAUSE: &str = "pause";
 /// In front of the id of a group whose state the record says.
 const GROUP: &str = "group/";
+/// In front of the keys of replay jobs.
+const REPLAY: &str = "replay/";
 /// How long the cluster may take to accept a record, and to give it back.
 const WRITE_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
@@ -49,6 +54,8 @@ struct ControlState {
     pause: Option<Pause>,
     /// What was decided about groups of letters.
     marks: GroupMarks,
+    /// Replay jobs and their selections.
+    jobs: BTreeMap<String, Bytes>,
     problem: Option<String>,
 }
 
@@ -67,6 +74,11 @@ impl ControlState {
                 Some(mark) => self.marks.set(mark),
                 None => self.marks.remove(group),
             }
+        } else if let Some(key) = key.and_then(job_key) {
+            match value {
+                Some(value) => drop(self.jobs.insert(key.to_owned(), Bytes::copy_from_slice(value))),
+                None => drop(self.jobs.remove(key)),
+            }
         }
     }
 }
@@ -81,11 +93,17 @@ struct ControlShared {
 /// Follows the topic as long as it lives.
 #[derive(Debug)]
 pub struct Control {
-    shared: Arc<ControlShared>,
+    writer: ControlWriter,
     thread: Option<JoinHandle<()>>,
+    opened: Instant,
+}
+
+/// Writes to the topic, and knows what was read of it.
+#[derive(Clone, Debug)]
+struct ControlWriter {
+    shared: Arc<ControlShared>,
     cluster: Cluster,
     topic: String,
-    opened: Instant,
 }
 
 impl Control {
@@ -98,27 +116,37 @@ impl Control {
             std::thread::Builder::new().name(name).spawn(move || follow(&consumer, &following, &bell));
         let thread = thread.map_err(|error| KafkaError::ClientCreation(error.to_string()))?;
         let (cluster, topic) = (cluster.clone(), topics.control.clone());
-        Ok(Self { shared, thread: Some(thread), cluster, topic, opened: Instant::now() })
+        let writer = ControlWriter { shared, cluster, topic };
+        Ok(Self { writer, thread: Some(thread), opened: Instant::now() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, ControlState> {
+        locked(&self.writer.shared.state)
+    }
+
+    /// The replay jobs of the group.
+    pub fn jobs(&self) -> Arc<dyn SharedJobs> {
+        Arc::new(self.writer.clone())
     }
 
     /// Whether nothing may be delivered: the pipeline is paused, or that is not known yet.
     pub fn holds(&self) -> bool {
-        let state = locked(&self.shared.state);
+        let state = self.state();
         state.pause.is_some() || !state.caught_up
     }
 
     /// Whether the topic was read to its end, so that it is known whether the pipeline is paused.
     pub fn is_known(&self) -> bool {
-        locked(&self.shared.state).caught_up
+        self.state().caught_up
     }
 
     pub fn is_paused(&self) -> bool {
-        locked(&self.shared.state).pause.is_some()
+        self.state().pause.is_some()
     }
 
     /// Why it is not known whether the pipeline is paused, if that takes too long.
     pub fn problem(&self, now: Instant) -> Option<String> {
-        let state = locked(&self.shared.state);
+        let state = self.state();
         let late = !state.caught_up && now.duration_since(self.opened) > UNREAD_MAX;
         late.then(|| {
             let why = state.problem.as_deref().unwrap_or("no answer");
@@ -128,22 +156,24 @@ impl Control {
 
     /// What was decided about groups of letters.
     pub fn marks(&self) -> GroupMarks {
-        locked(&self.shared.state).marks.clone()
+        self.state().marks.clone()
     }
 
     /// Writes a pause, or its end.
     pub fn pause(&self, pause: Option<&Pause>) -> Result<(), EngineError> {
         let value = pause.map(serde_json::to_vec).transpose();
         let value = value.map_err(|error| EngineError::Unavailable(error.to_string()))?;
-        self.write(PAUSE, value.as_deref())
+        self.writer.write(PAUSE, value.as_deref())
     }
 
     /// Writes what was decided about a group.
     pub fn mark(&self, mark: &GroupMark) -> Result<(), EngineError> {
         let value = (!mark.is_empty()).then(|| mark.to_json().to_string().into_bytes());
-        self.write(&format!("{GROUP}{}", mark.group), value.as_deref())
+        self.writer.write(&format!("{GROUP}{}", mark.group), value.as_deref())
     }
+}
 
+impl ControlWriter {
     /// Writes a record, or its end, and waits until this process has read it: the others have it at the same time.
     fn write(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError> {
         let failed = |problem: &dyn std::fmt::Display| {
@@ -182,9 +212,26 @@ impl Control {
     }
 }
 
+impl SharedJobs for ControlWriter {
+    fn write(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError> {
+        Self::write(self, key, value)
+    }
+
+    fn records(&self, prefix: &str) -> Vec<(String, Bytes)> {
+        let state = locked(&self.shared.state);
+        let from = state.jobs.range(prefix.to_owned()..);
+        let records = from.take_while(|(key, _)| key.starts_with(prefix));
+        records.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    fn is_known(&self) -> bool {
+        locked(&self.shared.state).caught_up
+    }
+}
+
 impl Drop for Control {
     fn drop(&mut self) {
-        self.shared.ends.store(true, Ordering::SeqCst);
+        self.writer.shared.ends.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             // Its panic has been printed.
             let _ = thread.join();
@@ -245,6 +292,11 @@ fn group_of(key: &[u8]) -> Option<GroupId> {
     std::str::from_utf8(key).ok()?.strip_prefix(GROUP)?.parse().ok()
 }
 
+/// The key of a record about a replay job.
+fn job_key(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key).ok().filter(|key| key.starts_with(REPLAY))
+}
+
 fn take(state: &mut ControlState, record: &BorrowedMessage<'_>) {
     state.read(record.offset(), record.key(), record.payload());
 }
@@ -280,6 +332,19 @@ mod tests {
         assert!(state.pause.is_some());
         state.read(7, Some(b"pause"), None);
         assert_eq!((state.pause, state.next), (None, 8));
+    }
+
+    #[test]
+    fn a_replay_job_is_known_until_it_is_forgotten() {
+        let mut state = ControlState::default();
+        state.read(0, Some(b"replay/r-a-1/job"), Some(b"{}"));
+        state.read(1, Some(b"replay/r-a-1/job"), Some(b"{\"beat\":2}"));
+        state.read(2, Some(b"replay/r-a-1/ids/000000"), Some(b"\x02"));
+        let keys: Vec<&str> = state.jobs.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["replay/r-a-1/ids/000000", "replay/r-a-1/job"]);
+        assert_eq!(&*state.jobs["replay/r-a-1/job"], b"{\"beat\":2}");
+        state.read(3, Some(b"replay/r-a-1/job"), None);
+        assert_eq!(state.jobs.len(), 1);
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod keys;
 pub mod letters;
 pub mod messages;
 pub mod pipelines;
+mod replay_plan;
 pub mod replays;
 pub mod selection;
 pub mod subscriptions;

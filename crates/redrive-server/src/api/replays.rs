@@ -9,10 +9,13 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
 use redrive::engine::ReplayTarget;
-use redrive::replay::{ReplayError, ReplaySpec, ReplayView, Skipped};
+use redrive::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
+use redrive::replay::{Ambiguous, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
 use redrive::timestamp;
+use redrive_core::Ratio;
 use serde::{Deserialize, Serialize};
 
+use super::replay_plan::{PlanView, TenantView, by_reason, tenants};
 use super::selection::Given;
 use crate::access::auth::Actor;
 use crate::answer::Json;
@@ -35,6 +38,12 @@ struct Wish {
     force: bool,
     /// `source`, or nothing for where only this pipeline sees them.
     to: Option<String>,
+    /// Letters that go first; 0 for none.
+    canary: Option<u64>,
+    /// The share of the latest letters that may die again; `off` for any.
+    stop_at: Option<String>,
+    /// `ok` or `skip`, for letters with an attempt whose end is unknown.
+    ambiguous: Option<String>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -55,26 +64,72 @@ pub(crate) async fn start(
     if target == ReplayTarget::Source && served.handle.takes_messages() {
         return Err(ReplayError::NoSource(wish.pipeline).into());
     }
+    let ambiguous = ambiguous(wish.ambiguous.as_deref())?;
+    let spec = ReplaySpec {
+        rate: wish.rate,
+        force: wish.force,
+        target,
+        canary: wish.canary.unwrap_or(CANARY_DEFAULT),
+        stop_at: stop_at(wish.stop_at.as_deref())?,
+        selection: words.clone(),
+    };
     let selection = given.open(served.handle.now())?;
+    let options = PlanOptions { force: wish.force, ambiguous, ..PlanOptions::default() };
+    let plan = Plan::make(&served.handle, &selection, options).await?;
+    let other_groups = match target {
+        ReplayTarget::Source if wish.dry_run => Some(served.readers.others().await?),
+        _ => None,
+    };
+    let last = shared
+        .service
+        .replays
+        .list()
+        .into_iter()
+        .find(|job| job.pipeline == wish.pipeline && job.selection == words);
+    let planned = PlanView::new(served, &spec, &plan, ambiguous, last, other_groups);
     if wish.dry_run {
-        let forecast = selection.forecast(&served.handle, wish.force).await?;
-        let would_replay = forecast.would_replay;
-        let about_seconds = wish.rate.map(|rate| would_replay as f64 / rate);
-        let skips = by_reason(&Skipped { too_often: forecast.too_often, ..Skipped::default() });
-        let other_groups = match target {
-            ReplayTarget::Pipeline => None,
-            ReplayTarget::Source => Some(served.readers.others().await?),
-        };
-        let forecast = Forecast { would_replay, skips, rate: wish.rate, about_seconds, other_groups };
-        return Ok(Json(forecast).into_response());
+        return Ok(Json(planned).into_response());
     }
-    let ids = selection.freeze(&served.handle).await?;
-    let spec = ReplaySpec { rate: wish.rate, force: wish.force, target, selection: words.clone() };
-    let job = shared.service.replays.start(&served.handle, spec, ids, &actor.0).await?;
+    if plan.ambiguous > 0 && ambiguous == Ambiguous::Ask {
+        return Err(undecided(plan.ambiguous));
+    }
+    let job = shared.service.replays.start_planned(&served.handle, spec, plan, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
     let action = Action::new(served.handle.now(), &actor.0, ActionKind::Replay, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total).note(words)).await?;
-    Ok((StatusCode::ACCEPTED, Json(view(job))).into_response())
+    let started = Started { job: view(job), plan: planned };
+    Ok((StatusCode::ACCEPTED, Json(started)).into_response())
+}
+
+fn ambiguous(given: Option<&str>) -> Result<Ambiguous, Problem> {
+    let Some(name) = given else { return Ok(Ambiguous::Ask) };
+    let unknown = || Problem::bad_request(format!("`ambiguous` is {name:?}"), "use `ok` or `skip`");
+    Ambiguous::from_name(name).ok_or_else(unknown)
+}
+
+fn stop_at(given: Option<&str>) -> Result<Option<Ratio>, Problem> {
+    let Some(text) = given else { return Ok(Some(STOP_AT_DEFAULT)) };
+    if text == "off" {
+        return Ok(None);
+    }
+    let share = text.parse().ok().filter(|share| *share <= Ratio::WHOLE);
+    share.map(Some).ok_or_else(|| {
+        Problem::bad_request(
+            format!("`stop_at` is {text:?}, which is no share"),
+            "write it like `20%`, or `off`",
+        )
+    })
+}
+
+/// Nobody has said what shall become of letters that may have been delivered.
+fn undecided(letters: u64) -> Problem {
+    let message = format!(
+        "{letters} of these letters have an attempt whose end is unknown: the receiver may have acted on it; nothing was \
+         replayed"
+    );
+    let hint = "`ambiguous` = `ok` (--ambiguous ok) replays them with the same message id, which a receiver that \
+                remembers ids ignores; `skip` leaves them open";
+    Problem::new(Code::Conflict, message, hint)
 }
 
 fn target(to: Option<&str>) -> Result<ReplayTarget, Problem> {
@@ -91,7 +146,11 @@ pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(id): Path<String>,
 ) -> Result<Json<JobView>, Problem> {
-    Ok(Json(view(find(&shared, &id)?)))
+    let job = find(&shared, &id)?;
+    let stopped = job.state == ReplayState::Stopped;
+    let pipeline = shared.service.find(&job.pipeline).ok().filter(|_| stopped);
+    let breaker = pipeline.map(|served| served.handle.figures().health.breaker.state.name());
+    Ok(Json(JobView { breaker, ..view(job) }))
 }
 
 pub(crate) async fn pause(
@@ -160,12 +219,15 @@ impl From<ReplayError> for Problem {
             }
             ReplayError::NotFound(_) => Self::not_found(
                 error,
-                "`redrive dlq replays list`, or GET /v1/replays, lists all that are kept; where several processes share the work, each knows its own",
+                "`redrive dlq replays list`, or GET /v1/replays, lists all that are kept",
             ),
             ReplayError::Elsewhere { .. } => Self::not_found(
                 error,
                 "`redrive status --members` lists the processes; `redrive dlq replays list` at each its jobs",
             ),
+            ReplayError::Unanswered { .. } => {
+                Self::new(Code::Unavailable, error, "GET /v1/replays/{id} says when it has happened")
+            }
             ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),
             ReplayError::NoRuntime | ReplayError::Storage(_) => {
                 Self::new(Code::StorageFailed, error, "look at the folder replays in the data directory")
@@ -194,32 +256,38 @@ pub(crate) struct JobView {
     skips: BTreeMap<&'static str, u64>,
     rate: Option<f64>,
     to: &'static str,
+    canary: Option<CanaryView>,
+    stop_at: Option<String>,
+    sent_twice_max: u64,
+    tenants: Vec<TenantView>,
     created: String,
     actor: String,
     /// Why it stopped, if it did.
     note: Option<String>,
+    /// The breaker now, of a job that was stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    breaker: Option<&'static str>,
+}
+
+/// How the letters ended that went first.
+#[derive(Debug, Serialize)]
+struct CanaryView {
+    letters: u64,
+    succeeded: u64,
+    over: bool,
+}
+
+/// A job that has begun, and what was known before.
+#[derive(Debug, Serialize)]
+struct Started {
+    #[serde(flatten)]
+    job: JobView,
+    plan: PlanView,
 }
 
 #[derive(Debug, Serialize)]
 pub(crate) struct JobList {
     replays: Vec<JobView>,
-}
-
-/// What a job would do.
-#[derive(Debug, Serialize)]
-struct Forecast {
-    would_replay: u64,
-    skips: BTreeMap<&'static str, u64>,
-    rate: Option<f64>,
-    about_seconds: Option<f64>,
-    /// Who else reads the topic the letters would go onto.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    other_groups: Option<Vec<String>>,
-}
-
-/// The reasons that there are.
-fn by_reason(skips: &Skipped) -> BTreeMap<&'static str, u64> {
-    skips.by_reason().into_iter().filter(|(_, count)| *count > 0).collect()
 }
 
 fn view(job: ReplayView) -> JobView {
@@ -239,8 +307,17 @@ fn view(job: ReplayView) -> JobView {
         skips: by_reason(&job.skips),
         rate: job.rate,
         to: job.target.name(),
+        canary: job.canary.map(|canary| CanaryView {
+            letters: canary.letters,
+            succeeded: canary.succeeded,
+            over: canary.is_over,
+        }),
+        stop_at: job.stop_at.map(|share| share.to_string()),
+        sent_twice_max: job.sent_twice_max,
+        tenants: tenants(job.tenants),
         created: timestamp::print(job.created),
         actor: job.actor,
         note: job.note,
+        breaker: None,
     }
 }

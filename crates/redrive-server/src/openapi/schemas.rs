@@ -711,10 +711,39 @@ pub(super) fn schemas() -> Map<String, Value> {
                         "description": "`source`: onto the topic they came from, where other consumer groups get them again.",
                     }),
                 ),
+                (
+                    "canary",
+                    json!({
+                        "type": ["integer", "null"],
+                        "minimum": 0,
+                        "description": "So many letters go first, the rest once these have ended well; 10 unless given, 0 for none.",
+                    }),
+                ),
+                (
+                    "stop_at",
+                    json!({
+                        "type": ["string", "null"],
+                        "description": "Stops when more than this share of the last 50 letters died again; 20% unless given, `off` for never.",
+                    }),
+                ),
+                (
+                    "ambiguous",
+                    json!({
+                        "type": ["string", "null"],
+                        "enum": ["ok", "skip", null],
+                        "description": "What to do with letters that have an attempt whose end is unknown; 409 if there are some and nothing is said.",
+                    }),
+                ),
                 ("dry_run", flag()),
             ],
         ),
     );
+    let letters_by = |name: &'static str| {
+        json!({
+            "type": "array",
+            "items": { "type": "object", "properties": { name: text(), "letters": count() } },
+        })
+    };
     add(
         "ReplayForecast",
         &["would_replay"],
@@ -723,6 +752,41 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("skips", skips()),
             ("rate", number_or_null()),
             ("about_seconds", number_or_null()),
+            ("to", json!({ "enum": ["pipeline", "source"] })),
+            (
+                "topic",
+                json!({ "type": "string", "description": "The topic they go onto, where there is one." }),
+            ),
+            ("key_order", flag()),
+            ("canary", count()),
+            ("stop_at", text_or_null()),
+            (
+                "ambiguous",
+                json!({ "type": "integer", "description": "Letters with an attempt whose end is unknown." }),
+            ),
+            ("ambiguous_undecided", flag()),
+            (
+                "superseded",
+                json!({
+                    "type": "object",
+                    "description": "Letters whose key has had a later success in this process since `since`.",
+                    "properties": {
+                        "keys": count(),
+                        "letters": count(),
+                        "since": time_or_null(),
+                        "shown": letters_by("key"),
+                    },
+                }),
+            ),
+            ("tenants", letters_by("tenant")),
+            ("oldest", time_or_null()),
+            ("breaker", json!({ "enum": ["closed", "open", "half_open"] })),
+            ("budget_remaining", json!({ "type": ["integer", "null"] })),
+            ("paused", flag()),
+            (
+                "last",
+                json!({ "type": ["object", "null"], "description": "The last replay of the same selection: id, state, created, total, succeeded, dead_again, untouched." }),
+            ),
             (
                 "other_groups",
                 json!({
@@ -739,7 +803,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![
             ("id", text()),
             ("pipeline", text()),
-            ("state", json!({ "enum": ["running", "paused", "done", "aborted", "stopped"] })),
+            ("state", json!({ "enum": ["running", "paused", "done", "aborted", "stopped", "failed"] })),
             ("selection", text()),
             ("total", count()),
             ("published", count()),
@@ -752,8 +816,27 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("skips", skips()),
             ("rate", number_or_null()),
             ("to", json!({ "enum": ["pipeline", "source"] })),
+            (
+                "canary",
+                json!({ "type": ["object", "null"], "description": "How the letters ended that went first: letters, succeeded, over." }),
+            ),
+            ("stop_at", text_or_null()),
+            (
+                "sent_twice_max",
+                json!({ "type": "integer", "description": "Deliveries that may have been made twice, because a process ended in the middle of them." }),
+            ),
+            ("tenants", letters_by("tenant")),
             ("created", time()),
             ("actor", text()),
+            ("note", text_or_null()),
+            (
+                "breaker",
+                json!({ "type": "string", "description": "The breaker now, of a job that was stopped." }),
+            ),
+            (
+                "plan",
+                json!({ "$ref": "#/components/schemas/ReplayForecast", "description": "When it was started." }),
+            ),
         ],
     );
     let hash = || json!({ "type": "string", "description": "hmac-sha256: and sixteen hexadecimal digits." });

@@ -23,7 +23,8 @@ use tokio::task::JoinHandle;
 pub const OPS: &str = "ops-secret-0123456789";
 pub const READER: &str = "reader-secret-0123456789";
 
-/// What the handler does: messages whose payload says `poison` are refused for good, `flaky` ones fail until it heals.
+/// What the handler does: messages whose payload says `poison` are refused for good, `vague` ones with an unknown end,
+/// `flaky` ones fail until it heals.
 #[derive(Debug, Default)]
 pub struct Downstream {
     pub healed: AtomicBool,
@@ -36,6 +37,9 @@ impl Downstream {
         if !self.healed.load(Ordering::SeqCst) {
             if payload.contains("poison") {
                 return Err(Failure::permanent("422 no lines"));
+            }
+            if payload.contains("vague") {
+                return Err(Failure::permanent("no answer").ambiguous());
             }
             if payload.contains("flaky") {
                 return Err(Failure::transient("503 Service Unavailable").note("status_code", "503"));

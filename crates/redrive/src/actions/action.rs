@@ -16,6 +16,8 @@ pub enum ActionKind {
     ReplayPause,
     ReplayResume,
     ReplayAbort,
+    /// Auto-replay was stopped by failures.
+    AutoReplayStop,
     Discard,
     Undo,
     Edit,
@@ -43,11 +45,12 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
         Self::ReplayAbort,
+        Self::AutoReplayStop,
         Self::Discard,
         Self::Undo,
         Self::Edit,
@@ -76,6 +79,7 @@ impl ActionKind {
             Self::ReplayPause => "replay_pause",
             Self::ReplayResume => "replay_resume",
             Self::ReplayAbort => "replay_abort",
+            Self::AutoReplayStop => "auto_replay_stop",
             Self::Discard => "discard",
             Self::Undo => "undo",
             Self::Edit => "edit",

@@ -255,6 +255,9 @@ impl Machine {
 
     fn succeeded(&mut self, call: Call, now: Time) {
         self.meters.succeeded(&call.delivery, now);
+        if let Some(key) = call.delivery.message.key() {
+            self.key_successes.note(key, call.delivery.receipt.seq, now);
+        }
         self.protection.took(now.since(call.started));
         self.end_turn_at(&call, now);
         self.note_answer(&call, now);

@@ -21,6 +21,7 @@ use redrive_core::{Message, Meta, Policy, Reason, Time};
 use super::calls::{Call, CallId, Calls, Withdrawn};
 use super::failed::{AttemptFailed, FailureLog};
 use super::health::{HealthChange, HealthEntry, HealthFigures};
+use super::key_successes::KeySuccesses;
 use super::meters::{Meters, Tally};
 use super::permits::Permits;
 use super::protection::{BreakerOrder, Protection, ProtectionSettings};
@@ -87,6 +88,7 @@ pub struct Machine {
     pub(super) unconfirmed: Unconfirmed,
     pub(super) verdicts: Verdicts,
     pub(super) meters: Meters,
+    pub(super) key_successes: KeySuccesses,
     pub(super) failures: FailureLog,
     pub(super) stopping: bool,
     pub(super) paused: bool,
@@ -109,6 +111,7 @@ impl Machine {
             unconfirmed: Unconfirmed::default(),
             verdicts: Verdicts::default(),
             meters: Meters::new(&policy),
+            key_successes: KeySuccesses::default(),
             failures: FailureLog::default(),
             stopping: false,
             paused: false,
@@ -271,6 +274,11 @@ impl Machine {
         if let Some(routes) = &mut self.routes {
             routes.endpoints.lift_waits();
         }
+    }
+
+    /// Which keys had a success lately.
+    pub fn key_successes(&self) -> &KeySuccesses {
+        &self.key_successes
     }
 
     /// Carries out what somebody wants of the breaker, and of those of all endpoints.

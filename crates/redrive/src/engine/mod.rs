@@ -11,6 +11,7 @@ pub mod message_state;
 pub mod pending;
 pub mod place;
 pub mod seam;
+pub mod shared_jobs;
 pub mod store_notice;
 
 pub mod completion;
@@ -39,4 +40,5 @@ pub use seam::{
     AfterDead, Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Execution, LastEnd, Oldest,
     Ordering, Receipt, Settlement, Settling, SourcePlace, StoreOptions, Suspect, Ticket, Verdict,
 };
+pub use shared_jobs::SharedJobs;
 pub use store_notice::{StoreNotice, Upkeep};

@@ -18,6 +18,7 @@ use super::key_line::KeyLine;
 use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 use super::message_state::MessageState;
 use super::pending::{PendingAt, PendingScan, PendingState};
+use super::shared_jobs::SharedJobs;
 use super::store_notice::{StoreNotice, Upkeep};
 
 /// Whether messages of one key wait for each other.
@@ -494,6 +495,11 @@ pub trait Engine: Send + 'static {
     fn mark_group(&mut self, mark: &GroupMark) -> Result<(), EngineError> {
         let _ = mark;
         Ok(())
+    }
+
+    /// The replay jobs that all processes of the pipeline share; `None` where it has one process only.
+    fn shared_jobs(&self) -> Option<Arc<dyn SharedJobs>> {
+        None
     }
 
     /// Where the message with this id is. An id is known for the window of deduplication after it was accepted, and may

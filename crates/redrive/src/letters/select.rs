@@ -6,7 +6,6 @@ use redrive_core::Time;
 
 use super::filter::Filter;
 use super::groups;
-use crate::engine::letter::REPLAYS_MAX;
 use crate::engine::place::Place;
 use crate::engine::{Letter, LetterScan, LetterState};
 use crate::handle::{HandleError, PipelineHandle};
@@ -143,7 +142,7 @@ impl Selection {
         ids: Option<&[u64]>,
         after: Option<u64>,
         limit: usize,
-        keep: impl Fn(Letter) -> (T, usize),
+        mut keep: impl FnMut(Letter) -> (T, usize),
     ) -> Result<Part<T>, SelectError> {
         let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
         let mut part = Part { kept: Vec::new(), next: after, scanned: 0 };
@@ -175,49 +174,37 @@ impl Selection {
 
     /// The ids of all letters that are meant now, in order. What dies later is not among them.
     pub async fn freeze(&self, handle: &PipelineHandle) -> Result<Vec<u64>, SelectError> {
-        self.frozen(handle, |letter| letter.id).await
+        let mut ids = Vec::new();
+        self.each(handle, |letter| ids.push(letter.id)).await?;
+        Ok(ids)
     }
 
-    /// How many of the letters that are meant now a replay would put back, and which it would skip.
-    pub async fn forecast(&self, handle: &PipelineHandle, force: bool) -> Result<Forecast, SelectError> {
-        let often = self.frozen(handle, |letter| !force && letter.meta.replays >= REPLAYS_MAX).await?;
-        let too_often = often.iter().filter(|often| **often).count() as u64;
-        Ok(Forecast { would_replay: often.len() as u64 - too_often, too_often })
-    }
-
-    async fn frozen<T>(
+    /// Looks at all letters that are meant now, in order.
+    pub async fn each(
         &self,
         handle: &PipelineHandle,
-        keep: impl Fn(&Letter) -> T,
-    ) -> Result<Vec<T>, SelectError> {
+        mut look: impl FnMut(&Letter),
+    ) -> Result<(), SelectError> {
         if !self.says_something() {
             return Err(SelectError::Empty);
         }
-        let mut frozen = Vec::new();
+        let mut seen = 0;
         // Resolved once, not once per part.
         let ids = self.resolved(handle).await?;
         let mut after = None;
         loop {
-            let part =
-                self.part(handle, ids.as_deref(), after, PAGE_MAX, |letter| (keep(&letter), 0)).await?;
-            frozen.extend(part.kept);
-            if frozen.len() > SELECTION_MAX {
+            let keep = |letter: Letter| (look(&letter), 0);
+            let part = self.part(handle, ids.as_deref(), after, PAGE_MAX, keep).await?;
+            seen += part.kept.len();
+            if seen > SELECTION_MAX {
                 return Err(SelectError::TooMany);
             }
             after = part.next;
             if after.is_none() {
-                return Ok(frozen);
+                return Ok(());
             }
         }
     }
-}
-
-/// What a replay of a selection would do, as far as it can be known before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forecast {
-    pub would_replay: u64,
-    /// Skipped because they were replayed too often before.
-    pub too_often: u64,
 }
 
 /// What is kept of a part of a selection; see [`Page`].

@@ -2,9 +2,10 @@
 
 use std::fmt;
 
-use redrive_core::Time;
+use redrive_core::{Ratio, Time};
 use serde_json::{Value, json};
 
+use super::stop::{Canary, Latest, Trial};
 use crate::engine::{LetterState, ReplayAnswer, ReplayTarget};
 use crate::naming;
 use crate::timestamp;
@@ -17,6 +18,10 @@ pub struct ReplaySpec {
     /// Also take letters that were replayed three times.
     pub force: bool,
     pub target: ReplayTarget,
+    /// So many letters go first, and the rest only once these have ended and no more than `stop_at` of them died again.
+    pub canary: u64,
+    /// Stops the job when more than this share of the letters that ended last, see [`super::stop::WINDOW`], died again.
+    pub stop_at: Option<Ratio>,
     /// How the letters were chosen, in words, for people.
     pub selection: String,
 }
@@ -29,12 +34,15 @@ pub enum ReplayState {
     Done,
     /// Somebody ended it; letters it had not come to are untouched.
     Aborted,
-    /// It cannot go on; the note says why. Letters it had not come to are untouched.
+    /// Too many of its letters died again; the note says how many. It goes on when somebody resumes it.
     Stopped,
+    /// It cannot go on; the note says why. Letters it had not come to are untouched.
+    Failed,
 }
 
 impl ReplayState {
-    pub const ALL: [Self; 5] = [Self::Running, Self::Paused, Self::Done, Self::Aborted, Self::Stopped];
+    pub const ALL: [Self; 6] =
+        [Self::Running, Self::Paused, Self::Done, Self::Aborted, Self::Stopped, Self::Failed];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -43,6 +51,7 @@ impl ReplayState {
             Self::Done => "done",
             Self::Aborted => "aborted",
             Self::Stopped => "stopped",
+            Self::Failed => "failed",
         }
     }
 
@@ -52,7 +61,7 @@ impl ReplayState {
 
     /// Whether it will never put a letter back again.
     pub const fn is_over(self) -> bool {
-        matches!(self, Self::Done | Self::Aborted | Self::Stopped)
+        matches!(self, Self::Done | Self::Aborted | Self::Failed)
     }
 }
 
@@ -132,6 +141,13 @@ pub struct ReplayView {
     pub rate: Option<f64>,
     pub force: bool,
     pub target: ReplayTarget,
+    /// How the letters ended that went first, where some did.
+    pub canary: Option<Canary>,
+    pub stop_at: Option<Ratio>,
+    /// Deliveries that may have been made twice, because a process ended in the middle of them. Zero if none did.
+    pub sent_twice_max: u64,
+    /// Letters by tenant, the most first, where they are known and there is more than one.
+    pub tenants: Vec<(String, u64)>,
     pub created: Time,
     pub actor: String,
     /// Why it stopped, if it did.
@@ -148,6 +164,7 @@ pub(super) struct Facts {
     pub pipeline: String,
     pub spec: ReplaySpec,
     pub total: u64,
+    pub tenants: Vec<(String, u64)>,
     /// Checksum of the frozen ids.
     pub ids_crc: u32,
     pub created: Time,
@@ -166,6 +183,12 @@ pub(super) struct Progress {
     pub succeeded: u64,
     pub dead_again: u64,
     pub forgotten: u64,
+    pub sent_twice_max: u64,
+    /// How the latest ones ended.
+    pub latest: Latest,
+    /// The canary that is being tried.
+    pub trial: Option<Trial>,
+    pub canary: Option<Canary>,
     pub note: Option<String>,
 }
 
@@ -179,6 +202,10 @@ impl Progress {
             succeeded: 0,
             dead_again: 0,
             forgotten: 0,
+            sent_twice_max: 0,
+            latest: Latest::default(),
+            trial: None,
+            canary: None,
             note: None,
         }
     }
@@ -188,12 +215,19 @@ impl Progress {
         self.published.saturating_sub(self.succeeded + self.dead_again + self.forgotten)
     }
 
-    /// Whether there is nothing left to do and nothing left to count. A job that stopped cannot count any more.
+    /// How many of `total` letters may have been under way when the process ended that wrote this. A job that runs has put
+    /// more back since; one that stands still has not.
+    pub(super) fn in_flight_max(&self, total: u64) -> u64 {
+        let ended = self.succeeded + self.dead_again + self.forgotten + self.skips.total();
+        if self.state == ReplayState::Running { total.saturating_sub(ended) } else { self.under_way() }
+    }
+
+    /// Whether there is nothing left to do and nothing left to count. A job that failed cannot count any more.
     pub(super) fn is_settled(&self) -> bool {
         match self.state {
-            ReplayState::Done | ReplayState::Stopped => true,
+            ReplayState::Done | ReplayState::Failed => true,
             ReplayState::Aborted => self.under_way() == 0,
-            ReplayState::Running | ReplayState::Paused => false,
+            ReplayState::Running | ReplayState::Paused | ReplayState::Stopped => false,
         }
     }
 
@@ -248,6 +282,10 @@ pub(super) fn view(id: String, facts: &Facts, progress: &Progress) -> ReplayView
         rate: facts.spec.rate,
         force: facts.spec.force,
         target: facts.spec.target,
+        canary: progress.canary,
+        stop_at: facts.spec.stop_at,
+        sent_twice_max: progress.sent_twice_max,
+        tenants: facts.tenants.clone(),
         created: facts.created,
         actor: facts.actor.clone(),
         note: progress.note.clone(),
@@ -269,6 +307,9 @@ pub(super) fn to_json(facts: &Facts, progress: &Progress) -> Value {
         "rate": facts.spec.rate,
         "force": facts.spec.force,
         "target": facts.spec.target.name(),
+        "canary": facts.spec.canary,
+        "stop_at": facts.spec.stop_at.map(|share| share.to_string()),
+        "tenants": facts.tenants,
         "total": facts.total,
         "ids_crc": facts.ids_crc,
         "created": timestamp::print(facts.created),
@@ -280,6 +321,10 @@ pub(super) fn to_json(facts: &Facts, progress: &Progress) -> Value {
         "succeeded": progress.succeeded,
         "dead_again": progress.dead_again,
         "forgotten": progress.forgotten,
+        "sent_twice_max": progress.sent_twice_max,
+        "latest": progress.latest.text(),
+        "trial": progress.trial.map(|trial| [trial.published_before, trial.died_before, trial.letters]),
+        "canary_ended": progress.canary.map(|canary| [canary.letters, canary.succeeded, u64::from(canary.is_over)]),
         "note": progress.note,
     })
 }
@@ -295,6 +340,8 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, Progress)> {
             Some(target) => ReplayTarget::from_name(target.as_str()?)?,
             None => ReplayTarget::Pipeline,
         },
+        canary: count("canary").unwrap_or(0),
+        stop_at: text("stop_at").and_then(|share| share.parse().ok()),
         selection: text("selection")?,
     };
     let facts = Facts {
@@ -303,6 +350,7 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, Progress)> {
         pipeline: text("pipeline")?,
         spec,
         total: count("total")?,
+        tenants: tenants_of(value.get("tenants")),
         ids_crc: u32::try_from(count("ids_crc")?).ok()?,
         created: timestamp::parse(&text("created")?)?,
         actor: text("actor")?,
@@ -316,9 +364,31 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, Progress)> {
         dead_again: count("dead_again")?,
         // Jobs of an earlier version did not count them.
         forgotten: count("forgotten").unwrap_or(0),
+        sent_twice_max: count("sent_twice_max").unwrap_or(0),
+        latest: Latest::of_text(&text("latest").unwrap_or_default()),
+        trial: triple(value.get("trial")).map(|[published_before, died_before, letters]| Trial {
+            published_before,
+            died_before,
+            letters,
+        }),
+        canary: triple(value.get("canary_ended")).map(|[letters, succeeded, over]| Canary {
+            letters,
+            succeeded,
+            is_over: over > 0,
+        }),
         note: text("note"),
     };
     Some((facts, progress))
+}
+
+fn triple(value: Option<&Value>) -> Option<[u64; 3]> {
+    let values: Vec<u64> = value?.as_array()?.iter().filter_map(Value::as_u64).collect();
+    values.try_into().ok()
+}
+
+fn tenants_of(value: Option<&Value>) -> Vec<(String, u64)> {
+    let pair = |pair: &Value| Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_u64()?));
+    value.and_then(Value::as_array).into_iter().flatten().filter_map(pair).collect()
 }
 
 #[cfg(test)]
@@ -335,9 +405,12 @@ mod tests {
                 rate: Some(0.5),
                 force: true,
                 target: ReplayTarget::Source,
+                canary: 10,
+                stop_at: Some(Ratio::percent(20)),
                 selection: "error:\"503\"".into(),
             },
             total: 300,
+            tenants: vec![("acme".into(), 290), ("zeta".into(), 10)],
             ids_crc: 7,
             created: Time::from_millis(1_700_000_000_123),
             actor: "ops".into(),
@@ -352,6 +425,10 @@ mod tests {
             succeeded: 100,
             dead_again: 9,
             forgotten: 1,
+            sent_twice_max: 8,
+            latest: Latest::of_text("..x"),
+            trial: Some(Trial { published_before: 1, died_before: 2, letters: 10 }),
+            canary: Some(Canary { letters: 10, succeeded: 4, is_over: false }),
             note: Some("why".into()),
         };
         assert_eq!(from_json(&to_json(&facts, &progress)), Some((facts.clone(), progress.clone())));
@@ -362,6 +439,14 @@ mod tests {
         let bare = Facts { spec: ReplaySpec::default(), ..facts };
         let fresh = Progress::new();
         assert_eq!(from_json(&to_json(&bare, &fresh)), Some((bare, fresh)));
+    }
+
+    #[test]
+    fn only_what_may_have_been_in_flight_may_have_been_sent_twice() {
+        let progress = Progress { published: 40, succeeded: 30, dead_again: 2, ..Progress::new() };
+        assert_eq!(progress.in_flight_max(100), 68, "it may have gone on after this was written");
+        let stopped = Progress { state: ReplayState::Stopped, ..progress };
+        assert_eq!(stopped.in_flight_max(100), 8);
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub(super) struct Job {
     pub(super) changed: Notify,
     /// Whether a task is at work on it.
     attached: AtomicBool,
+    /// Whether another process runs it.
+    elsewhere: AtomicBool,
     /// One write at a time, each of the latest progress.
     writing: tokio::sync::Mutex<()>,
     listener: Listener,
@@ -34,6 +36,7 @@ impl Job {
             progress: Mutex::new(progress),
             changed: Notify::new(),
             attached: AtomicBool::new(false),
+            elsewhere: AtomicBool::new(false),
             writing: tokio::sync::Mutex::new(()),
             listener,
         }
@@ -71,6 +74,25 @@ impl Job {
     /// Its task has ended; another may take it up.
     pub(super) fn detach(&self) {
         self.attached.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_attached(&self) -> bool {
+        self.attached.load(Ordering::SeqCst)
+    }
+
+    /// Another process runs it now: a task that is at work on it here ends.
+    pub(super) fn leave_to_others(&self) {
+        if !self.elsewhere.swap(true, Ordering::SeqCst) {
+            self.changed.notify_one();
+        }
+    }
+
+    pub(super) fn run_here(&self) {
+        self.elsewhere.store(false, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.elsewhere.load(Ordering::SeqCst)
     }
 
     pub(super) fn view(&self) -> ReplayView {

@@ -9,16 +9,20 @@ use redrive_core::Time;
 use tokio::runtime::Handle;
 
 use super::files::{Files, checksum};
+use super::group::{self, Follower};
 use super::job::{self, Facts, Progress, ReplaySpec, ReplayState, ReplayView};
 use super::live::{Job, Keep, Listener, blocking};
+use super::others::Others;
 use super::pace::RATE_MAX;
+use super::plan::Plan;
+use super::records::JobRecord;
 use super::run::Task;
 use crate::engine::ReplayTarget;
 use crate::handle::PipelineHandle;
 use crate::letters::select::SELECTION_MAX;
 use crate::naming::Naming;
 
-/// Jobs that run or are paused at the same time.
+/// Jobs that run, are paused or stopped at the same time.
 pub const LIVE_MAX: usize = 64;
 /// Jobs that are remembered; beyond it the oldest that are over are forgotten.
 pub const KEPT_MAX: usize = 1_000;
@@ -37,6 +41,7 @@ struct Shared {
     naming: Naming,
     files: Option<Files>,
     jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
+    others: Others,
     next: Mutex<u64>,
     faults: Vec<String>,
     listener: Listener,
@@ -54,7 +59,7 @@ pub enum ReplayError {
         "letters of `{0}` did not come from a topic, so they cannot be put back onto one; leave the target out"
     )]
     NoSource(String),
-    #[error("{LIVE_MAX} replays run or are paused; wait for one of them, or abort one")]
+    #[error("{LIVE_MAX} replays run, are paused or were stopped; wait for one of them, or abort one")]
     TooManyJobs,
     #[error("there is no replay `{0}`")]
     NotFound(String),
@@ -62,6 +67,10 @@ pub enum ReplayError {
         "replay `{id}` is not of this process, whose replays are called `{ours}…`; ask the one that started it"
     )]
     Elsewhere { id: String, ours: String },
+    #[error(
+        "replay `{id}` runs in another process, which has not answered; it is done as soon as that process, or another that takes the job over, reads it"
+    )]
+    Unanswered { id: String },
     #[error("replay `{id}` is {state} and cannot be changed any more")]
     Over { id: String, state: ReplayState },
     #[error("replays need a tokio runtime; call this from within one")]
@@ -111,7 +120,8 @@ impl Replays {
         });
         let jobs = Mutex::new(jobs.collect());
         let next = Mutex::new(found.highest + 1);
-        let shared = Shared { naming, files, jobs, next, faults: found.faults, listener };
+        let shared =
+            Shared { naming, files, jobs, others: Others::default(), next, faults: found.faults, listener };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -129,6 +139,13 @@ impl Replays {
     /// are not over. What an aborted one had put back is counted to its end.
     pub fn attach(&self, handle: &PipelineHandle) -> Result<Vec<String>, ReplayError> {
         let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
+        if let Some(jobs) = handle.shared_jobs() {
+            // Which jobs this process runs is known once what the others wrote is read.
+            if self.shared.others.share(handle.name(), Arc::clone(&jobs)) {
+                runtime.spawn(Follower::new(self.clone(), handle.clone(), jobs).run());
+            }
+            return Ok(Vec::new());
+        }
         let of_pipeline =
             |job: &&Arc<Job>| job.facts.pipeline == handle.name() && !job.progress().is_settled();
         let jobs: Vec<Arc<Job>> = self.jobs().values().filter(of_pipeline).cloned().collect();
@@ -149,12 +166,12 @@ impl Replays {
                     None => Ok(Err("its selection was kept in memory only".to_owned())),
                 };
                 match read.unwrap_or_else(|error| Err(error.to_string())) {
-                    Ok(ids) => Task { job, keep, handle, ids }.run().await,
+                    Ok(ids) => Task { job, keep, handle, ids, is_resumed: true }.run().await,
                     Err(why) => {
                         job.change(|progress| {
                             // One that was aborted by an earlier version has no selection any more.
                             if !progress.state.is_over() {
-                                progress.state = ReplayState::Stopped;
+                                progress.state = ReplayState::Failed;
                                 progress.note = Some(why);
                             }
                         });
@@ -167,7 +184,7 @@ impl Replays {
         Ok(taken_up)
     }
 
-    /// Starts a job over letters that were chosen before. It is durable when this returns.
+    /// Starts a job over letters that were chosen before, in their order. It is durable when this returns.
     pub async fn start(
         &self,
         handle: &PipelineHandle,
@@ -178,6 +195,18 @@ impl Replays {
         let mut ids: Vec<u64> = ids.into();
         ids.sort_unstable();
         ids.dedup();
+        self.start_planned(handle, spec, Plan { ids, ..Plan::default() }, actor).await
+    }
+
+    /// Starts a job as it was planned. It is durable when this returns.
+    pub async fn start_planned(
+        &self,
+        handle: &PipelineHandle,
+        spec: ReplaySpec,
+        plan: Plan,
+        actor: &str,
+    ) -> Result<ReplayView, ReplayError> {
+        let Plan { mut ids, tenants, .. } = plan;
         if ids.is_empty() {
             return Err(ReplayError::Nothing);
         }
@@ -201,12 +230,15 @@ impl Replays {
             pipeline: handle.name().to_owned(),
             spec,
             total: ids.len() as u64,
+            tenants,
             ids_crc: checksum(&ids),
             created,
             actor: cut(actor),
         };
         let id = self.shared.naming.name('r', number);
-        let job = Arc::new(Job::new(id, facts, Progress::new(), Arc::clone(&self.shared.listener)));
+        let mut progress = Progress::new();
+        progress.begin_trial(&facts.spec);
+        let job = Arc::new(Job::new(id, facts, progress, Arc::clone(&self.shared.listener)));
         if let Some(files) = self.shared.files.clone() {
             let job = Arc::clone(&job);
             ids = blocking(move || {
@@ -218,16 +250,33 @@ impl Replays {
         }
         job.attach();
         self.jobs().insert(number, Arc::clone(&job));
+        if let Some(jobs) = handle.shared_jobs()
+            && let Err(error) = group::share(&jobs, self.runner(), &job, &ids).await
+        {
+            self.jobs().remove(&number);
+            if let Some(files) = self.shared.files.clone() {
+                // One that cannot be removed would go on after a restart; that it could not be stored was said.
+                let _ = blocking(move || files.forget(number)).await;
+            }
+            return Err(error.into());
+        }
         self.forget_oldest().await;
         let view = job.view();
         job.tell();
-        runtime.spawn(Task { job, keep: self.keep(), handle: handle.clone(), ids }.run());
+        let task = Task { job, keep: self.keep(), handle: handle.clone(), ids, is_resumed: false };
+        runtime.spawn(task.run());
         Ok(view)
     }
 
     /// All jobs that are remembered, the latest first.
     pub fn list(&self) -> Vec<ReplayView> {
-        self.jobs().values().rev().map(|job| job.view()).collect()
+        let mut views: Vec<ReplayView> = self.jobs().values().rev().map(|job| job.view()).collect();
+        let others = self.shared.others.views();
+        if !others.is_empty() {
+            views.extend(others);
+            views.sort_by_key(|view| std::cmp::Reverse(view.created));
+        }
+        views
     }
 
     pub fn get(&self, id: &str) -> Option<ReplayView> {
@@ -244,6 +293,8 @@ impl Replays {
         self.set(id, ReplayState::Paused).await
     }
 
+    /// Goes on with a job that was paused, or was stopped because too many letters died again; after that it begins with
+    /// another canary.
     pub async fn resume(&self, id: &str) -> Result<ReplayView, ReplayError> {
         self.set(id, ReplayState::Running).await
     }
@@ -254,12 +305,30 @@ impl Replays {
     }
 
     /// Durable when it returns.
-    async fn set(&self, id: &str, state: ReplayState) -> Result<ReplayView, ReplayError> {
+    pub(super) async fn set(&self, id: &str, state: ReplayState) -> Result<ReplayView, ReplayError> {
         let job = self.find(id)?;
+        match job.progress().state {
+            was if was.is_over() || !job.is_elsewhere() => {}
+            // It stands still already.
+            ReplayState::Stopped if state == ReplayState::Paused => return Ok(job.view()),
+            _ => {
+                let unanswered = || ReplayError::Unanswered { id: job.id.clone() };
+                let jobs = self.shared.others.group(&job.facts.pipeline).ok_or_else(unanswered)?;
+                return group::ask_runner(&jobs, &job, state).await?.ok_or_else(unanswered);
+            }
+        }
         let was = job.change(|progress| {
             let was = progress.state;
-            if !was.is_over() {
-                progress.state = state;
+            match (was, state) {
+                (was, _) if was.is_over() => {}
+                // It stands still already, and why is worth more.
+                (ReplayState::Stopped, ReplayState::Paused) => {}
+                (ReplayState::Stopped, ReplayState::Running) => {
+                    progress.state = state;
+                    progress.note = None;
+                    progress.begin_trial(&job.facts.spec);
+                }
+                _ => progress.state = state,
             }
             was
         });
@@ -267,7 +336,7 @@ impl Replays {
             return Err(ReplayError::Over { id: id.to_owned(), state: was });
         }
         job.changed.notify_one();
-        self.keep().try_write(&job).await?;
+        self.keep_of(&job).try_write(&job).await?;
         Ok(job.view())
     }
 
@@ -276,11 +345,57 @@ impl Replays {
         if let Some(job) = self.jobs().get(&number).filter(|job| job.id == id) {
             return Ok(Arc::clone(job));
         }
+        if let Some(job) = self.shared.others.get(id) {
+            return Ok(job);
+        }
         let ours = self.shared.naming.prefix('r');
         if self.shared.naming.name('r', number) == id {
             return Err(ReplayError::NotFound(id.to_owned()));
         }
         Err(ReplayError::Elsewhere { id: id.to_owned(), ours })
+    }
+
+    /// What this process is called where jobs are shared.
+    pub(super) fn runner(&self) -> String {
+        self.shared.naming.prefix('r')
+    }
+
+    /// The job that a record of the group is about.
+    pub(super) fn known(&self, record: &JobRecord) -> Arc<Job> {
+        let own = self.jobs().get(&record.facts.number).filter(|job| job.id == record.id).cloned();
+        own.unwrap_or_else(|| self.shared.others.known(record, &self.shared.listener))
+    }
+
+    /// Forgets jobs of others that the group has forgotten.
+    pub(super) fn retain_others(&self, pipeline: &str, is_known: impl Fn(&str) -> bool) {
+        self.shared.others.retain(pipeline, is_known);
+    }
+
+    /// Jobs of this pipeline that have work left, are not shared, and that nothing is at work on.
+    pub(super) fn unshared(&self, pipeline: &str, is_shared: impl Fn(&str) -> bool) -> Vec<Arc<Job>> {
+        let jobs = self.jobs();
+        let unshared = jobs.values().filter(|job| {
+            let has_work = !job.progress().is_settled() && !job.is_attached();
+            job.facts.pipeline == pipeline && has_work && !is_shared(&job.id)
+        });
+        unshared.cloned().collect()
+    }
+
+    /// The selection of a job that was started here, from its file.
+    pub(super) async fn read_ids(&self, job: &Job) -> Result<Vec<u64>, String> {
+        let files = self.shared.files.clone().filter(|_| self.started_here(job));
+        let Some(files) = files else { return Err("its selection is not known here".to_owned()) };
+        let facts = job.facts.clone();
+        blocking(move || Ok(files.read_ids(&facts))).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Where the progress of a job is written on this machine.
+    pub(super) fn keep_of(&self, job: &Job) -> Keep {
+        Keep { files: self.shared.files.clone().filter(|_| self.started_here(job)) }
+    }
+
+    fn started_here(&self, job: &Job) -> bool {
+        self.shared.naming.name('r', job.facts.number) == job.id
     }
 
     fn keep(&self) -> Keep {

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::job::{Facts, Progress, ReplayState};
+use super::job::{Facts, ReplayState};
 use super::live::{Job, Keep};
 use super::pace::Pace;
 use crate::engine::{EngineError, LetterState, ReplayAnswer, ReplayJob};
 use crate::handle::{HandleError, PipelineHandle};
+use crate::run::dice::Dice;
 
 /// Letters that are put back in one go. The pipeline waits for the disk that long.
 const BATCH_MAX: usize = 256;
@@ -28,6 +29,23 @@ pub(super) struct Task {
     pub keep: Keep,
     pub handle: PipelineHandle,
     pub ids: Vec<u64>,
+    /// Whether the job was begun by an earlier process, or by this one before its pipeline stopped.
+    pub is_resumed: bool,
+}
+
+/// How letters stand that were asked for.
+#[derive(Default)]
+struct Asked {
+    /// How those ended that have, in order; `true` is dead again.
+    ended: Vec<bool>,
+    /// Have no letter of this job.
+    gone: u64,
+}
+
+impl Asked {
+    fn died(&self) -> u64 {
+        self.ended.iter().filter(|died| **died).count() as u64
+    }
 }
 
 /// Why a task ends before its job does.
@@ -37,7 +55,7 @@ enum Halt {
     /// Where the letters are did not answer: the job goes on in a moment.
     NotNow(String),
     /// It can never go on.
-    Stopped(String),
+    Failed(String),
 }
 
 impl From<HandleError> for Halt {
@@ -45,29 +63,35 @@ impl From<HandleError> for Halt {
         match error {
             HandleError::Stopped(_) => Self::Later,
             HandleError::Engine(EngineError::Unavailable(why)) => Self::NotNow(why),
-            other => Self::Stopped(other.to_string()),
+            other => Self::Failed(other.to_string()),
         }
     }
 }
 
 impl Task {
     pub(super) async fn run(self) {
+        let mut is_resumed = self.is_resumed;
         let ended = loop {
             let changed = self.job.changed.notified();
-            match self.work().await {
+            match self.work(std::mem::take(&mut is_resumed)).await {
                 // Letters that were put back and not counted answer so when they are offered again.
                 Err(Halt::NotNow(why)) => {
-                    self.job.change(|progress| progress.note = Some(why));
+                    self.job.change(|progress| {
+                        // Why a job was stopped is worth more.
+                        if progress.state != ReplayState::Stopped {
+                            progress.note = Some(why);
+                        }
+                    });
                     self.keep.write(&self.job).await;
                     let _ = tokio::time::timeout(NOT_NOW, changed).await;
                 }
                 ended => break ended,
             }
         };
-        if let Err(Halt::Stopped(why)) = ended {
+        if let Err(Halt::Failed(why)) = ended {
             self.job.change(|progress| {
                 if !progress.state.is_over() {
-                    progress.state = ReplayState::Stopped;
+                    progress.state = ReplayState::Failed;
                     progress.note = Some(why);
                 }
             });
@@ -76,27 +100,42 @@ impl Task {
         self.job.detach();
     }
 
-    async fn work(&self) -> Result<(), Halt> {
+    async fn work(&self, is_resumed: bool) -> Result<(), Halt> {
         let begun = Instant::now();
-        let mut pace = Pace::new(self.job.facts.spec.rate, begun.elapsed());
+        let Facts { spec, .. } = &self.job.facts;
+        let mut pace = Pace::new(spec.rate, begun.elapsed());
+        let mut dice = Dice::from_entropy();
+        if is_resumed {
+            // No more of them can have been in flight when the process ended than may run at once.
+            let (most, total) = (self.handle.concurrency() as u64, self.ids.len() as u64);
+            self.job.change(|progress| {
+                let in_flight = progress.in_flight_max(total).min(most);
+                progress.sent_twice_max = (progress.sent_twice_max + in_flight).min(total);
+            });
+        }
         let mut under_way = self.recount().await?;
         let mut kept = Instant::now();
         loop {
             let changed = self.job.changed.notified();
-            let Progress { state, offered, .. } = self.job.progress();
-            let left = &self.ids[(offered as usize).min(self.ids.len())..];
-            let put_back = if state == ReplayState::Running && !left.is_empty() {
-                self.publish(left, &mut pace, begun.elapsed(), &mut under_way).await?
-            } else {
+            if self.job.is_elsewhere() {
+                return Err(Halt::Later);
+            }
+            let left = self.may_go();
+            let put_back = if left.is_empty() {
                 0
+            } else {
+                let wanted = left.len().min(BATCH_MAX);
+                let granted = pace.take(begun.elapsed(), wanted, dice.roll());
+                self.publish(&left[..granted], &mut pace, &mut under_way).await?
             };
             let look_began = Instant::now();
             let ended = self.look(&mut under_way).await?;
             let look_took = look_began.elapsed();
+            let is_judged = self.job.change(|progress| progress.judge(spec, self.ids.len() as u64));
             if self.is_over(under_way.is_empty()) {
                 return Ok(());
             }
-            if kept.elapsed() >= KEEP_EVERY {
+            if is_judged || kept.elapsed() >= KEEP_EVERY {
                 self.keep.write(&self.job).await;
                 kept = Instant::now();
             }
@@ -106,55 +145,60 @@ impl Task {
         }
     }
 
-    /// How the letters of this job have ended, and which have not, by what the letters say of themselves.
-    async fn recount(&self) -> Result<VecDeque<u64>, Halt> {
-        let Progress { offered, succeeded, dead_again, .. } = self.job.progress();
-        self.job.change(|progress| (progress.succeeded, progress.dead_again) = (0, 0));
-        let under_way = self.count((offered as usize).min(self.ids.len())).await;
-        // Letters that were closed long ago may be gone; they were counted before.
-        self.job.change(|progress| {
-            progress.succeeded = progress.succeeded.max(succeeded);
-            progress.dead_again = progress.dead_again.max(dead_again);
-        });
-        under_way
+    /// The letters that may be put back now, as far as it is not for the pace to say.
+    fn may_go(&self) -> &[u64] {
+        let progress = self.job.progress();
+        if progress.state != ReplayState::Running {
+            return &[];
+        }
+        let left = &self.ids[(progress.offered as usize).min(self.ids.len())..];
+        let most = progress.allowance(&self.job.facts.spec).min(left.len() as u64);
+        &left[..most as usize]
     }
 
-    async fn count(&self, offered: usize) -> Result<VecDeque<u64>, Halt> {
-        let mut under_way = VecDeque::new();
+    /// How the letters of this job have ended, and which have not, by what the letters say of themselves.
+    async fn recount(&self) -> Result<VecDeque<u64>, Halt> {
+        let offered = (self.job.progress().offered as usize).min(self.ids.len());
+        let (mut under_way, mut succeeded, mut dead_again) = (VecDeque::new(), 0, 0);
         for part in self.ids[..offered].chunks(ASK_MAX) {
             let mut asked = part.iter().copied().collect();
-            self.ask(&mut asked).await?;
+            let answered = self.ask(&mut asked).await?;
+            succeeded += answered.ended.len() as u64 - answered.died();
+            dead_again += answered.died();
             under_way.append(&mut asked);
         }
-        // What was put back and is neither under way nor at an end that a letter tells of has no letter any more.
         self.job.change(|progress| {
-            progress.forgotten = 0;
+            // Letters that were closed long ago may be gone; they were counted before.
+            let (succeeded, dead_again) =
+                (succeeded.max(progress.succeeded), dead_again.max(progress.dead_again));
+            // What ended since the progress was written.
+            progress.latest.push_unordered(succeeded - progress.succeeded, dead_again - progress.dead_again);
+            (progress.succeeded, progress.dead_again, progress.forgotten) = (succeeded, dead_again, 0);
+            // What was put back and is neither under way nor at an end that a letter tells of has no letter any more.
             progress.forgotten = progress.under_way().saturating_sub(under_way.len() as u64);
         });
         Ok(under_way)
     }
 
-    /// Puts back as many of `left` as the pace allows; how many were answered.
+    /// Puts letters back that the pace has granted; how many were answered.
     async fn publish(
         &self,
-        left: &[u64],
+        granted: &[u64],
         pace: &mut Pace,
-        now: Duration,
         under_way: &mut VecDeque<u64>,
     ) -> Result<usize, Halt> {
-        let granted = pace.take(now, left.len().min(BATCH_MAX));
-        if granted == 0 {
+        if granted.is_empty() {
             return Ok(0);
         }
         let Facts { engine_job, spec, actor, .. } = &self.job.facts;
         let job =
             ReplayJob { id: *engine_job, due: self.handle.now(), force: spec.force, target: spec.target };
-        let answers = self.handle.replay_by(Some(actor), job, &left[..granted]).await?;
+        let answers = self.handle.replay_by(Some(actor), job, granted).await?;
         let went = answers.iter().filter(|answer| **answer == ReplayAnswer::Replayed).count();
-        pace.give_back(granted - went);
+        pace.give_back(granted.len() - went);
         self.job.change(|progress| {
             progress.note = None;
-            for (id, answer) in left.iter().zip(&answers) {
+            for (id, answer) in granted.iter().zip(&answers) {
                 if progress.count(*answer) {
                     under_way.push_back(*id);
                 }
@@ -172,41 +216,40 @@ impl Task {
             let part = looks.min(ASK_MAX);
             looks -= part;
             let mut asked: VecDeque<u64> = under_way.drain(..part).collect();
-            let (gone, closed) = self.ask(&mut asked).await?;
-            self.job.change(|progress| progress.forgotten += gone);
-            ended += closed;
+            let answered = self.ask(&mut asked).await?;
+            ended += part - asked.len();
+            self.job.change(|progress| {
+                progress.forgotten += answered.gone;
+                progress.succeeded += answered.ended.len() as u64 - answered.died();
+                progress.dead_again += answered.died();
+                answered.ended.iter().for_each(|died| progress.latest.push(*died));
+            });
             under_way.append(&mut asked);
         }
         Ok(ended)
     }
 
-    /// Leaves in `asked` what has not ended; counts what has. Returns how many have no letter of this job, and how many are
-    /// not asked for any more.
-    async fn ask(&self, asked: &mut VecDeque<u64>) -> Result<(u64, usize), Halt> {
-        let before = asked.len();
+    /// Leaves in `asked` what has not ended, and says how the others did.
+    async fn ask(&self, asked: &mut VecDeque<u64>) -> Result<Asked, Halt> {
         let ids: Vec<u64> = asked.iter().copied().collect();
         let standings = self.handle.letter_standings(self.job.facts.engine_job, ids).await?;
-        let (mut succeeded, mut dead_again, mut gone) = (0, 0, 0);
+        let mut answered = Asked::default();
         let mut standing = standings.into_iter();
         asked.retain(|_| {
             // A letter that is gone was closed long ago, and one that is not in the job was skipped.
             let Some(letter) = standing.next().flatten().filter(|letter| letter.in_job) else {
-                gone += 1;
+                answered.gone += 1;
                 return false;
             };
             match letter.state {
                 LetterState::Replaying if letter.is_last_job => return true,
-                LetterState::Succeeded if letter.is_last_job => succeeded += 1,
+                LetterState::Succeeded if letter.is_last_job => answered.ended.push(false),
                 // Open, discarded since, or taken by a later job: by this one it died again.
-                _ => dead_again += 1,
+                _ => answered.ended.push(true),
             }
             false
         });
-        self.job.change(|progress| {
-            progress.succeeded += succeeded;
-            progress.dead_again += dead_again;
-        });
-        Ok((gone, before - asked.len()))
+        Ok(answered)
     }
 
     /// Whether there is nothing left to do or to count.
@@ -216,7 +259,7 @@ impl Task {
             if progress.state == ReplayState::Running && progress.offered >= total && all_ended {
                 progress.state = ReplayState::Done;
             }
-            progress.state == ReplayState::Stopped || (progress.state.is_over() && all_ended)
+            progress.state == ReplayState::Failed || (progress.state.is_over() && all_ended)
         })
     }
 
@@ -227,9 +270,7 @@ impl Task {
         look_took: Duration,
         changed: tokio::sync::futures::Notified<'_>,
     ) {
-        let Progress { state, offered, .. } = self.job.progress();
-        let publishes = state == ReplayState::Running && (offered as usize) < self.ids.len();
-        let until_next = publishes.then(|| pace.wait());
+        let until_next = (!self.may_go().is_empty()).then(|| pace.wait());
         // Looking must not keep the pipeline busy: it may take a fifth of the time.
         let until_look = (!all_ended).then(|| LOOK_EVERY.max(look_took * 4));
         let wait = until_next.into_iter().chain(until_look).min();

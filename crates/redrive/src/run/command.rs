@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::steer::{self, Found, Part, Steer, Steered};
 use super::wake::Wake;
-use crate::dispatch::{BreakerAnswer, BreakerOrder};
+use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::{
     Counts, EditAnswer, Engine, EngineError, GroupMark, GroupMarks, GroupSummary, KeyLine, Letter,
     LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, PendingAt, PendingScan,
@@ -88,6 +88,9 @@ pub(crate) enum Command {
     Breaker {
         order: BreakerOrder,
         reply: Reply<BreakerAnswer>,
+    },
+    KeySuccesses {
+        reply: Reply<KeySuccesses>,
     },
     Standings {
         job: u64,
@@ -175,6 +178,8 @@ impl Command {
                 let answer = BreakerAnswer { was: BreakerState::Closed, endpoints: 0 };
                 reply.send(Ok(answer)).is_err()
             }
+            // Nothing was delivered yet.
+            Self::KeySuccesses { reply } => reply.send(Ok(KeySuccesses::default())).is_err(),
             Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
             Self::Replay { job, ids, by, reply } => {
                 engine.acting_for(by.as_deref());

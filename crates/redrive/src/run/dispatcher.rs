@@ -228,6 +228,7 @@ impl Dispatcher {
             Command::Breaker { order, reply } => {
                 reply.send(Ok(self.machine.order_breaker(order, now))).is_err()
             }
+            Command::KeySuccesses { reply } => reply.send(Ok(self.machine.key_successes().clone())).is_err(),
             Command::Pending {
                 part: part @ (Part::Unstarted | Part::Started), after, limit, reply, ..
             } => reply.send(Ok(steer::held(part, &self.machine, after, limit))).is_err(),

@@ -2,14 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use redrive::Time;
+use redrive_core::Ratio;
 use serde_json::{Map, Value, json};
 
 use super::Selection;
-use crate::client::answers::{Answer, DryReplay, ReplayState, ReplayView};
+use super::replay_plan::{details, others, superseded, would};
+use super::replay_report::{reached, report, sum, tally, untouched_line};
+use crate::client::answers::Answer;
+use crate::client::replay_answers::{ReplayState, ReplayView};
 use crate::client::{ClientFault, Session};
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, age, count, instant, rate, safe};
+use crate::output::{Output, count, instant, rate};
 
 /// How often the job is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -24,12 +27,24 @@ pub struct Args {
     pub pipeline: Option<String>,
     #[command(flatten)]
     pub selection: Selection,
-    /// Count what would be replayed, and change nothing
+    /// Show the plan, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Show the plan with this list, and change nothing
+    #[arg(long, value_name = "LIST")]
+    pub show: Option<Show>,
     /// The pace: 20/s, 600/m; as fast as the pipeline takes them unless given
     #[arg(long, value_name = "RATE", value_parser = redrive_core::rate::parse)]
     pub rate: Option<f64>,
+    /// Replay so many first, and the rest only once these have ended well; 10 unless given, 0 for none
+    #[arg(long, value_name = "N")]
+    pub canary: Option<u64>,
+    /// Stop when more than this share of the last 50 letters died again; 20% unless given, off for never
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    pub stop_at: Option<String>,
+    /// What to do with letters that have an attempt whose end is unknown: the receiver may have acted on it
+    #[arg(long, value_name = "DECISION")]
+    pub ambiguous: Option<Ambiguous>,
     /// Replay also letters that were replayed three times already
     #[arg(long)]
     pub force: bool,
@@ -39,11 +54,11 @@ pub struct Args {
     /// Also if other consumer groups get the letters again
     #[arg(long, requires = "to")]
     pub yes: bool,
-    /// Go on with a job that was paused, or follow one that runs
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "rate", "force", "to"])]
+    /// Go on with a job that was paused or stopped, or follow one that runs
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "force", "to"])]
     pub resume: Option<String>,
     /// End a job; letters it has not reached stay open
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "rate", "force", "to", "detach"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "force", "to", "detach"])]
     pub abort: Option<String>,
     /// Start the job and do not wait for it
     #[arg(long)]
@@ -62,6 +77,40 @@ impl To {
             Self::Pipeline => "pipeline",
             Self::Source => "source",
         }
+    }
+}
+
+/// Lists that a plan can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Show {
+    /// Keys that have had a later success, so that a replay writes old state over new
+    Superseded,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Ambiguous {
+    /// Replay them with the same message id
+    Ok,
+    /// Leave them open
+    Skip,
+}
+
+impl Ambiguous {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Skip => "skip",
+        }
+    }
+}
+
+/// A share as it was typed, or `off`.
+fn share(text: &str) -> Result<String, String> {
+    match text.parse::<Ratio>() {
+        _ if text == "off" => Ok(text.to_owned()),
+        Ok(share) if share <= Ratio::WHOLE => Ok(text.to_owned()),
+        Ok(_) => Err("it is more than 100%".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -103,16 +152,32 @@ async fn start(
     if let Some(to) = args.to {
         body.insert("to".into(), json!(to.name()));
     }
+    if let Some(canary) = args.canary {
+        body.insert("canary".into(), json!(canary));
+    }
+    if let Some(share) = &args.stop_at {
+        body.insert("stop_at".into(), json!(share));
+    }
+    if let Some(decision) = args.ambiguous {
+        body.insert("ambiguous".into(), json!(decision.name()));
+    }
     body.insert("dry_run".into(), json!(true));
-    if args.dry_run {
+    if args.dry_run || args.show.is_some() {
         let dry = session.api.replay_dry(body.into()).await?;
         if out.is_json() {
             out.json(&dry.json)?;
-        } else {
-            out.line(&would(&dry.view))?;
-            if let Some(groups) = &dry.view.other_groups {
-                out.line(&others(groups))?;
-            }
+            return Ok(None);
+        }
+        let pipeline = args.pipeline.as_deref().unwrap_or_default();
+        out.line(&would(&dry.view, pipeline))?;
+        for line in details(&dry.view, session.now()) {
+            out.line(&line)?;
+        }
+        if let Some(groups) = &dry.view.other_groups {
+            out.line(&others(groups))?;
+        }
+        if args.show == Some(Show::Superseded) {
+            superseded(&dry.view.superseded, out)?;
         }
         return Ok(None);
     }
@@ -126,54 +191,21 @@ async fn start(
         out.note(&others(&groups));
     }
     body.insert("dry_run".into(), json!(false));
-    Ok(Some(session.api.replay_start(body.into()).await?))
-}
-
-/// Who gets the letters besides this pipeline.
-fn others(groups: &[String]) -> String {
-    if groups.is_empty() {
-        return "onto the source topic: no other consumer group reads it now, but whoever reads it later gets the letters \
-                again"
-            .to_owned();
-    }
-    let names: Vec<String> = groups.iter().map(|group| safe::line(group)).collect();
-    let (count, names) = (count(groups.len() as u64), names.join(", "));
-    format!("onto the source topic: {count} other consumer groups get the letters again: {names}")
-}
-
-fn would(dry: &DryReplay) -> String {
-    let pace = match dry.rate {
-        None => "as fast as the pipeline takes them".to_owned(),
-        Some(pace) => {
-            let seconds = dry.about_seconds.unwrap_or(dry.would_replay as f64 / pace);
-            format!("at {} ≈ {}", rate(pace), about(seconds))
+    let job = session.api.replay_start(body.into()).await?;
+    if let Some(plan) = &job.view.plan {
+        for line in details(plan, session.now()) {
+            out.note(&line);
         }
-    };
-    let skips: u64 = dry.skips.values().sum();
-    let often = if dry.skips.contains_key("too_often") {
-        "; replayed three times before, --force takes those"
-    } else {
-        ""
-    };
-    let skips = if skips > 0 { format!("   would skip {}{often}", count(skips)) } else { String::new() };
-    format!("would replay {} (frozen)   {pace}{skips}", count(dry.would_replay))
-}
-
-/// `15 s`, `4m`, `3h 02m`.
-fn about(seconds: f64) -> String {
-    if seconds < 120.0 {
-        format!("{:.0} s", seconds.ceil())
-    } else {
-        age::age(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
     }
+    Ok(Some(job))
 }
 
 /// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
 async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, String), Failed> {
     let mut job = session.api.replay(id).await?;
     match job.view.state {
-        ReplayState::Running | ReplayState::Paused | ReplayState::Done => {}
-        state @ (ReplayState::Aborted | ReplayState::Stopped) => {
+        ReplayState::Running | ReplayState::Paused | ReplayState::Stopped | ReplayState::Done => {}
+        state @ (ReplayState::Aborted | ReplayState::Failed) => {
             let message =
                 format!("replay {} is {} and does not go on: {}", job.view.id, state.name(), sum(&job.view));
             let open = job.view.untouched + job.view.dead_again;
@@ -186,7 +218,8 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, Stri
             return Err(if open > 0 { failed.hint(hint) } else { failed });
         }
     }
-    if job.view.state == ReplayState::Paused {
+    let reached = job.view.published;
+    if matches!(job.view.state, ReplayState::Paused | ReplayState::Stopped) {
         job = session.api.replay_resume(id).await?;
     }
     if job.view.state == ReplayState::Done {
@@ -195,7 +228,7 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, Stri
     let frozen = job.view.created.map(|at| format!(" (frozen at {})", instant::clock(at.0)));
     let prefix = format!(
         "resumed at {} of {}{}   … ",
-        count(job.view.published),
+        count(reached),
         count(job.view.total),
         frozen.unwrap_or_default()
     );
@@ -263,122 +296,10 @@ fn gave_up(fault: ClientFault, id: &str) -> Failed {
 fn has_ended(job: &ReplayView) -> bool {
     match job.state {
         ReplayState::Running => false,
-        ReplayState::Paused | ReplayState::Done | ReplayState::Aborted | ReplayState::Stopped => true,
-    }
-}
-
-/// How many letters the job is through with.
-fn reached(job: &ReplayView) -> u64 {
-    (job.succeeded + job.dead_again + job.forgotten + job.skipped).min(job.total)
-}
-
-/// What became of every letter of the selection; the numbers behind the first add up to it.
-pub(super) fn sum(job: &ReplayView) -> String {
-    let mut parts = vec![
-        format!("letters {}", count(job.total)),
-        format!("succeeded {}", count(job.succeeded)),
-        format!("dead again {}", count(job.dead_again)),
-        format!("under way {}", count(job.under_way)),
-        format!("skipped {}", count(job.skipped)),
-        format!("untouched {}", count(job.untouched)),
-    ];
-    if job.forgotten > 0 {
-        parts.push(format!("closed and forgotten {}", count(job.forgotten)));
-    }
-    parts.join("   ")
-}
-
-/// What to do about letters that a job has left.
-pub(super) fn untouched_line(job: &ReplayView) -> Option<String> {
-    let is_over = matches!(job.state, ReplayState::Aborted | ReplayState::Stopped);
-    let under_way = if job.under_way > 0 {
-        format!(" {} that were put back are still being delivered.", count(job.under_way))
-    } else {
-        String::new()
-    };
-    is_over.then(|| format!("  {} letters untouched; they are still open.{under_way}", count(job.untouched)))
-}
-
-fn tally(job: &ReplayView) -> String {
-    let some = |name: &str, number: u64| {
-        if number > 0 { format!("   {name} {}", count(number)) } else { String::new() }
-    };
-    let (skipped, under_way) = (some("skipped", job.skipped), some("under way", job.under_way));
-    format!(
-        "{}/{}   succeeded {}   dead again {}{under_way}{skipped}",
-        count(reached(job)),
-        count(job.total),
-        count(job.succeeded),
-        count(job.dead_again)
-    )
-}
-
-/// The last line, and whether all is well.
-fn report(
-    job: &Answer<ReplayView>,
-    prefix: &str,
-    took: Duration,
-    now: Time,
-    out: &mut Output,
-) -> Result<Exit, Failed> {
-    let view = &job.view;
-    // A job that put nothing back has not done what it was asked for.
-    let idle = view.published == 0 && view.skipped > 0;
-    let good = view.state == ReplayState::Done && view.dead_again == 0 && !idle;
-    let exit = if good { Exit::Ok } else { Exit::Bad };
-    if out.is_json() {
-        out.json(&job.json)?;
-        return Ok(exit);
-    }
-    let took = match view.created {
-        // A job that was found again has been going for longer than we have been looking.
-        Some(at) if !prefix.is_empty() => now.since(at.0),
-        _ => took,
-    };
-    out.line(&format!("replay {}  {prefix}{}   {:.1} s", view.id, tally(view), took.as_secs_f64()))?;
-    let untouched = count(view.untouched);
-    match view.state {
-        ReplayState::Stopped => {
-            let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
-            out.line(&format!("  ✗ stopped: {}. {untouched} letters untouched.", safe::line(why)))?;
-            out.line("  they are still open: replay them again when the cause is gone")?;
-        }
-        ReplayState::Paused => {
-            out.line(&format!("  paused. {untouched} letters untouched."))?;
-            out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
-        }
-        ReplayState::Aborted => {
-            out.line(&format!("  ✗ aborted. {}", sum(view)))?;
-        }
-        ReplayState::Done | ReplayState::Running => {}
-    }
-    if view.skipped > 0 {
-        out.note(
-            "  skipped: no longer open, in another replay, damaged, or replayed three times before (--force takes those)",
-        );
-    }
-    if view.state == ReplayState::Done && view.dead_again > 0 {
-        out.note(&format!("  look at them with: redrive dlq inspect {}", view.pipeline));
-    }
-    Ok(exit)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_dry_run_says_how_long_it_would_take() {
-        let dry = DryReplay {
-            would_replay: 300,
-            rate: Some(20.0),
-            about_seconds: Some(15.0),
-            ..DryReplay::default()
-        };
-        assert_eq!(would(&dry), "would replay 300 (frozen)   at 20/s ≈ 15 s");
-        let dry = DryReplay { would_replay: 40_000, rate: Some(20.0), ..DryReplay::default() };
-        assert_eq!(would(&dry), "would replay 40,000 (frozen)   at 20/s ≈ 33m");
-        let dry = DryReplay { would_replay: 1, ..DryReplay::default() };
-        assert_eq!(would(&dry), "would replay 1 (frozen)   as fast as the pipeline takes them");
+        ReplayState::Paused
+        | ReplayState::Done
+        | ReplayState::Aborted
+        | ReplayState::Stopped
+        | ReplayState::Failed => true,
     }
 }

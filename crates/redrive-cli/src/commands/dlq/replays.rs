@@ -2,9 +2,10 @@
 
 use serde::Deserialize as _;
 
-use super::replay::{sum, untouched_line};
+use super::replay_report::{sum, untouched_line};
 use crate::client::Session;
-use crate::client::answers::{Answer, ReplayView};
+use crate::client::answers::Answer;
+use crate::client::replay_answers::ReplayView;
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
 
@@ -34,7 +35,7 @@ pub enum Action {
     Show(Job),
     /// Put nothing back until it is resumed; what was put back goes on
     Pause(Job),
-    /// Go on with a job that was paused
+    /// Go on with a job that was paused or stopped
     Resume(Job),
     /// End a job; letters it has not come to stay open
     Abort(Job),
@@ -131,6 +132,11 @@ fn show(job: &Answer<ReplayView>, session: &Session, out: &mut Output) -> Result
     ))?;
     out.line(&format!("  {}", sum(view)))?;
     out.line(&format!("  selection {}", safe::line(&view.selection)))?;
+    if !view.tenants.is_empty() {
+        let tenants =
+            view.tenants.iter().map(|one| format!("{} {}", safe::line(&one.tenant), count(one.letters)));
+        out.line(&format!("  tenants {}", tenants.collect::<Vec<_>>().join(", ")))?;
+    }
     if let Some(note) = &view.note {
         out.line(&format!("  note {}", safe::line(note)))?;
     }

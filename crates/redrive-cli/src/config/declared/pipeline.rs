@@ -4,7 +4,7 @@ use redrive_core::policy::limits;
 use redrive_core::profiles;
 
 use super::form::Form::{
-    Any, Duration, DurationOr, Durations, Inline, Number, Open, Pick, Share, Switch, Text, Texts, Whole,
+    Any, Duration, DurationOr, Durations, Inline, Number, Open, Pick, Rate, Share, Switch, Text, Texts, Whole,
     Words, WordsOf,
 };
 use super::table::{Header, Setting, SettingTable};
@@ -119,6 +119,17 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::example("share", Share, r#""50%""#, "pause when more than this share of what ended is a dead letter, and at least 100"),
             Setting::example("over", Duration, r#""1m""#, "within so long"),
             Setting::example("times_baseline", Whole(0, NUMBER_MAX), "10", "and it is so many times what is usual"),
+        ],
+    },
+    SettingTable {
+        path: "pipeline.auto_replay",
+        header: Header::Example,
+        about: "replays letters by itself that died of something that has passed; never permanent, gone or poison",
+        settings: &[
+            Setting::example("enabled", Switch, "false", "off, unless set"),
+            Setting::example("rate", Rate, r#""5/s""#, "no faster than this; ten letters go first, and failures stop it"),
+            Setting::example("healthy_for", Duration, r#""10m""#, "the sink has to be healthy for so long before, and so long is between two replays"),
+            Setting::example("age_max", Duration, r#""24h""#, "older letters are left to people"),
         ],
     },
     SettingTable {

@@ -1,4 +1,4 @@
-//! The breaker and the guard of a pipeline, every value with its origin.
+//! The breaker, the guard and the auto-replay of a pipeline, every value with its origin.
 
 use redrive_core::breaker::SlowAction;
 use redrive_core::duration::print;
@@ -12,7 +12,7 @@ pub(super) fn tables(
     pipeline: &PipelineConfig,
     origin: &dyn Fn(&str) -> Option<Origin>,
 ) -> Vec<ResolvedTable> {
-    let (breaker, guard) = (&pipeline.breaker, &pipeline.guard);
+    let (breaker, guard, auto) = (&pipeline.breaker, &pipeline.guard, &pipeline.auto_replay);
     let counts: Vec<String> = breaker.slow.counts.iter().map(|count| quoted(&count.to_string())).collect();
     let action = match breaker.slow.action {
         SlowAction::Open => "open",
@@ -62,6 +62,15 @@ pub(super) fn tables(
                 ("share", quoted(&guard.share.to_string())),
                 ("over", quoted(&print(guard.over))),
                 ("times_baseline", guard.times_baseline.to_string()),
+            ],
+        ),
+        table(
+            "auto_replay",
+            vec![
+                ("enabled", auto.enabled.to_string()),
+                ("rate", quoted(&format!("{}/s", auto.settings.rate))),
+                ("healthy_for", quoted(&print(auto.settings.healthy_for))),
+                ("age_max", quoted(&print(auto.settings.age_max))),
             ],
         ),
     ]

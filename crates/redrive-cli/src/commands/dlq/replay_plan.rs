@@ -1,0 +1,217 @@
+//! What a replay would do, in words.
+
+use std::time::Duration;
+
+use redrive::Time;
+
+use crate::client::replay_answers::{DryReplay, LastReplay, Superseded};
+use crate::exit::Failed;
+use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
+
+/// Tenants that are named in one line.
+const TENANTS_MAX: usize = 5;
+
+/// `would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   …`
+pub(super) fn would(dry: &DryReplay, pipeline: &str) -> String {
+    let mut parts = vec![format!("would replay {} (frozen)", count(dry.would_replay))];
+    parts.extend(dry.to.as_deref().map(|to| target(to, dry.topic.as_deref().unwrap_or(pipeline))));
+    parts.push(match dry.rate {
+        None => "as fast as the pipeline takes them".to_owned(),
+        Some(pace) => {
+            let seconds = dry.about_seconds.unwrap_or(dry.would_replay as f64 / pace);
+            format!("at {} ± jitter ≈ {}", rate(pace), about(seconds))
+        }
+    });
+    if dry.key_order {
+        parts.push("per-key order kept".to_owned());
+    }
+    if dry.superseded.keys > 0 {
+        let keys = plural(dry.superseded.keys, "key has", "keys have");
+        parts.push(format!("{keys} later successes (list: --show superseded)"));
+    }
+    let skips: u64 = dry.skips.values().sum();
+    if skips > 0 {
+        let often = if dry.skips.contains_key("too_often") {
+            "; replayed three times before, --force takes those"
+        } else {
+            ""
+        };
+        parts.push(format!("would skip {}{often}", count(skips)));
+    }
+    parts.join("   ")
+}
+
+fn target(to: &str, place: &str) -> String {
+    let place = safe::line(place);
+    match to {
+        "source" => format!("to {place}"),
+        _ => format!("to {place} (only this pipeline sees it)"),
+    }
+}
+
+/// What else is worth knowing, a line each; nothing where there is nothing to say.
+pub(super) fn details(dry: &DryReplay, now: Time) -> Vec<String> {
+    let mut lines = Vec::new();
+    // An older processor knows neither.
+    if let Some(breaker) = &dry.breaker {
+        lines.push(format!("  {}   {}", first(dry), health(breaker, dry)));
+    }
+    if dry.ambiguous > 0 {
+        let letters = plural(dry.ambiguous, "letter has", "letters have");
+        let what = if dry.ambiguous_undecided {
+            ": replay them with the same message id with --ambiguous ok, leave them open with --ambiguous skip"
+        } else {
+            ""
+        };
+        lines.push(format!("  {letters} an attempt whose end is unknown{what}"));
+    }
+    lines.extend(dry.last.as_ref().map(|last| format!("  {}", last_replay(last, now))));
+    if let Some(oldest) = dry.oldest {
+        lines.push(format!("  oldest died {} ago", age::since(now, oldest.0)));
+    }
+    if !dry.tenants.is_empty() {
+        let named = dry.tenants.iter().take(TENANTS_MAX);
+        let named: Vec<String> =
+            named.map(|one| format!("{} {}", safe::line(&one.tenant), count(one.letters))).collect();
+        let more = if dry.tenants.len() > TENANTS_MAX { ", …" } else { "" };
+        lines.push(format!("  tenants take turns: {}{more}", named.join(", ")));
+    }
+    lines
+}
+
+/// What guards the job.
+fn first(dry: &DryReplay) -> String {
+    let canary = match dry.canary {
+        0 => "no canary".to_owned(),
+        letters => format!("canary {}", count(letters)),
+    };
+    match &dry.stop_at {
+        Some(share) => format!("{canary}   stops above {} of the last 50 failed", safe::line(share)),
+        None => format!("{canary}   never stops for failures"),
+    }
+}
+
+fn health(breaker: &str, dry: &DryReplay) -> String {
+    let mut parts = vec![format!("breaker {}", safe::line(&breaker.replace('_', " ")))];
+    parts.extend(dry.budget_remaining.map(|left| format!("retry budget {} left", count(left))));
+    if dry.paused {
+        parts.push("the pipeline is paused".to_owned());
+    }
+    parts.join("   ")
+}
+
+fn last_replay(last: &LastReplay, now: Time) -> String {
+    let ago = last.created.map(|at| format!(" {} ago", age::since(now, at.0))).unwrap_or_default();
+    format!(
+        "last replay of this selection: {}{ago}, {}   succeeded {}   dead again {}   untouched {}",
+        safe::line(&last.id),
+        safe::line(&last.state),
+        count(last.succeeded),
+        count(last.dead_again),
+        count(last.untouched)
+    )
+}
+
+/// The keys that a replay would set back.
+pub(super) fn superseded(keys: &Superseded, out: &mut Output) -> Result<(), Failed> {
+    let since = match keys.since {
+        Some(since) => format!("successes are known since {}", instant::date_and_clock(since.0)),
+        None => "no success is known yet".to_owned(),
+    };
+    if keys.keys == 0 {
+        return out.line(&format!("no key has a later success; {since}"));
+    }
+    let mut table = Table::new([("KEY", Align::Left), ("LETTERS", Align::Right)]);
+    for one in &keys.shown {
+        table.row([safe::line(&one.key), count(one.letters)]);
+    }
+    out.table(&table)?;
+    let more = keys.keys.saturating_sub(keys.shown.len() as u64);
+    let more = if more > 0 { format!(", {} more keys", count(more)) } else { String::new() };
+    out.line(&format!(
+        "   {} of {}{more}; {since}",
+        plural(keys.letters, "letter", "letters"),
+        plural(keys.keys, "key", "keys")
+    ))
+}
+
+fn plural(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// Who gets the letters besides this pipeline.
+pub(super) fn others(groups: &[String]) -> String {
+    if groups.is_empty() {
+        return "onto the source topic: no other consumer group reads it now, but whoever reads it later gets the letters \
+                again"
+            .to_owned();
+    }
+    let names: Vec<String> = groups.iter().map(|group| safe::line(group)).collect();
+    let (count, names) = (count(groups.len() as u64), names.join(", "));
+    format!("onto the source topic: {count} other consumer groups get the letters again: {names}")
+}
+
+/// `15 s`, `4m`, `3h 02m`.
+fn about(seconds: f64) -> String {
+    if seconds < 120.0 {
+        format!("{:.0} s", seconds.ceil())
+    } else {
+        age::age(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_reads_as_one_sentence() {
+        let dry = DryReplay {
+            would_replay: 300,
+            rate: Some(20.0),
+            about_seconds: Some(15.0),
+            to: Some("pipeline".into()),
+            topic: Some("orders.replay".into()),
+            key_order: true,
+            superseded: Superseded { keys: 4, letters: 9, ..Superseded::default() },
+            ..DryReplay::default()
+        };
+        assert_eq!(
+            would(&dry, "orders"),
+            "would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   \
+             per-key order kept   4 keys have later successes (list: --show superseded)"
+        );
+        let dry = DryReplay { would_replay: 40_000, rate: Some(20.0), ..DryReplay::default() };
+        assert_eq!(would(&dry, "orders"), "would replay 40,000 (frozen)   at 20/s ± jitter ≈ 33m");
+        let dry = DryReplay { would_replay: 1, ..DryReplay::default() };
+        assert_eq!(would(&dry, "orders"), "would replay 1 (frozen)   as fast as the pipeline takes them");
+    }
+
+    #[test]
+    fn what_an_operator_should_know_has_a_line_each() {
+        assert!(details(&DryReplay::default(), Time::ZERO).is_empty(), "an older processor says nothing");
+        let dry = DryReplay {
+            canary: 10,
+            stop_at: Some("20%".into()),
+            breaker: Some("half_open".into()),
+            budget_remaining: Some(80),
+            ambiguous: 12,
+            ambiguous_undecided: true,
+            last: Some(LastReplay {
+                id: "r-30".into(),
+                state: "done".into(),
+                succeeded: 280,
+                ..LastReplay::default()
+            }),
+            ..DryReplay::default()
+        };
+        let lines = details(&dry, Time::ZERO);
+        assert_eq!(
+            lines[0],
+            "  canary 10   stops above 20% of the last 50 failed   breaker half open   retry budget 80 left"
+        );
+        assert!(lines[1].starts_with("  12 letters have an attempt whose end is unknown"), "{lines:?}");
+        assert!(lines[1].contains("--ambiguous ok"), "{lines:?}");
+        assert!(lines[2].contains("r-30, done   succeeded 280"), "{lines:?}");
+    }
+}

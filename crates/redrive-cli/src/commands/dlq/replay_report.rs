@@ -1,0 +1,152 @@
+//! How a replay job stands and how it ended, in words.
+
+use std::time::Duration;
+
+use redrive::Time;
+
+use crate::client::answers::Answer;
+use crate::client::replay_answers::{ReplayState, ReplayView};
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count, safe};
+
+/// How many letters the job is through with.
+pub(super) fn reached(job: &ReplayView) -> u64 {
+    (job.succeeded + job.dead_again + job.forgotten + job.skipped).min(job.total)
+}
+
+/// What became of every letter of the selection; the numbers behind the first add up to it.
+pub(super) fn sum(job: &ReplayView) -> String {
+    let mut parts = vec![
+        format!("letters {}", count(job.total)),
+        format!("succeeded {}", count(job.succeeded)),
+        format!("dead again {}", count(job.dead_again)),
+        format!("under way {}", count(job.under_way)),
+        format!("skipped {}", count(job.skipped)),
+        format!("untouched {}", count(job.untouched)),
+    ];
+    if job.forgotten > 0 {
+        parts.push(format!("closed and forgotten {}", count(job.forgotten)));
+    }
+    parts.join("   ")
+}
+
+/// What to do about letters that a job has left.
+pub(super) fn untouched_line(job: &ReplayView) -> Option<String> {
+    let under_way = if job.under_way > 0 {
+        format!(" {} that were put back are still being delivered.", count(job.under_way))
+    } else {
+        String::new()
+    };
+    let untouched = count(job.untouched);
+    match job.state {
+        ReplayState::Aborted | ReplayState::Failed => {
+            Some(format!("  {untouched} letters untouched; they are still open.{under_way}"))
+        }
+        ReplayState::Stopped => Some(format!(
+            "  {untouched} letters untouched; resume with: redrive dlq replay --resume {}",
+            job.id
+        )),
+        ReplayState::Running | ReplayState::Paused | ReplayState::Done => None,
+    }
+}
+
+pub(super) fn tally(job: &ReplayView) -> String {
+    let some = |name: &str, number: u64| {
+        if number > 0 { format!("   {name} {}", count(number)) } else { String::new() }
+    };
+    let (skipped, under_way) = (some("skipped", job.skipped), some("under way", job.under_way));
+    let twice = match job.sent_twice_max {
+        None => String::new(),
+        Some(0) => "   sent twice 0".to_owned(),
+        Some(most) => format!("   sent twice at most {}", count(most)),
+    };
+    format!(
+        "{}/{}   succeeded {}   dead again {}{under_way}{skipped}{twice}",
+        count(reached(job)),
+        count(job.total),
+        count(job.succeeded),
+        count(job.dead_again)
+    )
+}
+
+/// `canary 10/10 … `, where some letters went first and others followed.
+fn canary(job: &ReplayView) -> String {
+    match job.canary {
+        Some(canary) if canary.letters < job.total => {
+            format!("canary {}/{} … ", count(canary.succeeded), count(canary.letters))
+        }
+        _ => String::new(),
+    }
+}
+
+/// Why a job was stopped, as one sentence after the other.
+fn stopped(job: &ReplayView) -> String {
+    let why = job.note.as_deref().unwrap_or("too many letters died again").trim_end_matches('.');
+    let breaker = job.breaker.as_deref().map(|state| {
+        format!(" Breaker {}: {}.", safe::line(&job.pipeline), safe::line(&state.replace('_', " ")))
+    });
+    format!(
+        "✗ stopped: {}. {} letters untouched.{}",
+        safe::line(why),
+        count(job.untouched),
+        breaker.unwrap_or_default()
+    )
+}
+
+/// The last line, and whether all is well.
+pub(super) fn report(
+    job: &Answer<ReplayView>,
+    prefix: &str,
+    took: Duration,
+    now: Time,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
+    let view = &job.view;
+    // A job that put nothing back has not done what it was asked for.
+    let idle = view.published == 0 && view.skipped > 0;
+    let good = view.state == ReplayState::Done && view.dead_again == 0 && !idle;
+    let exit = if good { Exit::Ok } else { Exit::Bad };
+    if out.is_json() {
+        out.json(&job.json)?;
+        return Ok(exit);
+    }
+    let took = match view.created {
+        // A job that was found again has been going for longer than we have been looking.
+        Some(at) if !prefix.is_empty() => now.since(at.0),
+        _ => took,
+    };
+    let prefix = if prefix.is_empty() { canary(view) } else { prefix.to_owned() };
+    if view.state == ReplayState::Stopped {
+        let (reached, total) = (count(reached(view)), count(view.total));
+        out.line(&format!("replay {}  {prefix}{reached}/{total}  {}", view.id, stopped(view)))?;
+        out.line(&format!("  {}", sum(view)))?;
+        out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
+        return Ok(exit);
+    }
+    out.line(&format!("replay {}  {prefix}{}   {:.1} s", view.id, tally(view), took.as_secs_f64()))?;
+    let untouched = count(view.untouched);
+    match view.state {
+        ReplayState::Failed => {
+            let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
+            out.line(&format!("  ✗ failed: {}. {untouched} letters untouched.", safe::line(why)))?;
+            out.line("  they are still open: replay them again when the cause is gone")?;
+        }
+        ReplayState::Paused => {
+            out.line(&format!("  paused. {untouched} letters untouched."))?;
+            out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
+        }
+        ReplayState::Aborted => {
+            out.line(&format!("  ✗ aborted. {}", sum(view)))?;
+        }
+        ReplayState::Done | ReplayState::Running | ReplayState::Stopped => {}
+    }
+    if view.skipped > 0 {
+        out.note(
+            "  skipped: no longer open, in another replay, damaged, or replayed three times before (--force takes those)",
+        );
+    }
+    if view.state == ReplayState::Done && view.dead_again > 0 {
+        out.note(&format!("  look at them with: redrive dlq inspect {}", view.pipeline));
+    }
+    Ok(exit)
+}

@@ -1,0 +1,53 @@
+//! `[pipeline.auto_replay]`: whether letters that may have healed are replayed without anybody asking for it.
+
+use std::time::Duration;
+
+use redrive::replay::AutoReplay;
+use redrive::replay::pace::RATE_MAX;
+use redrive_core::duration::print;
+use redrive_core::rate;
+
+use super::fault::Fault;
+use super::reader::{Reader, Section};
+
+/// Shorter spans say nothing about the health of a sink.
+const HEALTHY_FOR_MIN: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct AutoReplayConfig {
+    pub enabled: bool,
+    pub settings: AutoReplay,
+}
+
+pub(super) fn read(reader: &mut Reader, pipeline: &Section<'_>) -> AutoReplayConfig {
+    let mut config = AutoReplayConfig::default();
+    let Some(table) = reader.table(pipeline, "auto_replay") else { return config };
+    reader.unknown_keys(&table);
+    if let Some(enabled) = reader.switch(&table, "enabled") {
+        config.enabled = enabled.value;
+    }
+    if let Some(given) = reader.text(&table, "rate") {
+        match rate::parse(&given.value).ok().filter(|rate| *rate <= RATE_MAX) {
+            Some(rate) => config.settings.rate = rate,
+            None => {
+                let problem = format!("`auto_replay.rate = \"{}\"` is not a rate", given.value);
+                let fix = "auto_replay.rate = \"5/s\"";
+                reader.fault(pipeline, Fault::value("auto_replay.rate", problem, fix, given.at));
+            }
+        }
+    }
+    if let Some(given) = reader.duration(&table, "healthy_for") {
+        if given.value < HEALTHY_FOR_MIN {
+            let least = print(HEALTHY_FOR_MIN);
+            let problem = format!("`auto_replay.healthy_for` is shorter than {least}");
+            let fix = format!("auto_replay.healthy_for = \"{least}\"");
+            reader.fault(pipeline, Fault::value("auto_replay.healthy_for", problem, fix, given.at));
+        } else {
+            config.settings.healthy_for = given.value;
+        }
+    }
+    if let Some(given) = reader.duration(&table, "age_max") {
+        config.settings.age_max = given.value;
+    }
+    config
+}

@@ -1,0 +1,19 @@
+//! Replay jobs where several processes share the letters: records that all of them read.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use super::seam::EngineError;
+
+/// Records about replay jobs that all processes of a pipeline share, by key. The latest one of a key counts.
+pub trait SharedJobs: fmt::Debug + Send + Sync {
+    /// Writes a record, or removes it. This process knows it when it returns, the others at about that time. Blocks.
+    fn write(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError>;
+
+    /// Those whose keys begin so, in the order of their keys.
+    fn records(&self, prefix: &str) -> Vec<(String, Bytes)>;
+
+    /// Whether what was written before this process began is known.
+    fn is_known(&self) -> bool;
+}

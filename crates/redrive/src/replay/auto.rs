@@ -1,0 +1,325 @@
+//! Auto-replay: a controller of one pipeline that replays letters which died of something that has passed.
+//!
+//! It takes a letter at most once, only letters of classes that may heal, and only while the sink has been healthy for a
+//! while; each of its jobs begins with a canary and stops for failures as any other. After [`STOPS_MAX`] jobs in a row that
+//! were stopped it gives up until somebody resumes or aborts the last of them. What it has done is in the jobs and in the
+//! log of actions, so a restart changes nothing.
+
+use std::time::Duration;
+
+use redrive_core::breaker::BreakerState;
+use redrive_core::{Time, duration};
+
+use super::job::{ReplaySpec, ReplayState, ReplayView};
+use super::plan::{Ambiguous, Plan, PlanOptions};
+use super::replays::{ReplayError, Replays};
+use super::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
+use crate::actions::{Action, ActionError, ActionKind, Actions};
+use crate::engine::LetterState;
+use crate::figures::Figures;
+use crate::handle::{HandleError, PipelineHandle};
+use crate::letters::{Filter, SelectError, Selection};
+
+/// Who its jobs and actions are by.
+pub const ACTOR: &str = "auto-replay";
+/// Jobs in a row that were stopped for failures before it gives up.
+pub const STOPS_MAX: usize = 2;
+/// After a job that was stopped it waits so many times as long.
+const BACKOFF: u32 = 6;
+/// How often it looks, at most.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// When and how fast letters are replayed without anybody asking for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AutoReplay {
+    /// Letters per second.
+    pub rate: f64,
+    /// How long the sink has to be healthy before a job begins, and how long it is between two jobs.
+    pub healthy_for: Duration,
+    /// Older letters are for people.
+    pub age_max: Duration,
+}
+
+impl Default for AutoReplay {
+    fn default() -> Self {
+        Self { rate: 5.0, healthy_for: Duration::from_mins(10), age_max: Duration::from_hours(24) }
+    }
+}
+
+/// One of its own jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnJob {
+    pub id: String,
+    pub state: ReplayState,
+    pub created: Time,
+}
+
+/// What there is to see of the pipeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sight {
+    pub now: Time,
+    /// Whether nothing is known to be wrong with the sink, and the pipeline runs.
+    pub is_healthy: bool,
+    pub letters_open: u64,
+    /// Whether a replay of the pipeline runs, whoever started it.
+    pub is_replaying: bool,
+    /// The latest first.
+    pub own_jobs: Vec<OwnJob>,
+}
+
+/// What the controller remembers between two looks.
+#[derive(Clone, Debug)]
+pub struct Controller {
+    settings: AutoReplay,
+    healthy_since: Option<Time>,
+    last_start: Option<Time>,
+}
+
+impl Controller {
+    pub fn new(settings: AutoReplay) -> Self {
+        Self { settings, healthy_since: None, last_start: None }
+    }
+
+    /// Whether to start a job now. Pure but for what it remembers; to be asked again and again.
+    pub fn starts(&mut self, sight: &Sight) -> bool {
+        let now = sight.now;
+        if !sight.is_healthy {
+            self.healthy_since = None;
+            return false;
+        }
+        let healthy_for = self.settings.healthy_for;
+        let since = *self.healthy_since.get_or_insert(now);
+        let is_over = |since: Time, span: Duration| now >= since.plus(span);
+        let has_rested = match stops_in_a_row(&sight.own_jobs) {
+            0 => true,
+            stops if stops >= STOPS_MAX => false,
+            _ => is_over(sight.own_jobs[0].created, healthy_for * BACKOFF),
+        };
+        let starts = has_rested
+            && is_over(since, healthy_for)
+            && self.last_start.is_none_or(|start| is_over(start, healthy_for))
+            && !sight.is_replaying
+            && sight.letters_open > 0;
+        if starts {
+            self.last_start = Some(now);
+        }
+        starts
+    }
+}
+
+/// How many of the latest jobs were stopped for failures, and nobody has decided about them.
+pub fn stops_in_a_row(own_jobs: &[OwnJob]) -> usize {
+    own_jobs.iter().take_while(|job| job.state == ReplayState::Stopped).count()
+}
+
+/// Whether nothing is known to be wrong with the sink.
+fn is_healthy(figures: &Figures) -> bool {
+    let health = &figures.health;
+    health.breaker.state == BreakerState::Closed
+        && health.outage.is_none()
+        && health.wait.is_none()
+        && health.flood.is_none()
+        && !figures.paused
+}
+
+/// Letters that may heal and were never replayed. Those of a message that was never tried have no class.
+fn filter(age_max: Duration) -> String {
+    format!(
+        "reason:max_retries,hold_expired,budget_exhausted -class:permanent,gone,crash,credential replays:<1 age:<={}",
+        duration::print(age_max)
+    )
+}
+
+/// Why a job could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum AutoReplayError {
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Action(#[from] ActionError),
+}
+
+impl AutoReplayError {
+    fn has_stopped(&self) -> bool {
+        matches!(self, Self::Select(SelectError::Handle(HandleError::Stopped(_))))
+    }
+}
+
+/// Looks at the pipeline and replays what may have healed, until the pipeline stops. `tell` hears what went wrong.
+pub async fn run(
+    settings: AutoReplay,
+    handle: PipelineHandle,
+    replays: Replays,
+    actions: Actions,
+    tell: impl Fn(&AutoReplayError),
+) {
+    let own_jobs = |replays: &Replays| -> Vec<OwnJob> {
+        let own = |job: &ReplayView| job.pipeline == handle.name() && job.actor == ACTOR;
+        let jobs = replays.list().into_iter().filter(own);
+        jobs.map(|job| OwnJob { id: job.id, state: job.state, created: job.created }).collect()
+    };
+    let stopped = |jobs: &[OwnJob]| {
+        jobs.first().filter(|job| job.state == ReplayState::Stopped).map(|job| job.id.clone())
+    };
+    let mut told = stopped(&own_jobs(&replays));
+    let mut controller = Controller::new(settings.clone());
+    let pause = LOOK_EVERY.min(settings.healthy_for / 4).max(Duration::from_millis(10));
+    loop {
+        tokio::time::sleep(pause).await;
+        let figures = handle.figures();
+        let running = |job: &ReplayView| job.pipeline == handle.name() && job.state == ReplayState::Running;
+        let sight = Sight {
+            now: handle.now(),
+            is_healthy: is_healthy(&figures),
+            letters_open: figures.pending.letters_open,
+            is_replaying: replays.list().iter().any(running),
+            own_jobs: own_jobs(&replays),
+        };
+        let ended = match stopped(&sight.own_jobs).filter(|id| told.as_ref() != Some(id)) {
+            Some(id) => {
+                let recorded = record_stop(&handle, &replays, &actions, &id, &sight).await;
+                told = Some(id);
+                recorded
+            }
+            None if controller.starts(&sight) => start(&settings, &handle, &replays, &actions).await,
+            None => Ok(()),
+        };
+        if let Err(error) = ended {
+            if error.has_stopped() {
+                return;
+            }
+            tell(&error);
+        }
+    }
+}
+
+async fn start(
+    settings: &AutoReplay,
+    handle: &PipelineHandle,
+    replays: &Replays,
+    actions: &Actions,
+) -> Result<(), AutoReplayError> {
+    let words = filter(settings.age_max);
+    // Made of words that are all known; should they not be, nothing is selected.
+    let Ok(filter) = Filter::parse(&words) else { return Ok(()) };
+    let selection =
+        Selection { filter: Some(filter), state: Some(LetterState::Open), ..Selection::default() };
+    // A retry would have taken the ambiguous ones too, with the same id.
+    let options = PlanOptions { ambiguous: Ambiguous::Ok, skip_superseded: true, ..PlanOptions::default() };
+    let plan = Plan::make(handle, &selection, options).await?;
+    if plan.ids.is_empty() {
+        return Ok(());
+    }
+    let spec = ReplaySpec {
+        rate: Some(settings.rate),
+        canary: CANARY_DEFAULT,
+        stop_at: Some(STOP_AT_DEFAULT),
+        selection: words,
+        ..ReplaySpec::default()
+    };
+    let job = replays.start_planned(handle, spec, plan, ACTOR).await?;
+    let action = Action::new(handle.now(), ACTOR, ActionKind::Replay, handle.name());
+    let why = format!("the sink has been healthy for {}", duration::print(settings.healthy_for));
+    Ok(actions.record(action.of(job.id, job.total).note(why)).await?)
+}
+
+async fn record_stop(
+    handle: &PipelineHandle,
+    replays: &Replays,
+    actions: &Actions,
+    id: &str,
+    sight: &Sight,
+) -> Result<(), AutoReplayError> {
+    let job = replays.try_get(id)?;
+    let why = job.note.unwrap_or_default();
+    let next = if stops_in_a_row(&sight.own_jobs) >= STOPS_MAX {
+        format!("off until {id} is resumed or aborted")
+    } else {
+        "waits before it tries again".to_owned()
+    };
+    let action = Action::new(sight.now, ACTOR, ActionKind::AutoReplayStop, handle.name());
+    Ok(actions.record(action.of(id, job.total).note(format!("{why}; {next}"))).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: u64 = 60_000;
+
+    fn at(minute: u64) -> Time {
+        Time::from_millis(minute * MINUTE)
+    }
+
+    fn controller() -> Controller {
+        Controller::new(AutoReplay::default())
+    }
+
+    fn well(minute: u64) -> Sight {
+        Sight {
+            now: at(minute),
+            is_healthy: true,
+            letters_open: 40,
+            is_replaying: false,
+            own_jobs: Vec::new(),
+        }
+    }
+
+    fn job(state: ReplayState, minute: u64) -> OwnJob {
+        OwnJob { id: format!("r-{minute}"), state, created: at(minute) }
+    }
+
+    /// The minutes at which it starts a job, seen once a minute.
+    fn starts(
+        controller: &mut Controller,
+        minutes: std::ops::Range<u64>,
+        sight: impl Fn(u64) -> Sight,
+    ) -> Vec<u64> {
+        minutes.filter(|minute| controller.starts(&sight(*minute))).collect()
+    }
+
+    #[test]
+    fn it_waits_until_the_sink_was_healthy_for_a_while_and_between_two_jobs() {
+        assert_eq!(starts(&mut controller(), 0..31, well), [10, 20, 30]);
+    }
+
+    #[test]
+    fn an_outage_in_between_begins_the_wait_anew() {
+        let sick_at_nine = |minute| Sight { is_healthy: minute != 9, ..well(minute) };
+        assert_eq!(starts(&mut controller(), 0..25, sick_at_nine), [20]);
+    }
+
+    #[test]
+    fn nothing_to_replay_or_a_replay_under_way_starts_nothing() {
+        let nothing = |minute| Sight { letters_open: 0, ..well(minute) };
+        assert!(starts(&mut controller(), 0..60, nothing).is_empty());
+        let busy = |minute| Sight { is_replaying: minute < 15, ..well(minute) };
+        assert_eq!(starts(&mut controller(), 0..20, busy), [15]);
+    }
+
+    #[test]
+    fn one_job_that_was_stopped_makes_it_wait_and_two_make_it_give_up() {
+        let once = |minute| Sight { own_jobs: vec![job(ReplayState::Stopped, 0)], ..well(minute) };
+        assert_eq!(starts(&mut controller(), 0..65, once), [60]);
+        let twice = |minute| Sight {
+            own_jobs: vec![job(ReplayState::Stopped, 1), job(ReplayState::Stopped, 0)],
+            ..well(minute)
+        };
+        assert!(starts(&mut controller(), 0..10_000, twice).is_empty());
+        // Somebody has aborted or resumed the last one.
+        for state in [ReplayState::Aborted, ReplayState::Done] {
+            let decided = |minute| Sight {
+                own_jobs: vec![job(state, 1), job(ReplayState::Stopped, 0)],
+                ..well(minute)
+            };
+            assert_eq!(starts(&mut controller(), 0..12, decided), [10]);
+        }
+    }
+
+    #[test]
+    fn its_filter_is_understood() {
+        assert!(Filter::parse(&filter(Duration::from_hours(24))).is_ok());
+    }
+}

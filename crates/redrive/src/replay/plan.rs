@@ -1,0 +1,145 @@
+//! What a replay would do, before it does anything: the letters in the order they would go, and what an operator should
+//! know of them.
+
+use std::collections::HashMap;
+
+use redrive_core::Time;
+
+use super::fair::FairOrder;
+use crate::dispatch::KeySuccesses;
+use crate::engine::letter::REPLAYS_MAX;
+use crate::engine::{Letter, Ordering};
+use crate::handle::PipelineHandle;
+use crate::letters::{SelectError, Selection};
+
+/// Superseded keys that are named.
+const KEYS_SHOWN_MAX: usize = 100;
+/// A longer key is cut where it is shown.
+const KEY_BYTES_MAX: usize = 200;
+
+/// What to do with letters that have an attempt whose end is unknown: the receiver may have acted on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Ambiguous {
+    /// A replay that has such letters needs a decision first.
+    #[default]
+    Ask,
+    /// They are replayed, with the same message id.
+    Ok,
+    /// They stay open.
+    Skip,
+}
+
+impl Ambiguous {
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "ok" => Some(Self::Ok),
+            "skip" => Some(Self::Skip),
+            _ => None,
+        }
+    }
+}
+
+/// How a selection is frozen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct PlanOptions {
+    /// Also letters that were replayed three times.
+    pub force: bool,
+    pub ambiguous: Ambiguous,
+    /// Leaves out letters whose key has had a later success.
+    pub skip_superseded: bool,
+}
+
+/// A frozen selection and what is known of it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Plan {
+    /// In the order they would go: one of each tenant in turn.
+    pub ids: Vec<u64>,
+    /// Of these: replayed three times before, so that a job skips them unless it is forced.
+    pub too_often: u64,
+    /// Letters with an attempt whose end is unknown; with [`Ambiguous::Skip`] they are not among the ids.
+    pub ambiguous: u64,
+    pub superseded: Superseded,
+    /// Letters by tenant, the most first, where there is more than one.
+    pub tenants: Vec<(String, u64)>,
+    /// When the oldest of them died.
+    pub oldest: Option<Time>,
+}
+
+/// Letters whose key has had a later success: replaying them writes old state over new.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Superseded {
+    pub keys: u64,
+    pub letters: u64,
+    /// The keys with their letters, the most first, at most a hundred.
+    pub shown: Vec<(String, u64)>,
+    /// From when on successes are known to this process; `None` if there was none.
+    pub since: Option<Time>,
+}
+
+impl Plan {
+    /// Freezes a selection and looks at each of its letters.
+    pub async fn make(
+        handle: &PipelineHandle,
+        selection: &Selection,
+        options: PlanOptions,
+    ) -> Result<Self, SelectError> {
+        let successes = handle.key_successes().await?;
+        let mut making = Making::new(successes, options, handle.ordering() == Ordering::Key);
+        selection.each(handle, |letter| making.add(letter)).await?;
+        Ok(making.finish())
+    }
+
+    /// Letters that would be put back.
+    pub fn would_replay(&self) -> u64 {
+        self.ids.len() as u64 - self.too_often
+    }
+}
+
+/// A plan while its letters are looked at.
+struct Making {
+    successes: KeySuccesses,
+    options: PlanOptions,
+    order: FairOrder,
+    plan: Plan,
+    superseded: HashMap<Vec<u8>, u64>,
+}
+
+impl Making {
+    fn new(successes: KeySuccesses, options: PlanOptions, keyed: bool) -> Self {
+        let (order, plan) = (FairOrder::new(keyed), Plan::default());
+        Self { successes, options, order, plan, superseded: HashMap::new() }
+    }
+
+    fn add(&mut self, letter: &Letter) {
+        if letter.history.attempts().iter().any(|attempt| attempt.ambiguous) {
+            self.plan.ambiguous += 1;
+            if self.options.ambiguous == Ambiguous::Skip {
+                return;
+            }
+        }
+        let key = letter.message.key();
+        // No more keys than successes are known of.
+        if let Some(key) = key.filter(|key| self.successes.is_superseded(key, letter.id)) {
+            let shown = &key[..key.len().min(KEY_BYTES_MAX)];
+            *self.superseded.entry(shown.to_vec()).or_default() += 1;
+            if self.options.skip_superseded {
+                return;
+            }
+        }
+        self.plan.too_often += u64::from(!self.options.force && letter.meta.replays >= REPLAYS_MAX);
+        self.plan.oldest = self.plan.oldest.into_iter().chain([letter.dead_at]).min();
+        self.order.push(letter.id, letter.message.tenant(), key);
+    }
+
+    fn finish(self) -> Plan {
+        let letters = self.superseded.values().sum();
+        let keys = self.superseded.len() as u64;
+        let text = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
+        let mut shown: Vec<(String, u64)> =
+            self.superseded.iter().map(|(key, letters)| (text(key), *letters)).collect();
+        shown.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        shown.truncate(KEYS_SHOWN_MAX);
+        let superseded = Superseded { keys, letters, shown, since: self.successes.since() };
+        Plan { superseded, tenants: self.order.tenants(), ids: self.order.into_ids(), ..self.plan }
+    }
+}

@@ -1,0 +1,169 @@
+//! Jobs as records that all processes of a pipeline share: who runs a job, how far it is, and its frozen selection in
+//! pieces. Pure.
+
+use serde_json::{Value, json};
+
+use super::job::{self, Facts, Progress, ReplayState};
+
+/// In front of all keys.
+pub(super) const PREFIX: &str = "replay/";
+/// Bytes of one piece of a selection; a broker takes a megabyte unless told otherwise.
+const PIECE_BYTES_MAX: usize = 256 << 10;
+
+/// How a job stood when its runner last wrote it down.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct JobRecord {
+    /// What the job is called.
+    pub id: String,
+    /// The process that runs it.
+    pub runner: String,
+    /// Grows with every write, so that others see that its runner lives.
+    pub beat: u64,
+    pub facts: Facts,
+    pub progress: Progress,
+}
+
+impl JobRecord {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut value = job::to_json(&self.facts, &self.progress);
+        value["name"] = json!(self.id);
+        value["runner"] = json!(self.runner);
+        value["beat"] = json!(self.beat);
+        value.to_string().into_bytes()
+    }
+
+    pub(super) fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(bytes).ok()?;
+        let text = |key: &str| value.get(key)?.as_str().map(str::to_owned);
+        let (id, runner) = (text("name")?, text("runner")?);
+        let beat = value.get("beat")?.as_u64()?;
+        let (facts, progress) = job::from_json(&value)?;
+        Some(Self { id, runner, beat, facts, progress })
+    }
+}
+
+pub(super) fn job_key(id: &str) -> String {
+    format!("{PREFIX}{id}/job")
+}
+
+/// The job that a record is about, if it says how one stands.
+pub(super) fn is_job_key(key: &str) -> bool {
+    key.strip_prefix(PREFIX).is_some_and(|rest| rest.ends_with("/job"))
+}
+
+/// What somebody wants of a job that runs in another process.
+pub(super) fn wish_key(id: &str) -> String {
+    format!("{PREFIX}{id}/wish")
+}
+
+pub(super) fn wish_of(value: &[u8]) -> Option<ReplayState> {
+    ReplayState::from_name(std::str::from_utf8(value).ok()?)
+}
+
+/// In front of the keys of a selection's pieces.
+pub(super) fn pieces_prefix(id: &str) -> String {
+    format!("{PREFIX}{id}/ids/")
+}
+
+pub(super) fn piece_key(id: &str, number: usize) -> String {
+    format!("{}{number:06}", pieces_prefix(id))
+}
+
+/// Ids as differences, each in as few bytes as it needs.
+pub(super) fn pieces(ids: &[u64]) -> Vec<Vec<u8>> {
+    let mut pieces = Vec::new();
+    let (mut piece, mut before) = (Vec::new(), 0_u64);
+    for id in ids {
+        let step = id.wrapping_sub(before).cast_signed();
+        // Small steps back are small numbers too.
+        let mut left = ((step << 1) ^ (step >> 63)).cast_unsigned();
+        while left >= 0x80 {
+            piece.push(left as u8 | 0x80);
+            left >>= 7;
+        }
+        piece.push(left as u8);
+        before = *id;
+        if piece.len() >= PIECE_BYTES_MAX {
+            pieces.push(std::mem::take(&mut piece));
+            before = 0;
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece);
+    }
+    pieces
+}
+
+/// The ids in pieces that were read in order; `None` if they are no ids.
+pub(super) fn ids_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u64>> {
+    let mut ids = Vec::new();
+    for piece in pieces {
+        let (mut before, mut number, mut shift) = (0_u64, 0_u64, 0_u32);
+        for byte in piece {
+            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            shift += 7;
+            if byte & 0x80 == 0 {
+                let step = (number >> 1).cast_signed() ^ -((number & 1).cast_signed());
+                before = before.wrapping_add(step.cast_unsigned());
+                ids.push(before);
+                (number, shift) = (0, 0);
+            }
+        }
+        if shift != 0 {
+            return None;
+        }
+    }
+    Some(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use redrive_core::Time;
+
+    use super::*;
+    use crate::replay::job::ReplaySpec;
+
+    #[test]
+    fn a_record_comes_back_as_it_was_written() {
+        let facts = Facts {
+            number: 3,
+            engine_job: 77,
+            pipeline: "orders".into(),
+            spec: ReplaySpec::default(),
+            total: 2,
+            tenants: Vec::new(),
+            ids_crc: 1,
+            created: Time::from_millis(1_700_000_000_000),
+            actor: "ops".into(),
+        };
+        let progress = Progress::new();
+        let record = JobRecord { id: "r-k3x9q-3".into(), runner: "k3x9q".into(), beat: 9, facts, progress };
+        assert_eq!(JobRecord::of_bytes(&record.to_bytes()), Some(record));
+        assert_eq!(JobRecord::of_bytes(b"{}"), None);
+        assert!(is_job_key(&job_key("r-1")) && !is_job_key(&piece_key("r-1", 0)) && !is_job_key("pause"));
+        assert_eq!(wish_of(b"paused"), Some(ReplayState::Paused));
+    }
+
+    #[test]
+    fn a_million_neighbours_take_little_room() {
+        let ids: Vec<u64> = (7 << 48..(7 << 48) + 1_000_000).collect();
+        let pieces = pieces(&ids);
+        assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES_MAX + 10), "too long for a record");
+        assert!(pieces.iter().map(Vec::len).sum::<usize>() < 1_100_000);
+        assert_eq!(ids_of(pieces.iter().map(Vec::as_slice)), Some(ids));
+    }
+
+    proptest! {
+        #[test]
+        fn any_ids_come_back_in_their_order(ids in prop::collection::vec(any::<u64>(), 0..200)) {
+            let pieces = pieces(&ids);
+            prop_assert_eq!(ids_of(pieces.iter().map(Vec::as_slice)), Some(ids));
+        }
+
+        #[test]
+        fn what_is_no_selection_is_not_taken_for_one(bytes in prop::collection::vec(any::<u8>(), 0..50)) {
+            let _ = ids_of([bytes.as_slice()]);
+        }
+    }
+}

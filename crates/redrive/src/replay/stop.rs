@@ -1,0 +1,308 @@
+//! When a job must not go on by itself: its canary failed, or too many of the letters that ended last died again. Pure.
+
+use std::collections::VecDeque;
+
+use redrive_core::Ratio;
+
+use super::job::{Progress, ReplaySpec, ReplayState};
+
+/// Letters that go first unless somebody says otherwise.
+pub const CANARY_DEFAULT: u64 = 10;
+/// The share of the latest letters that may die again unless somebody says otherwise.
+pub const STOP_AT_DEFAULT: Ratio = Ratio::percent(20);
+/// How many of the letters that ended last are judged.
+pub const WINDOW: usize = 50;
+/// Letters that may be under way at once where failures stop a job: what has not ended says nothing about the rest yet.
+const UNDER_WAY_MAX: u64 = 1_024;
+
+/// How the latest letters ended, oldest first; `true` is dead again.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub(super) struct Latest {
+    ends: VecDeque<bool>,
+}
+
+impl Latest {
+    pub(super) fn push(&mut self, died: bool) {
+        if self.ends.len() == WINDOW {
+            self.ends.pop_front();
+        }
+        self.ends.push_back(died);
+    }
+
+    /// Ends whose order is not known, spread evenly.
+    pub(super) fn push_unordered(&mut self, succeeded: u64, died: u64) {
+        let total = succeeded + died;
+        (0..total).for_each(|n| self.push((n + 1) * died / total > n * died / total));
+    }
+
+    fn died(&self) -> usize {
+        self.ends.iter().filter(|died| **died).count()
+    }
+
+    /// One character for each, `x` for dead again.
+    pub(super) fn text(&self) -> String {
+        self.ends.iter().map(|died| if *died { 'x' } else { '.' }).collect()
+    }
+
+    pub(super) fn of_text(text: &str) -> Self {
+        let mut latest = Self::default();
+        text.chars().for_each(|end| latest.push(end == 'x'));
+        latest
+    }
+}
+
+/// Letters that go first while nothing else goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Trial {
+    /// Letters that were put back, and those that had died again, before it began.
+    pub(super) published_before: u64,
+    pub(super) died_before: u64,
+    pub(super) letters: u64,
+}
+
+/// How the letters that went first ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Canary {
+    pub letters: u64,
+    pub succeeded: u64,
+    /// Whether all of them have ended.
+    pub is_over: bool,
+}
+
+impl Progress {
+    /// Begins with a canary, if the job has one and is not too small for it.
+    pub(super) fn begin_trial(&mut self, spec: &ReplaySpec) {
+        self.latest = Latest::default();
+        self.trial = (spec.canary > 0).then_some(Trial {
+            published_before: self.published,
+            died_before: self.dead_again,
+            letters: spec.canary,
+        });
+    }
+
+    /// How many more letters may be put back now, whatever the pace says.
+    pub(super) fn allowance(&self, spec: &ReplaySpec) -> u64 {
+        let of_trial = match self.trial {
+            None => u64::MAX,
+            // What was under way before has to end first, or nobody could tell whose failures these are.
+            Some(trial) if self.published == trial.published_before && self.under_way() > 0 => 0,
+            Some(trial) => (trial.published_before + trial.letters).saturating_sub(self.published),
+        };
+        let of_rule = spec.stop_at.map_or(u64::MAX, |_| UNDER_WAY_MAX.saturating_sub(self.under_way()));
+        of_trial.min(of_rule)
+    }
+
+    /// Ends the canary once its letters have ended, and stops the job if its rule says so; whether it did one of both.
+    /// Nothing is left to stop once all of the `total` letters were put back.
+    pub(super) fn judge(&mut self, spec: &ReplaySpec, total: u64) -> bool {
+        if self.state != ReplayState::Running {
+            return false;
+        }
+        if self.offered >= total {
+            return self.finish_trial(true).is_some();
+        }
+        let limit = spec.stop_at.unwrap_or(STOP_AT_DEFAULT);
+        let tried = self.finish_trial(false);
+        if let Some((letters, died)) = tried
+            && exceeds(died, letters, limit)
+        {
+            self.stop(format!("{died} of the first {letters} failed (canary, {})", in_words(limit)));
+            return true;
+        }
+        let died = self.latest.died() as u64;
+        if let Some(limit) = spec.stop_at
+            && exceeds(died, WINDOW as u64, limit)
+        {
+            let of = self.latest.ends.len();
+            self.stop(format!("{died} of the last {of} failed ({})", in_words(limit)));
+            return true;
+        }
+        tried.is_some()
+    }
+
+    fn stop(&mut self, why: String) {
+        self.state = ReplayState::Stopped;
+        self.note = Some(why);
+    }
+
+    /// The canary's letters and how many of them died, once all have ended. With `all_offered` there may be fewer letters
+    /// than it was meant to have.
+    fn finish_trial(&mut self, all_offered: bool) -> Option<(u64, u64)> {
+        let trial = self.trial.as_mut()?;
+        let letters = self.published.saturating_sub(trial.published_before);
+        if letters == 0 {
+            // What was under way before says nothing about what goes now.
+            trial.died_before = self.dead_again;
+            self.latest = Latest::default();
+        }
+        let trial = *trial;
+        let (died, under_way) = (self.dead_again.saturating_sub(trial.died_before), self.under_way());
+        let is_over = under_way == 0 && (letters >= trial.letters || all_offered);
+        let succeeded = letters.saturating_sub(died + under_way);
+        self.canary = Some(Canary { letters: trial.letters, succeeded, is_over });
+        if !is_over {
+            return None;
+        }
+        self.trial = None;
+        Some((letters, died))
+    }
+}
+
+fn exceeds(died: u64, of: u64, limit: Ratio) -> bool {
+    died * 10_000 > of * limit.basis_points()
+}
+
+/// `limit 20 %`
+fn in_words(limit: Ratio) -> String {
+    format!("limit {} %", limit.to_string().trim_end_matches('%'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(canary: u64, stop_at: Option<u16>) -> ReplaySpec {
+        ReplaySpec { canary, stop_at: stop_at.map(Ratio::percent), ..ReplaySpec::default() }
+    }
+
+    /// A job in virtual time: as many letters go in each step as it allows, and end in the next one as `dies` says.
+    fn run(spec: &ReplaySpec, progress: &mut Progress, total: u64, dies: impl Fn(u64) -> bool) {
+        while progress.state == ReplayState::Running {
+            for letter in progress.published - progress.under_way()..progress.published {
+                let died = dies(letter);
+                progress.latest.push(died);
+                if died {
+                    progress.dead_again += 1;
+                } else {
+                    progress.succeeded += 1;
+                }
+                progress.judge(spec, total);
+                if progress.state != ReplayState::Running {
+                    break;
+                }
+            }
+            progress.judge(spec, total);
+            if progress.offered == total && progress.under_way() == 0 {
+                progress.state = ReplayState::Done;
+            }
+            let go = progress.allowance(spec).min(total - progress.offered).min(20);
+            if progress.state == ReplayState::Running {
+                progress.offered += go;
+                progress.published += go;
+            }
+        }
+    }
+
+    fn begun(spec: &ReplaySpec) -> Progress {
+        let mut progress = Progress::new();
+        progress.begin_trial(spec);
+        progress
+    }
+
+    #[test]
+    fn the_rest_goes_only_once_the_canary_has_ended_well() {
+        let spec = spec(10, Some(20));
+        let mut progress = begun(&spec);
+        assert_eq!(progress.allowance(&spec), 10);
+        (progress.offered, progress.published) = (10, 10);
+        progress.judge(&spec, 300);
+        assert_eq!(progress.allowance(&spec), 0, "none has ended");
+        progress.succeeded = 9;
+        progress.judge(&spec, 300);
+        assert_eq!(progress.allowance(&spec), 0, "one is under way");
+        assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 9, is_over: false }));
+        progress.succeeded = 10;
+        progress.judge(&spec, 300);
+        assert!(progress.allowance(&spec) > 100);
+        assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 10, is_over: true }));
+        run(&spec, &mut progress, 300, |_| false);
+        assert_eq!((progress.state, progress.succeeded), (ReplayState::Done, 300));
+    }
+
+    #[test]
+    fn a_canary_that_dies_stops_the_job_before_anything_else_goes() {
+        let spec = spec(10, Some(20));
+        let mut progress = begun(&spec);
+        run(&spec, &mut progress, 300, |letter| letter < 3);
+        assert_eq!((progress.state, progress.published), (ReplayState::Stopped, 10));
+        assert_eq!(progress.note.as_deref(), Some("3 of the first 10 failed (canary, limit 20 %)"));
+        let mut progress = begun(&spec);
+        run(&spec, &mut progress, 300, |letter| letter < 2);
+        assert_eq!(progress.state, ReplayState::Done, "two of ten are within the limit");
+    }
+
+    #[test]
+    fn eleven_of_the_last_fifty_are_too_many() {
+        let spec = spec(10, Some(20));
+        let mut progress = begun(&spec);
+        run(&spec, &mut progress, 1_042, |letter| letter >= 300);
+        assert_eq!(progress.state, ReplayState::Stopped);
+        assert_eq!(progress.note.as_deref(), Some("11 of the last 50 failed (limit 20 %)"));
+        assert_eq!(progress.dead_again, 11);
+        assert!(progress.published < 340, "{progress:?}");
+
+        // Somebody resumes it: another canary, and what failed before is not counted again.
+        progress.state = ReplayState::Running;
+        progress.begin_trial(&spec);
+        let before = progress.published;
+        assert_eq!(progress.allowance(&spec), 0, "what is under way from before has to end first");
+        run(&spec, &mut progress, 1_042, |_| false);
+        assert_eq!((progress.state, progress.published > before), (ReplayState::Done, true));
+    }
+
+    #[test]
+    fn a_second_canary_is_judged_by_its_own_letters() {
+        let spec = spec(10, Some(20));
+        // Stopped with eight under way.
+        let mut progress =
+            Progress { offered: 100, published: 100, succeeded: 81, dead_again: 11, ..Progress::new() };
+        progress.begin_trial(&spec);
+        progress.judge(&spec, 300);
+        // They die too, one after the other.
+        for died in 12..=19 {
+            assert_eq!(progress.allowance(&spec), 0);
+            progress.dead_again = died;
+            assert!(!progress.judge(&spec, 300));
+        }
+        assert_eq!(progress.allowance(&spec), 10);
+        (progress.offered, progress.published, progress.succeeded) = (110, 110, 91);
+        assert!(progress.judge(&spec, 300));
+        assert_eq!((progress.state, progress.trial), (ReplayState::Running, None));
+        assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 10, is_over: true }));
+    }
+
+    #[test]
+    fn one_in_ten_that_dies_stops_nothing() {
+        let spec = spec(10, Some(20));
+        let mut progress = begun(&spec);
+        run(&spec, &mut progress, 1_000, |letter| letter % 10 == 3);
+        assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 100));
+    }
+
+    #[test]
+    fn a_job_smaller_than_its_canary_is_done_whatever_died() {
+        let spec = spec(10, Some(20));
+        let mut progress = begun(&spec);
+        run(&spec, &mut progress, 5, |_| true);
+        assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 5));
+    }
+
+    #[test]
+    fn without_a_rule_nothing_stops_and_nothing_waits() {
+        let spec = spec(0, None);
+        let mut progress = begun(&spec);
+        assert_eq!(progress.allowance(&spec), u64::MAX);
+        run(&spec, &mut progress, 500, |_| true);
+        assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 500));
+    }
+
+    #[test]
+    fn ends_that_were_not_written_down_are_spread_evenly() {
+        let mut latest = Latest::default();
+        latest.push_unordered(190, 10);
+        assert_eq!((latest.ends.len(), latest.died()), (50, 3));
+        assert_eq!(Latest::of_text(&latest.text()), latest);
+        latest.push_unordered(0, 0);
+        assert_eq!(latest.died(), 3);
+    }
+}

@@ -1,0 +1,150 @@
+//! Auto-replay on a running pipeline: what it takes, what it leaves, and when it gives up.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use redrive::actions::{Action, ActionKind, Actions};
+use redrive::replay::auto::{self, ACTOR};
+use redrive::replay::{AutoReplay, ReplayState, ReplayView, Replays};
+use redrive::{
+    BreakerSettings, Failure, GuardSettings, MemoryStores, Message, Pipeline, PipelineHandle, Redrive,
+};
+use support::{guarded, message, quick, until};
+
+/// A pipeline with letters that may heal, `o-…`, and others that never do, and its controller.
+struct Rig {
+    handle: PipelineHandle,
+    broken: Arc<AtomicBool>,
+    replays: Replays,
+    actions: Actions,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let broken = Arc::new(AtomicBool::new(true));
+        let is_broken = Arc::clone(&broken);
+        let handler = move |m: Message| {
+            let fails = is_broken.load(SeqCst);
+            async move {
+                match m.id() {
+                    id if id.starts_with("permanent") => Err(Failure::permanent("422 no")),
+                    id if id.starts_with("gone") => Err(Failure::gone("410 gone")),
+                    id if id.starts_with("good") => Ok(()),
+                    _ if fails => Err(Failure::transient("503 not now")),
+                    _ => Ok(()),
+                }
+            }
+        };
+        // Nothing is held while it is broken: all of them are to be dead.
+        let policy = quick(0).outage_gate(false);
+        let breaker = BreakerSettings { enabled: false, ..BreakerSettings::default() };
+        let pipeline = Pipeline::new("orders")
+            .policy(policy)
+            .breaker(breaker)
+            .guard(GuardSettings::off())
+            .handler_fn(handler);
+        let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
+        let handle = redrive.pipeline("orders").unwrap();
+        tokio::spawn(async move {
+            let _ = redrive.run_until(std::future::pending::<()>()).await;
+        });
+        Self { handle, broken, replays: Replays::open(None).unwrap(), actions: Actions::open(None).unwrap() }
+    }
+
+    async fn with_letters(&self, ids: impl IntoIterator<Item = String>) {
+        let messages: Vec<Message> = ids.into_iter().map(message).collect();
+        let count = messages.len() as u64;
+        let before = self.handle.counts().await.unwrap().letters_open;
+        self.handle.ingest(messages).await.unwrap();
+        guarded(until(&self.handle, |c| c.letters_open == before + count)).await;
+    }
+
+    /// Starts the controller, and other messages that show that the sink is well.
+    fn start(&self) {
+        let traffic = self.handle.clone();
+        tokio::spawn(async move {
+            for n in 0.. {
+                if traffic.ingest([message(format!("good-{n}"))]).await.is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        });
+        let settings = AutoReplay {
+            rate: 100_000.0,
+            healthy_for: Duration::from_millis(40),
+            age_max: Duration::from_hours(1),
+        };
+        let (handle, replays, actions) = (self.handle.clone(), self.replays.clone(), self.actions.clone());
+        tokio::spawn(auto::run(settings, handle, replays, actions, |error| panic!("{error}")));
+    }
+
+    async fn wait_for(&self, wanted: impl Fn(&[ReplayView]) -> bool) -> Vec<ReplayView> {
+        guarded(async {
+            loop {
+                let jobs = self.replays.list();
+                if wanted(&jobs) {
+                    return jobs;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await
+    }
+
+    async fn actions(&self) -> Vec<Action> {
+        self.actions.list(None, 100).await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_may_heal_are_replayed_once_the_sink_is_healthy_and_others_are_not() {
+    let rig = Rig::new();
+    let permanent = (0..5).map(|n| format!("permanent-{n}")).chain((0..5).map(|n| format!("gone-{n}")));
+    rig.with_letters((0..30).map(|n| format!("o-{n}")).chain(permanent)).await;
+    rig.broken.store(false, SeqCst);
+    rig.start();
+    let jobs = rig.wait_for(|jobs| jobs.first().is_some_and(|job| job.state == ReplayState::Done)).await;
+    let job = jobs.last().unwrap();
+    assert_eq!((job.total, job.succeeded, job.actor.as_str()), (30, 30, ACTOR));
+    assert_eq!(job.canary.map(|canary| canary.succeeded), Some(10));
+    let counts = rig.handle.counts().await.unwrap();
+    assert_eq!((counts.letters_open, counts.letters_succeeded), (10, 30));
+    let actions = rig.actions().await;
+    let first = &actions[0];
+    assert_eq!((first.action, first.actor.as_str(), first.letters), (ActionKind::Replay, ACTOR, 30));
+    assert_eq!(first.note.as_deref(), Some("the sink has been healthy for 40ms"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_that_recur_switch_it_off_until_somebody_decides() {
+    let rig = Rig::new();
+    rig.with_letters((0..60).map(|n| format!("o-{n}"))).await;
+    rig.start();
+    let stopped = |jobs: &[ReplayView]| jobs.iter().filter(|job| job.state == ReplayState::Stopped).count();
+    let jobs = rig.wait_for(|jobs| stopped(jobs) == 2).await;
+    // The first ten of each; those of the first job are not taken a second time.
+    assert_eq!(jobs.iter().map(|job| (job.total, job.dead_again)).collect::<Vec<_>>(), [(50, 10), (60, 10)]);
+    let actions = guarded(async {
+        loop {
+            let actions = rig.actions().await;
+            if actions.iter().filter(|action| action.action == ActionKind::AutoReplayStop).count() == 2 {
+                return actions;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    assert!(actions.iter().all(|action| action.actor == ACTOR), "{actions:?}");
+    let last = actions.last().unwrap().note.clone().unwrap();
+    assert!(last.ends_with("; off until r-2 is resumed or aborted"), "{last}");
+
+    // The cause is gone, and it still waits for somebody: the jobs are theirs to decide about.
+    rig.broken.store(false, SeqCst);
+    rig.replays.abort("r-2").await.unwrap();
+    let jobs = rig.wait_for(|jobs| jobs[0].id == "r-3" && jobs[0].state == ReplayState::Done).await;
+    assert_eq!((jobs[0].total, jobs[0].succeeded), (40, 40), "each letter was tried once by it");
+}
