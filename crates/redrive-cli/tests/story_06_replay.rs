@@ -1,7 +1,7 @@
 //! Story 6, dead letters before lunch: looked at, put back at a pace through five kills, discarded and brought back.
 //!
 //! Not yet: `dlq edit` with its undo, `--canary`, the stop when too many of the last letters failed,
-//! `dlq import`, the hint about keys with later successes, and `--to source`, which needs the Kafka engine.
+//! the hint about keys with later successes, and `--to source`, which needs the Kafka engine.
 
 mod world;
 

@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Announced, Claimed, Condition, Counts, Delivery, Engine, EngineError, Event, GroupFigures, GroupMark,
-    GroupMarks, Letter, LetterChange, LetterScan, LetterStanding, LetterState, Oldest, Partitions, PendingAt,
-    PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, Ticket,
+    Announced, Claimed, Condition, Counts, Delivery, Engine, EngineError, Event, ForeignLetter, GroupFigures,
+    GroupMark, GroupMarks, ImportAnswer, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
+    Oldest, Partitions, PendingAt, PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob,
+    Settlement, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::{GroupId, Time};
@@ -284,6 +285,15 @@ impl Engine for KafkaEngine {
         self.check_written(ids)?;
         // Whether a letter blocks its key is asked when it matters.
         self.letters.change_letters(change, ids, now)
+    }
+
+    fn import(
+        &mut self,
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        now: Time,
+    ) -> Result<Vec<ImportAnswer>, EngineError> {
+        self.letters.import(&letters, dry_run, now)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

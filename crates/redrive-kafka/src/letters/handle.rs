@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redrive::engine::{
-    EngineError, GroupFigures, Grouping, Letter, LetterChange, LetterScan, LetterStanding, LetterState,
-    ReplayAnswer, ReplayJob,
+    EngineError, ForeignLetter, GroupFigures, Grouping, ImportAnswer, Letter, LetterChange, LetterScan,
+    LetterStanding, LetterState, ReplayAnswer, ReplayJob,
 };
 use redrive_core::{GroupId, Time};
 
@@ -160,6 +160,16 @@ impl KafkaLetters {
         now: Time,
     ) -> Result<Vec<bool>, EngineError> {
         self.changes.change_letters(*change, ids, now)
+    }
+
+    /// Makes letters of messages that died elsewhere. Durable on return.
+    pub fn import(
+        &mut self,
+        letters: &[ForeignLetter],
+        dry_run: bool,
+        now: Time,
+    ) -> Result<Vec<ImportAnswer>, EngineError> {
+        self.changes.import(letters, dry_run, now)
     }
 
     /// Whether all letters are known that were there when they were opened.

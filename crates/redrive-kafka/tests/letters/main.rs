@@ -5,6 +5,7 @@ mod broker;
 mod desk;
 
 mod changes;
+mod imports;
 mod kills;
 mod leaving;
 mod measures;

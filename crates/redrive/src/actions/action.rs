@@ -18,6 +18,8 @@ pub enum ActionKind {
     ReplayAbort,
     Discard,
     Undo,
+    /// Letters that died elsewhere were brought in.
+    Import,
     Pause,
     Resume,
     /// What was missing of a store was given up.
@@ -41,13 +43,14 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
         Self::ReplayAbort,
         Self::Discard,
         Self::Undo,
+        Self::Import,
         Self::Pause,
         Self::Resume,
         Self::AcceptLoss,
@@ -74,6 +77,7 @@ impl ActionKind {
             Self::ReplayAbort => "replay_abort",
             Self::Discard => "discard",
             Self::Undo => "undo",
+            Self::Import => "import",
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::AcceptLoss => "accept_loss",

@@ -7,7 +7,9 @@ mod log;
 
 mod discards;
 mod groups;
+mod imports;
 
 pub use action::{Action, ActionKind};
 pub use discards::{CLOSED_KEEP, Discarded, Restored};
+pub use imports::Imported;
 pub use log::{ActionError, Actions};

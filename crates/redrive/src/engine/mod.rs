@@ -3,6 +3,7 @@
 pub mod condition;
 pub mod groups;
 pub mod history;
+pub mod import;
 pub mod ingest;
 pub mod key_line;
 pub mod letter;
@@ -25,6 +26,7 @@ pub mod conformance;
 pub use condition::{ClusterStanding, Condition, Flow, Partitions, Problem, ProblemKind};
 pub use groups::{GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling};
 pub use history::{Attempt, History};
+pub use import::{ForeignLetter, ImportAnswer};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use key_line::KeyLine;
 pub use letter::{

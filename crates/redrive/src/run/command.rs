@@ -14,9 +14,9 @@ use super::steer::{self, Found, Part, Steer, Steered};
 use super::wake::Wake;
 use crate::dispatch::{BreakerAnswer, BreakerOrder};
 use crate::engine::{
-    Counts, Engine, EngineError, GroupMark, GroupMarks, GroupSummary, KeyLine, Letter, LetterChange,
-    LetterScan, LetterStanding, LetterState, MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob,
-    groups,
+    Counts, Engine, EngineError, ForeignLetter, GroupMark, GroupMarks, GroupSummary, ImportAnswer, KeyLine,
+    Letter, LetterChange, LetterScan, LetterStanding, LetterState, MessageState, PendingAt, PendingScan,
+    ReplayAnswer, ReplayJob, groups,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -106,6 +106,12 @@ pub(crate) enum Command {
         by: Option<Arc<str>>,
         reply: Reply<Vec<bool>>,
     },
+    Import {
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        by: Option<Arc<str>>,
+        reply: Reply<Vec<ImportAnswer>>,
+    },
     Counts {
         reply: Reply<Counts>,
     },
@@ -166,6 +172,10 @@ impl Command {
             Self::Change { change, ids, by, reply } => {
                 engine.acting_for(by.as_deref());
                 reply.send(engine.change_letters(&change, &ids, now)).is_err()
+            }
+            Self::Import { letters, dry_run, by, reply } => {
+                engine.acting_for(by.as_deref());
+                reply.send(engine.import(letters, dry_run, now)).is_err()
             }
             Self::Counts { reply } => reply.send(Ok(engine.counts())).is_err(),
             Self::Gate { gate, reply } => reply.send(engine.pause(gate == Gate::Close)).is_err(),

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::inner::{Entry, Inner, State};
 use super::lookup::Lookup;
 use crate::engine::groups::GroupFigures;
+use crate::engine::import::{ForeignLetter, ImportAnswer};
 use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -291,6 +292,16 @@ impl Engine for Memory {
             _ => false,
         };
         Ok(ids.iter().map(&mut change_one).collect())
+    }
+
+    fn import(
+        &mut self,
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        now: Time,
+    ) -> Result<Vec<ImportAnswer>, EngineError> {
+        let mut inner = self.lock();
+        Ok(letters.into_iter().map(|letter| inner.import(letter, dry_run, now)).collect())
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

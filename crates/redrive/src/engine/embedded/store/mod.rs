@@ -5,6 +5,7 @@ mod contents;
 mod crash_marks;
 mod dump;
 mod find;
+mod import;
 mod in_flight;
 mod key_gate;
 mod key_line;
