@@ -132,8 +132,14 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
 
     let groups = good(&processor, &["dlq", "groups", &orders]);
     assert!(groups.contains(title) && groups.contains("63 open in 2 groups"), "{groups}");
-    let shown = good(&processor, &["dlq", "show", &orders, &format!("{orders}/1/1007")]);
-    assert!(shown.contains("o-7") && shown.contains("Caused by: org.springframework.dao"), "{shown}");
+    let letter: Value = serde_json::from_str(&good(
+        &processor,
+        &["dlq", "show", &orders, &format!("{orders}/1/1007"), "--json"],
+    ))
+    .unwrap();
+    assert_eq!((&letter["message"], &letter["attempts"]), (&json!("o-7"), &json!(1)), "{letter}");
+    let trace = &letter["headers"]["kafka_dlt-exception-stacktrace"];
+    assert_eq!(trace, &TRACE.replace("NUMBER", "7"), "the whole stack trace stays");
     let replayed = good(&processor, &["dlq", "replay", &orders, "--all"]);
     assert!(replayed.contains("succeeded 63"), "{replayed}");
     assert!((0..63).all(|n| stub.has_applied(&format!("o-{n}"))));

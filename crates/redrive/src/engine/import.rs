@@ -92,6 +92,6 @@ mod tests {
     #[test]
     fn the_hash_stays_what_it_is() {
         let message = built(Message::builder("orders-dlt/0/17").key("c-7").payload("{}"));
-        assert_eq!(content_hash(&message, 0), content_hash(&message.clone(), 0));
+        assert_eq!(content_hash(&message, 0), 0xe455_f270_f684_98be);
     }
 }
