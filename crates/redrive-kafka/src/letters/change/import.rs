@@ -57,12 +57,12 @@ impl LetterChanges {
         now: Time,
     ) -> Result<Vec<ImportAnswer>, EngineError> {
         self.cache.check_loaded()?;
+        let deadline = Instant::now() + WAIT_MAX;
         let mut answers: Vec<ImportAnswer> = Vec::with_capacity(letters.len());
         let mut refused: HashMap<u64, String> = HashMap::new();
         // Letters of a transaction whose end is not known.
         let mut tried: HashSet<u64> = HashSet::new();
         while answers.len() < letters.len() {
-            let deadline = Instant::now() + WAIT_MAX;
             if !dry_run {
                 self.begin(deadline)?;
             }
