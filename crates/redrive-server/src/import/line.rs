@@ -162,14 +162,13 @@ impl Parts {
             }
             builder
         };
-        let mut builder = match &self.id {
-            Some(id) => with_id(id),
+        let mut builder = if let Some(id) = &self.id {
+            with_id(id)
+        } else {
             // Without any name its content is its name, so that it is known when it comes again.
-            None => {
-                let unnamed = with_id("unnamed").build();
-                let hash = unnamed.map_or(0, |message| content_hash(&message, 0));
-                with_id(&format!("imported-{hash:016x}"))
-            }
+            let unnamed = with_id("unnamed").build();
+            let hash = unnamed.map_or(0, |message| content_hash(&message, 0));
+            with_id(&format!("imported-{hash:016x}"))
         };
         if let Some(tenant) = &self.tenant {
             builder = builder.tenant(tenant.clone());

@@ -314,7 +314,6 @@ pub(super) fn describe(operation: Operation) -> Described {
                 Code::Unavailable,
                 Code::StorageFailed,
             ],
-            ..NOTHING
         },
         Operation::StartReplay => Described {
             id: "startReplay",

@@ -106,14 +106,15 @@ impl LetterChanges {
                 Known::NoNumber => {
                     ImportAnswer::Refused { why: "its place is taken by another message".to_owned() }
                 }
-                Known::No { number } => match refused.get(&number) {
-                    Some(why) => ImportAnswer::Refused { why: why.clone() },
-                    None => {
+                Known::No { number } => {
+                    if let Some(why) = refused.get(&number) {
+                        ImportAnswer::Refused { why: why.clone() }
+                    } else {
                         bytes += letter.message.wire().len() + letter.history.raw().len();
                         plan.new.push(self.new_letter(letter, number, group.clone(), now));
                         ImportAnswer::Imported { number: Some(number), group }
                     }
-                },
+                }
             };
             plan.answers.push(answer);
         }

@@ -176,16 +176,12 @@ impl Work {
         let wanted: Vec<&Origin> = wanted.filter_map(|(_, understood)| understood.origin.as_ref()).collect();
         let found = self.pointers.follow(&wanted)?;
         for (owned, understood) in held {
-            let message = match understood.origin.as_ref().filter(|_| understood.is_pointer) {
-                None => None,
-                Some(origin) => match found.get(origin) {
-                    Some(message) => Some(message.record()),
-                    None => {
-                        self.tally.lost.add(&origin.topic, origin.partition, origin.offset);
-                        continue;
-                    }
-                },
-            };
+            let pointed_at = understood.origin.as_ref().filter(|_| understood.is_pointer);
+            let message = pointed_at.and_then(|origin| found.get(origin)).map(Owned::record);
+            if let (Some(origin), None) = (pointed_at, &message) {
+                self.tally.lost.add(&origin.topic, origin.partition, origin.offset);
+                continue;
+            }
             self.tally.understood(&understood);
             let record = owned.record();
             let line = line::of(&record, &understood, message.as_ref());
