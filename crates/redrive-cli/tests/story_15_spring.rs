@@ -3,6 +3,7 @@
 
 mod world;
 
+use std::io::Write as _;
 use std::process::Stdio;
 
 use serde_json::{Value, json};
@@ -121,17 +122,24 @@ fn an_import_that_is_cut_short_is_run_again_and_imports_each_letter_once() {
     const LETTERS: u64 = 6_000;
     let dir = tempfile::tempdir().unwrap();
     let (_stub, mut processor) = start(dir.path());
-    let lines: String = (0..LETTERS).map(line).collect();
-    write(&processor, &lines);
+    let lines: Vec<String> = (0..LETTERS).map(line).collect();
+    write(&processor, &lines.concat());
+    // It gets the second half after the kill, however fast the first one is imported.
     let mut cut = redrive(&processor.dir)
-        .args(["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"])
+        .args(["dlq", "import", "--file", "-", "--pipeline", "orders"])
         .args(["--url", &processor.url("")])
+        .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let mut stdin = cut.stdin.take().unwrap();
+    stdin.write_all(lines[..3_000].concat().as_bytes()).unwrap();
     wait_for("some letters", || letters(&processor)["open"].as_u64().is_some_and(|open| open >= 500));
     processor.kill();
+    // It may have given up before it has read all of it.
+    let _ = stdin.write_all(lines[3_000..].concat().as_bytes());
+    drop(stdin);
     assert!(!cut.wait().unwrap().success());
     processor.restart();
     let there = letters(&processor)["open"].as_u64().unwrap();

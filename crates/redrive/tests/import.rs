@@ -231,7 +231,7 @@ fn imported_letters_outlive_the_segment_they_were_written_to() {
     assert_eq!(taken(&mut anew), Vec::<String>::new());
 }
 
-async fn pipeline() -> PipelineHandle {
+fn pipeline() -> PipelineHandle {
     let handler = |_: Message| async { Ok::<(), redrive::Failure>(()) };
     let pipeline = Pipeline::new("orders").policy(quick(0)).handler_fn(handler);
     let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
@@ -242,7 +242,7 @@ async fn pipeline() -> PipelineHandle {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_import_is_in_the_action_log_with_who_did_it_and_a_repetition_is_not() {
-    let handle = pipeline().await;
+    let handle = pipeline();
     let actions = Actions::open(None).unwrap();
     let dry = actions.import(&handle, letters(0..250), true, "ops", "topic orders-dlt").await.unwrap();
     assert_eq!(imported(&dry.answers), 250);
