@@ -78,7 +78,7 @@ fn letters_of_a_file_are_imported_once_edited_by_hand_and_replayed() {
     processor.restart();
     let (_, said) = import(&processor);
     assert!(said.contains("imported 0   already there 30   refused 1"), "{said}");
-    assert_eq!(letters(&processor)["open"], 30);
+    wait_for("the figures", || letters(&processor)["open"] == 30);
 
     // Grouped, listed, shown with its stack trace, discarded and taken back like any other.
     let groups = good(&processor, &["dlq", "groups", "orders"]);
@@ -103,7 +103,7 @@ fn letters_of_a_file_are_imported_once_edited_by_hand_and_replayed() {
     write(&processor, &edited);
     let said = import(&processor).1;
     assert!(said.contains("imported 1   already there 29"), "{said}");
-    assert_eq!(letters(&processor)["open"], 31);
+    wait_for("the figures", || letters(&processor)["open"] == 31);
 
     let replayed = good(&processor, &["dlq", "replay", "orders", "--all"]);
     assert!(replayed.contains("succeeded 31"), "{replayed}");
@@ -146,14 +146,14 @@ fn an_import_that_is_cut_short_is_run_again_and_imports_each_letter_once() {
     assert!((500..LETTERS).contains(&there), "{there}");
     let (code, said) = import(&processor);
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!(letters(&processor)["open"], LETTERS);
+    wait_for("the figures", || letters(&processor)["open"] == LETTERS);
     let told: Value = serde_json::from_str(&good(
         &processor,
         &["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders", "--json"],
     ))
     .unwrap();
     assert_eq!((&told["imported"], &told["already_there"]), (&json!(0), &json!(LETTERS)));
-    assert_eq!(letters(&processor)["open"], LETTERS);
+    wait_for("the figures", || letters(&processor)["open"] == LETTERS);
 }
 
 #[test]
