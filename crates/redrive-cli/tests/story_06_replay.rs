@@ -1,6 +1,6 @@
 //! Story 6, dead letters before lunch: looked at, put back at a pace through five kills, discarded and brought back.
 //!
-//! Not yet: `dlq edit` with its undo, `dlq import`, and `--to source`, which needs the Kafka engine.
+//! Not here: `dlq edit` (story_06_edit), `dlq import` (story_15_spring), and `--to source`, which needs the Kafka engine.
 
 mod world;
 

@@ -35,6 +35,7 @@ pub mod routes;
 
 mod body;
 mod extract;
+pub mod import;
 pub mod ingest;
 
 pub mod api;

@@ -11,7 +11,7 @@ use crate::api::{actions, edit, events, groups, keys, letters, messages, pipelin
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, STEERED_PATH};
 use crate::state::Shared;
-use crate::{answers, health, ingest, openapi, page};
+use crate::{answers, health, import, ingest, openapi, page};
 
 pub(crate) fn router(shared: Shared) -> Router {
     let mut router = Router::new();
@@ -57,6 +57,7 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::EditLetters => post(edit::edit),
         Operation::DiscardLetters => post(letters::discard),
         Operation::UndoDiscard => post(letters::undo),
+        Operation::ImportLetters => post(import::import),
         Operation::StartReplay => post(replays::start),
         Operation::ListReplays => get(replays::list),
         Operation::ShowReplay => get(replays::show),

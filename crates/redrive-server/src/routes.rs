@@ -36,6 +36,7 @@ pub enum Operation {
     EditLetters,
     DiscardLetters,
     UndoDiscard,
+    ImportLetters,
     StartReplay,
     ListReplays,
     ShowReplay,
@@ -75,7 +76,7 @@ const DISCARD: Access = Access::Needs(Scope::Discard);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 /// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
-pub static ROUTES: [Route; 44] = [
+pub static ROUTES: [Route; 45] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
@@ -103,6 +104,7 @@ pub static ROUTES: [Route; 44] = [
     route(Operation::EditLetters, "/v1/pipelines/{pipeline}/letters/edit", EDIT),
     route(Operation::DiscardLetters, "/v1/pipelines/{pipeline}/letters/discard", DISCARD),
     route(Operation::UndoDiscard, "/v1/pipelines/{pipeline}/letters/undo", DISCARD),
+    route(Operation::ImportLetters, "/v1/pipelines/{pipeline}/letters/import", REPLAY),
     route(Operation::ListSubscriptions, "/v1/pipelines/{pipeline}/subscriptions", READ),
     route(Operation::RegisterSubscription, "/v1/pipelines/{pipeline}/subscriptions", INGEST),
     route(Operation::SubscriptionKeys, "/v1/pipelines/{pipeline}/subscriptions/keys", READ),
@@ -137,6 +139,7 @@ impl Operation {
             | Self::EditLetters
             | Self::DiscardLetters
             | Self::UndoDiscard
+            | Self::ImportLetters
             | Self::StartReplay
             | Self::PauseReplay
             | Self::ResumeReplay

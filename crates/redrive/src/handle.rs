@@ -14,9 +14,9 @@ use tokio::sync::oneshot;
 use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
-    Accepted, Counts, EditAnswer, EngineError, IngestError, KeyLine, Letter, LetterChange, LetterEdit,
-    LetterScan, LetterStanding, LetterState, MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob,
-    ReplayTarget, SharedJobs,
+    Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, IngestError, KeyLine, Letter,
+    LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, NewMessage, Ordering,
+    ReplayAnswer, ReplayJob, ReplayTarget, SharedJobs,
 };
 use crate::figures::Figures;
 use crate::handler::SinkDescription;
@@ -324,6 +324,18 @@ impl PipelineHandle {
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<bool>, HandleError> {
         self.change(LetterChange::Undo, actor, ids.into()).await
+    }
+
+    /// Makes open letters of messages that died elsewhere, each unless there is one with the same message. Durable on return;
+    /// a dry run only says what would become of each. Deliveries wait meanwhile: give no more than a hundred at once.
+    pub async fn import_by(
+        &self,
+        actor: Option<&str>,
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+    ) -> Result<Vec<ImportAnswer>, HandleError> {
+        let by = actor.map(Arc::from);
+        self.ask_about_letters(|reply| Command::Import { letters, dry_run, by, reply }).await
     }
 
     async fn change(

@@ -6,7 +6,7 @@
 //!   when it fails
 //! - `redrive`, [`handle`]: what a user holds while it runs; [`figures`]: what it shows
 //! - [`engine`]: where messages live; the seam, and the engines behind it; [`stores`] opens one per pipeline
-//! - [`messages`]: what waits, listed and steered; [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what; [`events`]: what happens, for whoever follows it; [`subscriptions`]: which endpoints of a push pipeline are alive
+//! - [`messages`]: what waits, listed and steered; [`letters`]: which dead letters are meant; [`replay`]: jobs that put them back; [`actions`]: who did what; [`adopt`]: dead letters of other frameworks; [`events`]: what happens, for whoever follows it; [`subscriptions`]: which endpoints of a push pipeline are alive
 //! - [`dispatch`]: what to take, whom to start, what to settle; no I/O
 //! - [`run`]: threads, handlers, shutdown
 //! - [`settle`]: from the end of an attempt to what is stored
@@ -30,6 +30,7 @@ pub mod engine;
 pub mod stores;
 
 pub mod actions;
+pub mod adopt;
 pub mod events;
 pub mod letters;
 pub mod messages;

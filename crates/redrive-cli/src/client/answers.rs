@@ -488,6 +488,29 @@ pub struct Discarded {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
+pub struct ImportedLetters {
+    pub imported: u64,
+    pub already_there: u64,
+    pub refused: u64,
+    pub problems: Vec<LineProblem>,
+    pub groups: Vec<ImportedGroup>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct LineProblem {
+    pub line: usize,
+    pub problem: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct ImportedGroup {
+    pub id: String,
+    pub error: String,
+    pub letters: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Restored {
     pub restored: u64,
 }

@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::{
-    Actions, Answer, Discarded, Edited, GroupView, Groups, KeyView, LetterPage, LetterStats, LetterView, MessagePage,
-    MessageView, PipelineView, Pipelines, Restored, Sent, SentMany, Steered, SubscriptionKeys,
-    SubscriptionPage,
+    Actions, Answer, Discarded, Edited, GroupView, Groups, ImportedLetters, KeyView, LetterPage, LetterStats,
+    LetterView, MessagePage, MessageView, PipelineView, Pipelines, Restored, Sent, SentMany, Steered,
+    SubscriptionKeys, SubscriptionPage,
 };
 use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
@@ -21,7 +21,7 @@ use super::wire::Wire;
 use crate::exit::Failed;
 
 /// Words that are routes where otherwise the id of a letter stands.
-const LETTER_ROUTES: [&str; 4] = ["stats", "edit", "discard", "undo"];
+const LETTER_ROUTES: [&str; 5] = ["stats", "edit", "discard", "undo", "import"];
 
 /// The same for the id of a subscription.
 const SUBSCRIPTION_ROUTES: [&str; 6] = ["keys", "remove", "flag", "purge", "undo", "resume"];
@@ -187,6 +187,19 @@ impl Api {
     pub async fn undo(&self, pipeline: &str, discard: &str) -> Result<Answer<Restored>, ClientFault> {
         let path = format!("/v1/pipelines/{}/letters/undo", segment(pipeline));
         self.post(&path, Some(json!({ "id": discard }))).await
+    }
+
+    /// Imports letters, a line each; `from` is where they come from.
+    pub async fn import(
+        &self,
+        pipeline: &str,
+        lines: Bytes,
+        dry_run: bool,
+        from: &str,
+    ) -> Result<Answer<ImportedLetters>, ClientFault> {
+        let query = query(&[("dry_run", dry_run.then_some("true")), ("from", Some(from))]);
+        let path = format!("/v1/pipelines/{}/letters/import{query}", segment(pipeline));
+        self.read(&self.wire.ask_as(Method::POST, &path, "application/x-ndjson", lines).await?)
     }
 
     pub async fn subscriptions(

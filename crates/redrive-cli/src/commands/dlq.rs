@@ -1,10 +1,11 @@
-//! `redrive dlq`: look at dead letters, replay, discard and export them.
+//! `redrive dlq`: look at dead letters, replay, discard, export and import them.
 
 mod discard;
 mod edit;
 mod editor;
 mod export;
 mod groups;
+mod import;
 mod inspect;
 mod lesson;
 mod redact;
@@ -52,6 +53,8 @@ pub enum Action {
     Undo(discard::UndoArgs),
     /// Write letters with their payloads as NDJSON to stdout
     Export(export::Args),
+    /// Bring in the dead letters of another framework, from its topic, or letters from a file
+    Import(import::Args),
     /// Count the dead letters of a pipeline by state, reason and class
     Stats(stats::Args),
 }
@@ -68,6 +71,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         Action::Discard(args) => discard::discard(args, session, out).await,
         Action::Undo(args) => discard::undo(args, session, out).await,
         Action::Export(args) => export::run(args, session, out).await,
+        Action::Import(args) => import::run(args, global, session, out).await,
         Action::Stats(args) => stats::run(args, session, out).await,
     })
 }

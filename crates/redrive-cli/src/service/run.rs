@@ -52,9 +52,8 @@ pub fn run(
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<Ended, Failed> {
-    let Assembled {
-        redrive, service, server, findings, alerts, pills, dir, on_purged, auto_replays, ..
-    } = assembled;
+    let Assembled { redrive, service, server, findings, alerts, pills, dir, on_purged, auto_replays, .. } =
+        assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }

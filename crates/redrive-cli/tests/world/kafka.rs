@@ -8,7 +8,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
-use rdkafka::message::{BorrowedMessage, Headers, Message};
+use rdkafka::message::{BorrowedMessage, Header, Headers, Message, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -110,6 +110,48 @@ pub fn produce_dated(topic: &str, records: impl IntoIterator<Item = (i64, String
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
     producer.flush(LIMIT).unwrap();
+}
+
+/// A record as another framework writes it.
+pub struct Raw {
+    pub partition: i32,
+    pub key: Option<Vec<u8>>,
+    pub value: Option<Vec<u8>>,
+    pub headers: Vec<(String, Vec<u8>)>,
+}
+
+/// Records with headers, each to its partition.
+pub fn produce_raw(topic: &str, records: impl IntoIterator<Item = Raw>) {
+    let producer: BaseProducer = config().set("enable.idempotence", "true").create().unwrap();
+    for raw in records {
+        let headers = raw.headers.iter().fold(OwnedHeaders::new(), |headers, (name, value)| {
+            headers.insert(Header { key: name, value: Some(value) })
+        });
+        let mut record = BaseRecord::<[u8], [u8]>::to(topic).partition(raw.partition).headers(headers);
+        record.key = raw.key.as_deref();
+        record.payload = raw.value.as_deref();
+        producer.send(record).map_err(|(error, _)| error).unwrap();
+    }
+    producer.flush(LIMIT).unwrap();
+}
+
+/// Deletes the records of a partition before this offset, as retention does.
+pub fn delete_before(topic: &str, partition: i32, offset: i64) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let admin: AdminClient<DefaultClientContext> = config().create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition_offset(topic, partition, Offset::Offset(offset)).unwrap();
+    let deleted = runtime.block_on(admin.delete_records(&list, &AdminOptions::new())).unwrap();
+    deleted.elements().iter().for_each(|place| place.error().unwrap());
+}
+
+/// Whether a group has committed anything for a topic.
+pub fn has_committed(group: &str, topic: &str) -> bool {
+    let consumer: BaseConsumer = config().set("group.id", group).create().unwrap();
+    let mut list = TopicPartitionList::new();
+    list.add_partition(topic, 0);
+    let committed = consumer.committed_offsets(list, LIMIT).unwrap();
+    committed.elements().iter().any(|place| place.offset() != Offset::Invalid)
 }
 
 /// Somebody else's consumer group that has read some of the topic.

@@ -24,10 +24,12 @@ pub enum Reason {
     Corrupt,
     /// Somebody cancelled it while it waited.
     Cancelled,
+    /// It died elsewhere, and its dead letter was imported.
+    Imported,
 }
 
 impl Reason {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Permanent,
         Self::Gone,
         Self::MaxRetries,
@@ -38,6 +40,7 @@ impl Reason {
         Self::KeyBlocked,
         Self::Corrupt,
         Self::Cancelled,
+        Self::Imported,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -52,6 +55,7 @@ impl Reason {
             Self::KeyBlocked => "key_blocked",
             Self::Corrupt => "corrupt",
             Self::Cancelled => "cancelled",
+            Self::Imported => "imported",
         }
     }
 
@@ -68,6 +72,7 @@ impl Reason {
             Self::KeyBlocked => 8,
             Self::Corrupt => 9,
             Self::Cancelled => 10,
+            Self::Imported => 11,
         }
     }
 

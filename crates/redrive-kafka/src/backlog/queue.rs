@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use redrive::engine::place::Place;
 use redrive::engine::seam::share;
 use redrive::engine::{Delivery, Receipt, SourcePlace};
 use redrive_core::{Reason, Time};
@@ -255,7 +256,8 @@ impl Backlog {
     ) -> Delivery {
         let (bytes, arrived) = (waiting.bytes(), waiting.arrived_at(now));
         let WaitingMessage { offset, number, message, meta, history, due, carried, .. } = waiting;
-        let origin = Some(self.source_place(number, &carried));
+        // A letter that was imported without a place in the source has a number that names none.
+        let origin = (!Place::of(number).is_made()).then(|| self.source_place(number, &carried));
         lanes.free_fresh(at, bytes);
         let epoch = lanes.epoch();
         let lane = &mut lanes[at];

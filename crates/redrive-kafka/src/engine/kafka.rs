@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::{Announced, Delivery, EngineError, Event, Grouping, LetterState, ProblemKind, Receipt};
 use redrive::timestamp;
-use redrive_core::Time;
+use redrive_core::{Reason, Time};
 
 use crate::backlog::lane::{PartitionLane, ReadState, ReadStopped};
 use crate::backlog::lanes::Lanes;
@@ -335,6 +335,8 @@ impl KafkaEngine {
         let known = self.backlog.keys().known_letters();
         for number in self.letters.at_rest(|number| !known.contains(&number)) {
             match self.letters.letter(number) {
+                // What died elsewhere never stood before the messages of its key here.
+                Ok(Some(letter)) if letter.reason == Reason::Imported => {}
                 Ok(Some(letter)) => self.backlog.keys_mut().letter_opened(&letter.message, number),
                 Ok(None) => {}
                 Err(error) => return self.fail(error.to_string(), FailKind::Unavailable),

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Announced, Claimed, Condition, Counts, Delivery, EditAnswer, Engine, EngineError, Event, GroupFigures,
-    GroupMark, GroupMarks, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, Oldest,
-    Partitions, PendingAt, PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob,
-    Settlement, SharedJobs, Ticket,
+    Announced, Claimed, Condition, Counts, Delivery, EditAnswer, Engine, EngineError, Event, ForeignLetter,
+    GroupFigures, GroupMark, GroupMarks, ImportAnswer, Letter, LetterChange, LetterEdit, LetterScan,
+    LetterStanding, LetterState, Oldest, Partitions, PendingAt, PendingScan, PendingState, ProblemKind,
+    Receipt, ReplayAnswer, ReplayJob, Settlement, SharedJobs, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::{GroupId, Message, Time};
@@ -313,6 +313,15 @@ impl Engine for KafkaEngine {
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
         self.letters.message_before(id, edit)
+    }
+
+    fn import(
+        &mut self,
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        now: Time,
+    ) -> Result<Vec<ImportAnswer>, EngineError> {
+        self.letters.import(&letters, dry_run, now)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

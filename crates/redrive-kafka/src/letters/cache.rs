@@ -146,6 +146,11 @@ impl LetterCache {
 }
 
 impl CacheState {
+    /// Which letters belong together.
+    pub fn grouping(&self) -> &Grouping {
+        &self.grouping
+    }
+
     /// A record in `T.DLQ`.
     pub fn parked(&mut self, place: DlqPosition, copy: &CopyRecord, learned: LearnedFrom) {
         let number = copy.origin.number();

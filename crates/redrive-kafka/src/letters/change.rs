@@ -1,5 +1,7 @@
-//! What a person does to letters: replay, discard, undo. Each change is a small transaction, checked against everything
+//! What a person does to letters: replay, discard, undo, import. Each change is a small transaction, checked against everything
 //! that was committed before it.
+
+mod import;
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -280,7 +282,7 @@ impl LetterChanges {
 
     fn count_partitions(&mut self) {
         let Some(producer) = self.transactions.producer() else { return };
-        for topic in [&self.topics.replay, &self.topics.source, &self.topics.dlq_state] {
+        for topic in [&self.topics.replay, &self.topics.source, &self.topics.dlq, &self.topics.dlq_state] {
             if let Ok(metadata) = producer.client().fetch_metadata(Some(topic), METADATA_WAIT) {
                 self.partitions.insert(topic.clone(), partitions_in(&metadata));
             }

@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redrive::engine::{
-    EditAnswer, EngineError, GroupFigures, Grouping, Letter, LetterChange, LetterEdit, LetterScan,
-    LetterStanding, LetterState, ReplayAnswer, ReplayJob,
+    EditAnswer, EngineError, ForeignLetter, GroupFigures, Grouping, ImportAnswer, Letter, LetterChange,
+    LetterEdit, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob,
 };
 use redrive_core::{GroupId, Message, Time};
 
@@ -185,6 +185,16 @@ impl KafkaLetters {
     /// The message that a letter had before one of its edits.
     pub fn message_before(&self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
         self.changes.message_before(id, edit)
+    }
+
+    /// Makes letters of messages that died elsewhere. Durable on return.
+    pub fn import(
+        &mut self,
+        letters: &[ForeignLetter],
+        dry_run: bool,
+        now: Time,
+    ) -> Result<Vec<ImportAnswer>, EngineError> {
+        self.changes.import(letters, dry_run, now)
     }
 
     /// Whether all letters are known that were there when they were opened.

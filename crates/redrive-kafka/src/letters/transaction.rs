@@ -154,6 +154,9 @@ fn publish(
         if let Some(why) = failed {
             return Err(if why.contains("uthorization") {
                 TransactionError::Forbidden(why)
+            } else if why.contains("essage size too large") {
+                // Its own answer may still be under way, or never come.
+                TransactionError::Refused { record: largest(records), why }
             } else {
                 TransactionError::Lost(why)
             });
@@ -182,6 +185,12 @@ fn publish(
             Err(error) => return Err(lost(error)),
         }
     }
+}
+
+/// The record that is too large, if one is: a batch never has another one beside it.
+fn largest(records: &[Outgoing<'_>]) -> usize {
+    let bytes = |record: &Outgoing<'_>| record.payload.as_ref().map_or(0, Vec::len);
+    (0..records.len()).max_by_key(|at| bytes(&records[*at])).unwrap_or(0)
 }
 
 fn send(

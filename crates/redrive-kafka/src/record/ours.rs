@@ -10,18 +10,22 @@ use super::write::{DEFERRED, NONE};
 use super::{LetterMarks, group, names};
 
 /// A header's name and value.
-pub(super) type Given<'r> = (&'r str, Option<&'r [u8]>);
+pub type Given<'r> = (&'r str, Option<&'r [u8]>);
+
+/// The name of a header is not text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadHeaderName;
 
 /// All headers of a record. Looking at one costs a call into the client library, so each is looked at once. Fails if a name
 /// is not text: the library panics then.
-pub(super) fn all<H: Headers>(headers: Option<&H>) -> Result<Vec<Given<'_>>, ()> {
+pub fn all<H: Headers>(headers: Option<&H>) -> Result<Vec<Given<'_>>, BadHeaderName> {
     let Some(headers) = headers else { return Ok(Vec::new()) };
     catch_unwind(AssertUnwindSafe(|| {
         let mut all = Vec::with_capacity(headers.count());
         all.extend(headers.iter().map(|header| (header.key, header.value)));
         all
     }))
-    .map_err(|_| ())
+    .map_err(|_| BadHeaderName)
 }
 
 /// The deadline that a message carries, beside the one that applies.

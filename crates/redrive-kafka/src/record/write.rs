@@ -104,7 +104,8 @@ const fn family(reason: Reason) -> Family {
         | Reason::PoisonPill
         | Reason::KeyBlocked
         | Reason::Corrupt
-        | Reason::Cancelled => Family::Permanent,
+        | Reason::Cancelled
+        | Reason::Imported => Family::Permanent,
         Reason::MaxRetries | Reason::TtlExceeded | Reason::HoldExpired | Reason::BudgetExhausted => {
             Family::Transient
         }

@@ -1,6 +1,7 @@
 //! Reads topics from outside the group: where their partitions begin and end, what is committed, and every record in
 //! between. For who asks questions; the engine has its own ways.
 
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
@@ -59,33 +60,41 @@ impl Scan {
         Ok(Self { cluster: cluster.clone(), consumer })
     }
 
-    /// The partitions of a topic; none if there is no such topic.
+    /// The partitions of a topic with what the group has committed; none if there is no such topic.
     pub fn spans(&self, topic: &str) -> Result<Vec<Span>, EngineError> {
-        let failed = |error: KafkaError| unavailable(&self.cluster, &error);
+        let mut spans = self.bounds(topic)?;
+        if spans.is_empty() {
+            return Ok(spans);
+        }
+        let mut list = TopicPartitionList::new();
+        for span in &spans {
+            list.add_partition(topic, span.partition);
+        }
+        let committed =
+            committed(&self.consumer, &list).map_err(|error| unavailable(&self.cluster, &error))?;
+        for span in &mut spans {
+            let place = committed.find_partition(topic, span.partition);
+            if let Some(Offset::Offset(offset)) = place.map(|found| found.offset()) {
+                span.committed = Some(offset);
+            }
+        }
+        Ok(spans)
+    }
+
+    /// The partitions of a topic, whatever anybody has committed; none if there is no such topic. Asks no group.
+    pub fn bounds(&self, topic: &str) -> Result<Vec<Span>, EngineError> {
         // Asked for by name, a topic that does not exist might be made.
         let metadata = reach::metadata(&self.cluster, |wait| self.consumer.fetch_metadata(None, wait))
             .map_err(|unreached| unreached.of(&self.cluster))?;
         let partitions =
             metadata.topics().iter().find(|one| one.name() == topic).map_or(0, |one| one.partitions().len());
-        let mut list = TopicPartitionList::new();
-        for partition in 0..partitions {
-            list.add_partition(topic, i32::try_from(partition).unwrap_or(i32::MAX));
-        }
-        if partitions == 0 {
-            return Ok(Vec::new());
-        }
-        let committed = committed(&self.consumer, &list).map_err(failed)?;
         let span = |partition: i32| {
             let (low, end) = self.watermarks(topic, partition)?;
-            let committed = match committed.find_partition(topic, partition).map(|found| found.offset()) {
-                Some(Offset::Offset(offset)) => Some(offset),
-                _ => None,
-            };
-            Ok(Span { topic: topic.to_owned(), partition, low, end, committed })
+            Ok(Span { topic: topic.to_owned(), partition, low, end, committed: None })
         };
         let spans: Result<Vec<_>, KafkaError> =
             (0..partitions).map(|partition| span(i32::try_from(partition).unwrap_or(i32::MAX))).collect();
-        spans.map_err(failed)
+        spans.map_err(|error| unavailable(&self.cluster, &error))
     }
 
     /// Where a partition begins and ends. One that was made or has moved a moment ago has no leader that answers yet.
@@ -179,6 +188,19 @@ impl Scan {
         from: impl Fn(&Span) -> i64,
         mut each: impl FnMut(&BorrowedMessage<'_>),
     ) -> Result<u64, EngineError> {
+        self.read_while(spans, from, |record| {
+            each(record);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// Like [`Self::read`], but ends where `each` says so.
+    pub fn read_while(
+        &self,
+        spans: &[Span],
+        from: impl Fn(&Span) -> i64,
+        mut each: impl FnMut(&BorrowedMessage<'_>) -> ControlFlow<()>,
+    ) -> Result<u64, EngineError> {
         let failed = |error: KafkaError| unavailable(&self.cluster, &error);
         let mut open: Vec<&Span> = spans.iter().filter(|span| from(span).max(span.low) < span.end).collect();
         let mut list = TopicPartitionList::new();
@@ -196,7 +218,9 @@ impl Scan {
                     heard = Instant::now();
                     if record.offset() < span.end {
                         records += 1;
-                        each(&record);
+                        if each(&record).is_break() {
+                            break;
+                        }
                     }
                     (record.offset() + 1 >= span.end).then_some(record.partition())
                 }

@@ -6,6 +6,7 @@ mod desk;
 
 mod changes;
 mod edits;
+mod imports;
 mod kills;
 mod leaving;
 mod measures;

@@ -124,7 +124,8 @@ pub(crate) async fn show(
 
 /// A letter with the place it came from.
 fn shown(served: &Served, letter: &Letter, with_payload: bool) -> LetterView {
-    let origin = served.source.as_ref().map(|topic| format!("{topic}/{}", Place::of(letter.id)));
+    let place = Some(Place::of(letter.id)).filter(|place| !place.is_made());
+    let origin = served.source.as_ref().and_then(|topic| Some(format!("{topic}/{}", place?)));
     view::letter(LetterIds::of(&served.handle), letter, with_payload).from(origin)
 }
 

@@ -356,6 +356,9 @@ pub struct LetterView {
     message: String,
     correlation_id: String,
     key: Option<String>,
+    /// The bytes of a key that is not text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key_base64: Option<String>,
     tenant: Option<String>,
     state: &'static str,
     reason: &'static str,
@@ -401,6 +404,10 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         message: message.id().to_owned(),
         correlation_id: correlation_id(message),
         key: message.key().map(text),
+        key_base64: message
+            .key()
+            .filter(|key| std::str::from_utf8(key).is_err())
+            .map(|key| STANDARD.encode(key)),
         tenant: message.tenant().map(str::to_owned),
         state: letter.state.name(),
         reason: letter.reason.name(),

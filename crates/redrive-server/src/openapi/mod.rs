@@ -112,6 +112,9 @@ fn operation(route: &Route) -> Value {
                 "schema": { "type": "string", "description": lines }
             });
         }
+        if body == "ForeignLetter" {
+            content = json!({ "application/x-ndjson": { "schema": schema_of(body) } });
+        }
         operation["requestBody"] = json!({ "required": true, "content": content });
     }
     if let Access::Needs(scope) = route.access {

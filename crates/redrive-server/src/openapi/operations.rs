@@ -310,6 +310,29 @@ pub(super) fn describe(operation: Operation) -> Described {
             ],
             ..NOTHING
         },
+        Operation::ImportLetters => Described {
+            id: "importLetters",
+            summary: "Makes open letters of messages that died elsewhere, each unless there is one with the same message.",
+            params: &[
+                ("dry_run", "boolean", "Changes nothing, and says what would be imported."),
+                ("from", "string", "Where they come from, for the action log."),
+            ],
+            body: Some("ForeignLetter"),
+            answers: &[(
+                "200",
+                "How many were, or with `dry_run` would be, imported.",
+                JSON,
+                "ImportedLetters",
+            )],
+            codes: &[
+                Code::BadRequest,
+                Code::NotFound,
+                Code::TooLarge,
+                Code::Stopping,
+                Code::Unavailable,
+                Code::StorageFailed,
+            ],
+        },
         Operation::StartReplay => Described {
             id: "startReplay",
             summary: "Puts a frozen selection of open letters back, each once, at a pace.",

@@ -563,6 +563,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("message", text()),
             ("correlation_id", json!({ "type": "string", "description": "As in the log." })),
             ("key", text_or_null()),
+            (
+                "key_base64",
+                json!({ "type": "string", "contentEncoding": "base64", "description": "Only of a key that is not text." }),
+            ),
             ("tenant", text_or_null()),
             ("state", json!({ "enum": ["open", "replaying", "succeeded", "discarded"] })),
             ("reason", text()),
@@ -583,7 +587,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("held_ms", count()),
             ("crashes", count()),
             ("last_crash", time_or_null()),
-            ("origin", json!({ "type": "null" })),
+            ("origin", text_or_null()),
             ("headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
             ("payload", json!({ "oneOf": [one("Payload"), { "type": "null" }] })),
             (
@@ -691,6 +695,64 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![("id", json!({ "type": "string", "description": "Of a discard, such as d-9." }))],
     );
     add("Undone", &["restored"], vec![("restored", count())]);
+    let bytes = |what: &str| json!({ "description": format!("{what}: a text, {{\"utf8\"}}, {{\"base64\"}}, {{\"json\"}} or null.") });
+    add(
+        "ForeignLetter",
+        &["payload"],
+        vec![
+            (
+                "message",
+                json!({ "type": "string", "description": "The message's id. Without one the pipeline's rule decides, then `origin`, then `place`." }),
+            ),
+            ("key", bytes("The key")),
+            ("key_base64", json!({ "type": "string", "contentEncoding": "base64" })),
+            ("payload", bytes("The payload")),
+            (
+                "headers",
+                json!({ "description": "An object of names and values, or a list of pairs; values as the payload." }),
+            ),
+            ("tenant", text()),
+            (
+                "origin",
+                json!({ "type": "string", "description": "The record it came from, such as orders/7/1182." }),
+            ),
+            ("place", json!({ "type": "string", "description": "The record of the letter itself." })),
+            ("dialect", text()),
+            ("exception", text()),
+            (
+                "class",
+                json!({ "type": "string", "description": "Of the failure; permanent if it is left out." }),
+            ),
+            ("error", text()),
+            ("attempts", count()),
+            ("created", time()),
+            ("first_seen", time()),
+            ("failed_at", time()),
+            ("dead_at", time()),
+            ("history", many("Attempt")),
+        ],
+    );
+    add(
+        "ImportedLetters",
+        &["dry_run", "imported", "already_there", "refused"],
+        vec![
+            ("dry_run", flag()),
+            ("imported", count()),
+            ("already_there", count()),
+            ("refused", count()),
+            (
+                "problems",
+                json!({ "type": "array", "description": "Lines that were refused, counted from 1; at most 1,000.",
+                    "items": { "type": "object", "properties": { "line": count(), "problem": text() } } }),
+            ),
+            (
+                "groups",
+                json!({ "type": "array", "description": "The groups of what was imported, the largest first.",
+                    "items": { "type": "object",
+                        "properties": { "id": text(), "error": text(), "letters": count() } } }),
+            ),
+        ],
+    );
     add(
         "StartReplay",
         &["pipeline"],

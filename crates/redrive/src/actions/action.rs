@@ -22,6 +22,8 @@ pub enum ActionKind {
     Undo,
     Edit,
     EditUndo,
+    /// Letters that died elsewhere were brought in.
+    Import,
     Pause,
     Resume,
     /// What was missing of a store was given up.
@@ -45,7 +47,7 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -55,6 +57,7 @@ impl ActionKind {
         Self::Undo,
         Self::Edit,
         Self::EditUndo,
+        Self::Import,
         Self::Pause,
         Self::Resume,
         Self::AcceptLoss,
@@ -84,6 +87,7 @@ impl ActionKind {
             Self::Undo => "undo",
             Self::Edit => "edit",
             Self::EditUndo => "edit_undo",
+            Self::Import => "import",
             Self::Pause => "pause",
             Self::Resume => "resume",
             Self::AcceptLoss => "accept_loss",

@@ -8,8 +8,10 @@ mod log;
 mod discards;
 mod edits;
 mod groups;
+mod imports;
 
 pub use action::{Action, ActionKind};
 pub use discards::{CLOSED_KEEP, Discarded, Restored};
 pub use edits::{EditPlan, EditUndone, EditWish, Skipped};
+pub use imports::Imported;
 pub use log::{ActionError, Actions};

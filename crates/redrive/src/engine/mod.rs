@@ -4,6 +4,7 @@ pub mod condition;
 pub mod edit;
 pub mod groups;
 pub mod history;
+pub mod import;
 pub mod ingest;
 pub mod key_line;
 pub mod letter;
@@ -28,6 +29,7 @@ pub use condition::{ClusterStanding, Condition, Flow, Partitions, Problem, Probl
 pub use edit::{EditAnswer, LetterEdit, LetterVersion, Replaced};
 pub use groups::{GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling};
 pub use history::{Attempt, History};
+pub use import::{ForeignLetter, ImportAnswer};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
 pub use key_line::KeyLine;
 pub use letter::{

@@ -11,7 +11,20 @@ pub struct Place {
     pub offset: u64,
 }
 
+/// Partitions from here on are no partitions: letters that were imported from elsewhere have numbers made from their content.
+const MADE_FROM: u16 = 0xc000;
+
 impl Place {
+    /// The place for a letter without one, from a hash of its content.
+    pub const fn made(hash: u64) -> Self {
+        Self::of(((MADE_FROM as u64) << OFFSET_BITS) | (hash >> 2))
+    }
+
+    /// Whether it names no record of a topic.
+    pub const fn is_made(self) -> bool {
+        self.partition >= MADE_FROM
+    }
+
     pub const fn number(self) -> u64 {
         (self.partition as u64) << OFFSET_BITS | (self.offset & OFFSET_MAX)
     }
@@ -37,6 +50,16 @@ impl std::fmt::Display for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_that_was_made_is_no_partition_of_a_topic() {
+        for hash in [0, 1 << 2, u64::MAX] {
+            assert!(Place::made(hash).is_made());
+            assert_eq!(Place::of(Place::made(hash).number()), Place::made(hash));
+        }
+        assert_ne!(Place::made(0), Place::made(u64::MAX));
+        assert!(!Place { partition: 7, offset: u64::MAX >> 16 }.is_made());
+    }
 
     #[test]
     fn a_number_and_its_place_are_one_thing() {

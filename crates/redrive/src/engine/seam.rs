@@ -13,6 +13,7 @@ use super::condition::Condition;
 use super::edit::{EditAnswer, LetterEdit};
 use super::groups::{GroupFigures, GroupMark, GroupMarks, Grouping};
 use super::history::{Attempt, History};
+use super::import::{ForeignLetter, ImportAnswer};
 use super::ingest::Ingest;
 use super::key_line::KeyLine;
 use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
@@ -577,6 +578,18 @@ pub trait Engine: Send + 'static {
 
     /// The message that a letter had before one of its edits.
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError>;
+
+    /// Makes letters of messages that died elsewhere, in the order given; they are open and died at `now`. A letter with the
+    /// same message is not made again. Durable on return; a dry run only says what would become of each.
+    fn import(
+        &mut self,
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        now: Time,
+    ) -> Result<Vec<ImportAnswer>, EngineError> {
+        let _ = (letters, dry_run, now);
+        Err(EngineError::Unavailable("this engine takes no letters from elsewhere".to_owned()))
+    }
 
     /// Makes everything given so far durable and marks the end as clean.
     fn close(&mut self) -> Result<(), EngineError>;

@@ -14,9 +14,9 @@ use super::steer::{self, Found, Part, Steer, Steered};
 use super::wake::Wake;
 use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::{
-    Counts, EditAnswer, Engine, EngineError, GroupMark, GroupMarks, GroupSummary, KeyLine, Letter,
-    LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, PendingAt, PendingScan,
-    ReplayAnswer, ReplayJob, groups,
+    Counts, EditAnswer, Engine, EngineError, ForeignLetter, GroupMark, GroupMarks, GroupSummary,
+    ImportAnswer, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState,
+    MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob, groups,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -126,6 +126,12 @@ pub(crate) enum Command {
         edit: String,
         reply: Reply<Option<Message>>,
     },
+    Import {
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        by: Option<Arc<str>>,
+        reply: Reply<Vec<ImportAnswer>>,
+    },
     Counts {
         reply: Reply<Counts>,
     },
@@ -198,6 +204,10 @@ impl Command {
                 reply.send(engine.undo_edit(&edit, &ids, now)).is_err()
             }
             Self::MessageBefore { id, edit, reply } => reply.send(engine.message_before(id, &edit)).is_err(),
+            Self::Import { letters, dry_run, by, reply } => {
+                engine.acting_for(by.as_deref());
+                reply.send(engine.import(letters, dry_run, now)).is_err()
+            }
             Self::Counts { reply } => reply.send(Ok(engine.counts())).is_err(),
             Self::Gate { gate, reply } => reply.send(engine.pause(gate == Gate::Close)).is_err(),
         };

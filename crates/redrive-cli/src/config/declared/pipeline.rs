@@ -4,8 +4,8 @@ use redrive_core::policy::limits;
 use redrive_core::profiles;
 
 use super::form::Form::{
-    Any, Duration, DurationOr, Durations, Inline, Number, Open, Pick, Rate, Share, Switch, Text, Texts, Whole,
-    Words, WordsOf,
+    Any, Duration, DurationOr, Durations, Inline, Number, Open, Pick, Rate, Share, Switch, Text, Texts,
+    Whole, Words, WordsOf,
 };
 use super::table::{Header, Setting, SettingTable};
 

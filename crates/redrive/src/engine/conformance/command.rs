@@ -181,6 +181,20 @@ impl Command {
     }
 }
 
+/// What a message dies of here; one that was imported has died elsewhere.
+const DIES_OF: [Reason; 10] = [
+    Reason::Permanent,
+    Reason::Gone,
+    Reason::MaxRetries,
+    Reason::TtlExceeded,
+    Reason::HoldExpired,
+    Reason::BudgetExhausted,
+    Reason::PoisonPill,
+    Reason::KeyBlocked,
+    Reason::Corrupt,
+    Reason::Cancelled,
+];
+
 impl How {
     fn draw(rng: &mut Rng) -> Self {
         let class = rng.pick(&Class::ALL);
@@ -188,7 +202,7 @@ impl How {
             0..35 => Self::Done,
             35..58 => Self::Retry { delay_ms: delay(rng), class },
             58..66 => Self::Defer { delay_ms: delay(rng), class },
-            66..86 => Self::Dead { reason: rng.pick(&Reason::ALL), class },
+            66..86 => Self::Dead { reason: rng.pick(&DIES_OF), class },
             _ => Self::Release,
         }
     }

@@ -12,6 +12,7 @@ use super::inner::{Entry, Inner, State};
 use super::lookup::Lookup;
 use crate::engine::edit::{EditAnswer, LetterEdit};
 use crate::engine::groups::GroupFigures;
+use crate::engine::import::{ForeignLetter, ImportAnswer};
 use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -317,6 +318,16 @@ impl Engine for Memory {
         let inner = self.lock();
         let replaced = inner.letters.get(&id).map(|letter| letter.replaced.as_slice()).unwrap_or_default();
         Ok(replaced.iter().find(|replaced| replaced.edit == edit).map(|replaced| replaced.message.clone()))
+    }
+
+    fn import(
+        &mut self,
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        now: Time,
+    ) -> Result<Vec<ImportAnswer>, EngineError> {
+        let mut inner = self.lock();
+        Ok(letters.into_iter().map(|letter| inner.import(letter, dry_run, now)).collect())
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

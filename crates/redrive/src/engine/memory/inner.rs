@@ -9,6 +9,7 @@ use redrive_core::{Fingerprint, GroupId, Message, Meta, Reason, Time};
 use super::lines::KeyLines;
 use crate::engine::edit::{EDITS_MAX, EditAnswer, LetterEdit, Replaced};
 use crate::engine::history::History;
+use crate::engine::import::{ForeignLetter, ImportAnswer, is_same};
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::{LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
 use crate::engine::pending::PendingState;
@@ -350,6 +351,35 @@ impl Inner {
             }
         }
         self.line_moves(seq);
+    }
+
+    /// Makes a letter of a message that died elsewhere.
+    pub(super) fn import(&mut self, letter: ForeignLetter, dry_run: bool, now: Time) -> ImportAnswer {
+        let ForeignLetter { message, meta, history, .. } = letter;
+        let same = |seq: &&u64| is_same(&self.entries[*seq].message, &message);
+        if let Some(seq) = self.letters.keys().find(same) {
+            return ImportAnswer::Already { number: Some(*seq) };
+        }
+        let (reason, seq) = (Reason::Imported, self.next_seq);
+        let group = self.options.grouping.of(reason, history.attempts().last());
+        if dry_run {
+            return ImportAnswer::Imported { number: None, group };
+        }
+        self.next_seq += 1;
+        let state = State::Letter;
+        self.entries
+            .insert(seq, Entry { message, meta, history, state, due: None, in_flight: None, in_line: false });
+        let letter = LetterEntry {
+            state: LetterState::Open,
+            reason,
+            dead_at: now,
+            job: None,
+            jobs: BTreeSet::new(),
+            group: group.clone(),
+            replaced: Vec::new(),
+        };
+        self.letters.insert(seq, letter);
+        ImportAnswer::Imported { number: Some(seq), group }
     }
 
     /// A letter goes back to wait for its delivery.

@@ -302,6 +302,8 @@ impl<S: IndexTables> Book<S> {
         pointer: Pointer,
         folded: &mut impl FnMut(Folded),
     ) -> Result<(), IndexError> {
+        // An imported letter has no other frame that says its number.
+        self.next_seq = self.next_seq.max(seq + 1);
         self.leave_state(seq, stored.was, stored.key)?;
         self.leave_line(seq, stored.key, folded);
         // Also at its first death: a crash may have left a copy in the letter log that the journal knows nothing of.

@@ -6,6 +6,7 @@ mod crash_marks;
 mod dump;
 mod edit;
 mod find;
+mod import;
 mod in_flight;
 mod key_gate;
 mod key_line;

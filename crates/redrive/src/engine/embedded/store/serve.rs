@@ -16,6 +16,7 @@ use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
 use crate::engine::embedded::state::book::JOBS_MAX;
 use crate::engine::embedded::write::command::Command;
 use crate::engine::groups::GroupFigures;
+use crate::engine::import::{ForeignLetter, ImportAnswer};
 use crate::engine::ingest::Ingest;
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -299,6 +300,16 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         self.replaced_message(id, edit)
     }
 
+    fn import(
+        &mut self,
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        now: Time,
+    ) -> Result<Vec<ImportAnswer>, EngineError> {
+        self.check()?;
+        self.import_letters(letters, dry_run, now)
+    }
+
     fn close(&mut self) -> Result<(), EngineError> {
         self.wait_for(self.tickets.last())?;
         // The last checkpoint makes the next start quick.
@@ -337,7 +348,7 @@ fn refusal(slot: &LetterSlot, job: &ReplayJob) -> Option<ReplayAnswer> {
 }
 
 impl<D: Disk, S: IndexTables> Store<D, S> {
-    fn lookup(&self) -> Lookup<'_, D, S> {
+    pub(super) fn lookup(&self) -> Lookup<'_, D, S> {
         Lookup {
             options: &self.options,
             tuning: self.tuning,

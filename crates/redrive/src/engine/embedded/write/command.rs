@@ -1,5 +1,7 @@
 //! What is asked of the writer, and what comes back to the thread that owns the store.
 
+use std::sync::{Arc, OnceLock};
+
 use bytes::Bytes;
 use redrive_core::{Fingerprint, Time};
 use tokio::sync::oneshot;
@@ -12,7 +14,7 @@ use crate::engine::embedded::journal::record::{
     Blocked, LetterChanged, ReplacedWire, Seen, SlotCopy, Stored, Was,
 };
 use crate::engine::history::Attempt;
-use crate::engine::ingest::{IngestAnswer, NewMessage};
+use crate::engine::ingest::{IngestAnswer, IngestError, NewMessage};
 use crate::engine::seam::{Delivery, EngineError, Ticket, Verdict};
 
 /// A verdict that needs more than a number in a list.
@@ -58,6 +60,13 @@ pub enum Command {
         ticket: Ticket,
         changed: LetterChanged,
     },
+    /// Letters that died elsewhere; they get numbers of their own, one after the other.
+    Import {
+        ticket: Ticket,
+        letters: Vec<Stored>,
+        /// The first of these numbers, before the ticket is durable.
+        first: Arc<OnceLock<Result<u64, IngestError>>>,
+    },
     Relocate {
         ticket: Ticket,
         relocation: Relocation,
@@ -93,6 +102,7 @@ impl Command {
                 letters.iter().map(|(_, stored)| stored.len_hint()).sum()
             }
             Self::ChangeLetters { changed, .. } => changed.seqs.len() * 8,
+            Self::Import { letters, .. } => letters.iter().map(Stored::len_hint).sum(),
             Self::Drop { .. } | Self::ForgetIds { .. } => 0,
         }
     }

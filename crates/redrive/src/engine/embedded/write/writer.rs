@@ -210,6 +210,12 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
                         .push(kind::LETTER_STATE, 0, 0, changed.seqs.len() * 8 + 1, |buf| changed.write(buf));
                     ticket = Some(given);
                 }
+                Command::Import { ticket: given, letters, first } => {
+                    let numbered = self.check_room().map(|()| self.import(&mut batch, &letters));
+                    // Nobody else sets it.
+                    let _ = first.set(numbered);
+                    ticket = Some(given);
+                }
                 Command::Relocate { ticket: given, relocation } => {
                     self.relocate(&mut batch, &relocation)?;
                     ticket = Some(given);
@@ -267,10 +273,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
     }
 
     fn ingest(&mut self, batch: &mut Batch, new: Vec<NewMessage>, now: Time) -> IngestAnswer {
-        let free_bytes = self.disk.free_bytes().map_err(|error| IngestError::Storage(error.to_string()))?;
-        if free_bytes < self.reserve_bytes {
-            return Err(IngestError::DiskFull { free_bytes, reserve_bytes: self.reserve_bytes });
-        }
+        self.check_room()?;
         // All or nothing: whatever can go wrong does so before the first is written.
         let known = self.known(&new)?;
         let mut accepted = Vec::with_capacity(new.len());
@@ -292,6 +295,26 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
             accepted.push(Accepted::New { seq });
         }
         Ok(accepted)
+    }
+
+    /// Whether the disk has room for what is new.
+    fn check_room(&self) -> Result<(), IngestError> {
+        let free_bytes = self.disk.free_bytes().map_err(|error| IngestError::Storage(error.to_string()))?;
+        if free_bytes < self.reserve_bytes {
+            return Err(IngestError::DiskFull { free_bytes, reserve_bytes: self.reserve_bytes });
+        }
+        Ok(())
+    }
+
+    /// Each letter is one frame, so that a torn batch leaves whole letters and never a message that would be delivered.
+    /// Returns the number of the first.
+    fn import(&mut self, batch: &mut Batch, letters: &[Stored]) -> u64 {
+        let first = self.next_seq;
+        for stored in letters {
+            push_stored(batch, kind::DEAD, self.next_seq, stored);
+            self.next_seq += 1;
+        }
+        first
     }
 
     /// What the tables know of the ids of these messages.

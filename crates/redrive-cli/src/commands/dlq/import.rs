@@ -1,0 +1,165 @@
+//! `redrive dlq import`: the dead letters of another framework become letters of a pipeline.
+//!
+//! - `topic`: reads a topic from outside of any group, and what pointers point at; `file`: reads lines
+//! - `line`: a record as the API takes a letter; `batch`: as many as one request may have
+//! - `tally`, `places`: what was read and what became of it
+
+mod batch;
+mod file;
+mod line;
+mod places;
+mod tally;
+#[cfg(feature = "kafka")]
+mod topic;
+#[cfg(not(feature = "kafka"))]
+#[path = "import/no_topic.rs"]
+mod topic;
+
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use bytes::Bytes;
+use redrive::adopt;
+use serde_json::json;
+
+use batch::Batch;
+use tally::{Answered, Tally};
+
+use crate::args::Global;
+use crate::client::Session;
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count};
+
+/// Batches that are read ahead of the processor.
+const AHEAD: usize = 2;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The topic with the dead letters. It is only read: no group, no commits
+    #[arg(long, required_unless_present = "file", conflicts_with = "file")]
+    pub topic: Option<String>,
+    /// A file with a letter per line, as `dlq export` writes them; `-` is stdin
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// The pipeline that gets the letters
+    #[arg(long, value_name = "PIPELINE")]
+    pub pipeline: String,
+    /// The framework that wrote the topic
+    #[arg(long, value_enum, default_value_t = DialectArg::Auto, conflicts_with = "file")]
+    pub dialect: DialectArg,
+    /// The topic that records without origin headers came from
+    #[arg(long, value_name = "TOPIC", conflicts_with = "file")]
+    pub source: Option<String>,
+    /// The brokers of the topic; those of the configuration unless given
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', conflicts_with = "file")]
+    pub brokers: Vec<String>,
+    /// Say what would be imported, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// The names of frameworks on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum DialectArg {
+    /// By the headers of each record
+    Auto,
+    /// Spring for Apache Kafka, and the Kafka binder of Spring Cloud Stream
+    Spring,
+    /// Kafka Connect
+    Connect,
+    /// Kafka Streams
+    Streams,
+    /// Share groups of Kafka; their pointers are followed
+    Kip1191,
+    /// Watermill's poison queue
+    Watermill,
+    /// Karafka
+    Karafka,
+    /// No headers: every record is a message
+    Plain,
+}
+
+impl DialectArg {
+    /// `None`: by the headers of each record.
+    fn dialect(self) -> Option<adopt::Dialect> {
+        Some(match self {
+            Self::Auto => return None,
+            Self::Spring => adopt::Dialect::Spring,
+            Self::Connect => adopt::Dialect::Connect,
+            Self::Streams => adopt::Dialect::Streams,
+            Self::Kip1191 => adopt::Dialect::Kip1191,
+            Self::Watermill => adopt::Dialect::Watermill,
+            Self::Karafka => adopt::Dialect::Karafka,
+            Self::Plain => adopt::Dialect::Plain,
+        })
+    }
+}
+
+pub async fn run(args: &Args, global: &Global, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let (batches, given) = sync_channel::<Batch>(AHEAD);
+    let mut give = move |batch: Batch| batches.send(batch).is_ok();
+    let (from, reader) = match (&args.file, &args.topic) {
+        (Some(path), _) => {
+            let (name, file) = (format!("file {}", path.display()), file::open(path)?);
+            (name, std::thread::spawn(move || file::read(file, &mut give)))
+        }
+        (None, topic) => {
+            let topic = topic.clone().unwrap_or_default();
+            let (name, reader) = (format!("topic {topic}"), topic::Reader::of(args, &topic, global)?);
+            (name, std::thread::spawn(move || reader.read(&mut give)))
+        }
+    };
+    let sent = send(args, &from, &given, session).await;
+    // Whoever reads stops when nobody takes what it reads.
+    drop(given);
+    let tally = reader.join().map_err(|_| Failed::new(Exit::Storage, "the reader has panicked"))?;
+    let answered = sent?;
+    let tally = tally.map_err(|failed| so_far(failed, &answered))?;
+    report(args, &tally, &answered, out)?;
+    let is_good = tally.is_whole() && answered.refused == 0;
+    Ok(if is_good || args.dry_run { Exit::Ok } else { Exit::Bad })
+}
+
+async fn send(
+    args: &Args,
+    from: &str,
+    given: &Receiver<Batch>,
+    session: &Session,
+) -> Result<Answered, Failed> {
+    let mut answered = Answered::default();
+    while let Ok(Batch { body, places }) = given.recv() {
+        let sent = session.api.import(&args.pipeline, Bytes::from(body), args.dry_run, from).await;
+        answered.add(sent.map_err(|fault| so_far(fault.into(), &answered))?.view, &places);
+    }
+    Ok(answered)
+}
+
+/// It ended early: what was imported stays, and does not come a second time.
+fn so_far(failed: Failed, answered: &Answered) -> Failed {
+    if answered.imported + answered.already_there == 0 {
+        return failed;
+    }
+    let told = format!(
+        "imported {} before that, {} were already there; run it again, nothing is imported twice",
+        count(answered.imported),
+        count(answered.already_there)
+    );
+    let hint = failed.hint.clone().map_or_else(|| told.clone(), |hint| format!("{hint}\n  {told}"));
+    failed.hint(hint)
+}
+
+fn report(args: &Args, tally: &Tally, answered: &Answered, out: &mut Output) -> Result<(), Failed> {
+    if out.is_json() {
+        let mut json = tally.json();
+        if let (Some(all), Some(more)) = (json.as_object_mut(), answered.json().as_object()) {
+            all.insert("dry_run".to_owned(), json!(args.dry_run));
+            all.extend(more.clone());
+        }
+        return out.json(&json);
+    }
+    match args.file {
+        Some(_) => out.line(&format!("{} letters read", count(tally.read)))?,
+        None => tally.write(&args.pipeline, out)?,
+    }
+    answered.write(args.dry_run, out)
+}

@@ -1,0 +1,39 @@
+//! Letters of a file, a line each, as `redrive dlq export` writes them.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::Path;
+
+use super::batch::{Batch, Batches};
+use super::tally::Tally;
+use crate::exit::Failed;
+
+/// Opens the file; `-` is stdin.
+pub fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failed> {
+    if path == Path::new("-") {
+        return Ok(Box::new(io::stdin()));
+    }
+    let file = std::fs::File::open(path);
+    Ok(Box::new(file.map_err(|error| Failed::usage(format!("{}: {error}", path.display())))?))
+}
+
+/// Gives the lines away in batches until nobody takes them any more.
+pub fn read(from: Box<dyn Read + Send>, give: &mut dyn FnMut(Batch) -> bool) -> Result<Tally, Failed> {
+    let (mut tally, mut batches) = (Tally::default(), Batches::default());
+    for (index, line) in BufReader::new(from).split(b'\n').enumerate() {
+        let line = line.map_err(|error| Failed::usage(format!("line {}: {error}", index + 1)))?;
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        tally.read += 1;
+        tally.understood += 1;
+        if let Some(full) = batches.push(&line, format!("line {}", index + 1))
+            && !give(full)
+        {
+            return Ok(tally);
+        }
+    }
+    if let Some(rest) = batches.take() {
+        give(rest);
+    }
+    Ok(tally)
+}

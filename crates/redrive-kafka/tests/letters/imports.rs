@@ -1,0 +1,109 @@
+//! Letters that died elsewhere: records of `T.DLQ` like any other, made once by whichever process.
+
+use redrive::engine::place::Place;
+use redrive::engine::{ForeignLetter, ImportAnswer, LetterChange, LetterState, ReplayAnswer, SourcePlace};
+use redrive_core::{Message, Reason};
+
+use crate::desk::{Desk, NOW, eventually, job, state_of};
+
+/// A letter from this place, or from nowhere.
+fn foreign(desk: &Desk, place: Option<(&str, i32, u64)>, payload: &str) -> ForeignLetter {
+    let copy = desk.copy(0, 1);
+    let id =
+        place.map_or("o-1".to_owned(), |(topic, partition, offset)| format!("{topic}/{partition}/{offset}"));
+    let message = Message::builder(id).key("c-1").payload(payload.to_owned()).header("trace", "at x");
+    let origin =
+        place.map(|(topic, partition, offset)| SourcePlace { topic: topic.into(), partition, offset });
+    ForeignLetter { message: message.build().unwrap(), origin, meta: copy.meta, history: copy.history }
+}
+
+fn number(answer: &ImportAnswer) -> (bool, u64) {
+    match answer {
+        ImportAnswer::Imported { number, .. } => (true, number.unwrap()),
+        ImportAnswer::Already { number } => (false, number.unwrap()),
+        ImportAnswer::Refused { why } => panic!("{why}"),
+    }
+}
+
+#[test]
+fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
+    let desk = Desk::new("imported", 2);
+    let source = desk.topics.source.clone();
+    let all = [
+        foreign(&desk, Some((&source, 1, 42)), "{\"a\":1}"),
+        foreign(&desk, Some(("elsewhere", 0, 7)), "{\"b\":1}"),
+        foreign(&desk, None, "{\"c\":1}"),
+    ];
+    let mut letters = desk.letters();
+    let mut other = desk.letters_at(&desk.elsewhere("other"));
+    let dry = letters.import(&all, true, NOW).unwrap();
+    assert!(
+        dry.iter().all(|answer| matches!(answer, ImportAnswer::Imported { number: None, .. })),
+        "{dry:?}"
+    );
+    letters.acting_for(Some("ops"));
+    let first: Vec<_> = letters.import(&all, false, NOW).unwrap().iter().map(number).collect();
+    assert!(first.iter().all(|(is_new, _)| *is_new));
+    assert_eq!(
+        first[0].1,
+        Place { partition: 1, offset: 42 }.number(),
+        "its place in the source is its number"
+    );
+    assert!(first[1..].iter().all(|(_, number)| Place::of(*number).is_made()));
+    assert_eq!(letters.counts().open, 3, "they are there at once");
+
+    // The other process knows of them before it does anything, and nothing is written twice.
+    let again: Vec<_> = other.import(&all, false, NOW).unwrap().iter().map(number).collect();
+    assert_eq!(again, first.iter().map(|(_, number)| (false, *number)).collect::<Vec<_>>());
+    let edited = foreign(&desk, Some((&source, 1, 42)), "{\"a\":2}");
+    let edited = number(&other.import(&[edited], false, NOW).unwrap()[0]);
+    assert!(edited.0 && Place::of(edited.1).is_made(), "another payload is another letter");
+    eventually("the first process sees it", || letters.counts().open == 4);
+    assert_eq!(desk.copies(&desk.topics.dlq).len(), 4);
+
+    let shown = letters.letter(first[1].1).unwrap().unwrap();
+    assert_eq!((shown.reason, shown.dead_at, shown.message.id()), (Reason::Imported, NOW, "elsewhere/0/7"));
+    assert_eq!(letters.change_letters(&LetterChange::Discard, &[first[2].1], NOW).unwrap(), [true]);
+    assert_eq!(letters.replay(&job(1), &[first[1].1], NOW).unwrap(), [ReplayAnswer::Replayed]);
+    let replayed = desk.copies(&desk.topics.replay);
+    assert_eq!(replayed.len(), 1);
+    assert_eq!(replayed[0].1.message, shown.message);
+
+    drop((letters, other));
+    let mut restarted = desk.letters();
+    let states = first.iter().map(|(_, number)| state_of(&mut restarted, *number).unwrap());
+    let expected = [LetterState::Open, LetterState::Replaying, LetterState::Discarded];
+    assert_eq!(states.collect::<Vec<_>>(), expected);
+    assert!(restarted.import(&all, false, NOW).unwrap().iter().all(|answer| !number(answer).0));
+    assert_eq!(restarted.counts().twins, 0);
+}
+
+/// Text that no codec makes small.
+fn incompressible(len: usize) -> String {
+    let mut state = 7_u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'0' + (state >> 58) as u8)
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+#[test]
+fn more_letters_than_a_transaction_takes_and_one_that_kafka_refuses() {
+    let desk = Desk::new("many-imported", 2);
+    let source = desk.topics.source.clone();
+    let mut all: Vec<_> = (0..250)
+        .map(|n| foreign(&desk, Some((&source, (n % 2) as i32, n)), &format!("{{\"n\":{n}}}")))
+        .collect();
+    all.insert(130, foreign(&desk, Some((&source, 0, 9_999)), &incompressible(4 << 20)));
+    let mut letters = desk.letters();
+    let answers = letters.import(&all, false, NOW).unwrap();
+    let refused: Vec<_> = answers
+        .iter()
+        .enumerate()
+        .filter(|(_, answer)| matches!(answer, ImportAnswer::Refused { .. }))
+        .collect();
+    assert_eq!(refused.len(), 1, "{refused:?}");
+    assert_eq!(refused[0].0, 130);
+    assert_eq!(letters.counts().open, 250);
+}

@@ -1,0 +1,318 @@
+//! One letter as it is sent: the JSON object that an export writes or a reader of a topic makes, and the letter it becomes.
+//! Pure.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use redrive::engine::import::content_hash;
+use redrive::engine::{Attempt, ForeignLetter, History, SourcePlace};
+use redrive::{FailureKind, Message, Time, timestamp};
+use redrive_core::message::MessageError;
+use redrive_core::text::secret_header::is_secret_header;
+use redrive_core::{Class, MessageBuilder, Meta};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use crate::extract;
+use crate::ingest::Intake;
+
+/// What an export writes in place of the value of a secret header.
+const HIDDEN: &[u8] = b"(hidden)";
+/// Where all headers together are too large, those beyond this size are left out: stack traces, nearly always.
+const LARGE_HEADER_BYTES: usize = 8 * 1024;
+/// The longest name of an exception that is a code of its own.
+const CODE_BYTES_MAX: usize = 64;
+
+/// What is read of a line. Other fields, of which an export has many, are not looked at.
+#[derive(Deserialize)]
+struct Given<'a> {
+    /// The message's id.
+    message: Option<String>,
+    #[serde(borrow)]
+    key: Option<&'a RawValue>,
+    key_base64: Option<String>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    payload: Option<&'a RawValue>,
+    #[serde(borrow)]
+    headers: Option<&'a RawValue>,
+    tenant: Option<String>,
+    /// The record the message came from, `orders/7/1182`.
+    origin: Option<String>,
+    /// The record of the letter itself.
+    place: Option<String>,
+    exception: Option<String>,
+    class: Option<String>,
+    error: Option<String>,
+    attempts: Option<u32>,
+    created: Option<String>,
+    first_seen: Option<String>,
+    failed_at: Option<String>,
+    dead_at: Option<String>,
+    #[serde(default)]
+    history: Vec<GivenAttempt>,
+}
+
+#[derive(Deserialize)]
+struct GivenAttempt {
+    attempt: u32,
+    at: Option<String>,
+    #[serde(default)]
+    took_ms: u32,
+    class: Option<String>,
+    kind: Option<String>,
+    status: Option<u16>,
+    code: Option<String>,
+    #[serde(default)]
+    error: String,
+    #[serde(default)]
+    counted: bool,
+    #[serde(default)]
+    ambiguous: bool,
+}
+
+/// Bytes: as text, as base64, or as JSON, of which the text is taken as it stands.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content<'a> {
+    #[serde(borrow)]
+    utf8: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    base64: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    json: Option<&'a RawValue>,
+}
+
+type Headers = Vec<(String, Option<Bytes>)>;
+
+/// Reads one letter; what is wrong with it otherwise, in words.
+pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ForeignLetter, String> {
+    let given: Given<'_> =
+        serde_json::from_slice(text).map_err(|error| format!("it is not a letter: {error}"))?;
+    let Some(payload) = given.payload else {
+        return Err("there is no `payload`; a letter without one says `\"payload\": null`".to_owned());
+    };
+    let payload = bytes("payload", payload)?;
+    let key = match (given.key, &given.key_base64) {
+        (_, Some(text)) => Some(decoded("key_base64", text)?),
+        (Some(key), None) => bytes("key", key)?,
+        (None, None) => None,
+    };
+    let headers = given.headers.map(headers).transpose()?.unwrap_or_default();
+    let at = |name: &str, text: &Option<String>| match text {
+        Some(text) => match timestamp::parse(text) {
+            Some(time) => Ok(Some(time.min(now))),
+            None => Err(format!("`{name}` is {text:?}, which is not a time like 2026-11-15T21:40:05Z")),
+        },
+        None => Ok(None),
+    };
+    let created = at("created", &given.created)?;
+    let first_seen = at("first_seen", &given.first_seen)?;
+    let failed_at = at("failed_at", &given.failed_at)?.or(at("dead_at", &given.dead_at)?);
+    let failed_at = failed_at.or(first_seen).or(created).unwrap_or(now);
+    let origin = given.origin.as_deref().map(place).transpose()?;
+
+    let (history, attempts) = history(&given, failed_at)?;
+    let id = match given.message.filter(|id| !id.is_empty()) {
+        Some(id) => Some(id),
+        None => picked(intake.id.as_ref(), payload.as_deref(), &headers),
+    };
+    let id = id.or(given.origin).or(given.place);
+    let tenant = given.tenant.or_else(|| picked(intake.tenant.as_ref(), payload.as_deref(), &headers));
+    let created = created.unwrap_or(failed_at);
+    let parts = Parts { id, key, payload, tenant, created };
+    let message = parts.message(&headers)?;
+    let first_failed = Some(first_seen.unwrap_or(failed_at));
+    let meta = Meta { created, attempts, first_failed, ..Meta::default() };
+    Ok(ForeignLetter { message, origin, meta, history })
+}
+
+struct Parts {
+    id: Option<String>,
+    key: Option<Bytes>,
+    payload: Option<Bytes>,
+    tenant: Option<String>,
+    created: Time,
+}
+
+impl Parts {
+    fn message(&self, headers: &Headers) -> Result<Message, String> {
+        let built = match self.builder(headers.iter()).build() {
+            Err(MessageError::TooLarge { part: "headers", .. }) => {
+                let small = |(_, value): &&(String, Option<Bytes>)| {
+                    value.as_ref().is_none_or(|value| value.len() <= LARGE_HEADER_BYTES)
+                };
+                self.builder(headers.iter().filter(small)).build()
+            }
+            built => built,
+        };
+        built.map_err(|error| error.to_string())
+    }
+
+    fn builder<'h>(&self, headers: impl Iterator<Item = &'h (String, Option<Bytes>)>) -> MessageBuilder {
+        let with_id = |id: &str| {
+            let mut builder = Message::builder(id).created(self.created);
+            if let Some(key) = &self.key {
+                builder = builder.key(key.clone());
+            }
+            if let Some(payload) = &self.payload {
+                builder = builder.payload(payload.clone());
+            }
+            builder
+        };
+        let mut builder = if let Some(id) = &self.id {
+            with_id(id)
+        } else {
+            // Without any name its content is its name, so that it is known when it comes again.
+            let unnamed = with_id("unnamed").build();
+            let hash = unnamed.map_or(0, |message| content_hash(&message, 0));
+            with_id(&format!("imported-{hash:016x}"))
+        };
+        if let Some(tenant) = &self.tenant {
+            builder = builder.tenant(tenant.clone());
+        }
+        for (name, value) in headers {
+            builder = match value {
+                Some(value) => builder.header(name.clone(), value.clone()),
+                None => builder.null_header(name.clone()),
+            };
+        }
+        builder
+    }
+}
+
+/// The attempts that are told of; at least one, for it died of something. And how many counted.
+fn history(given: &Given<'_>, failed_at: Time) -> Result<(History, u32), String> {
+    let class = |name: &Option<String>| match name {
+        Some(name) => Class::from_name(name).ok_or_else(|| format!("`class` is {name:?}, which is no class")),
+        None => Ok(Class::Permanent),
+    };
+    if given.history.is_empty() {
+        let attempts = given.attempts.unwrap_or(1).max(1);
+        let exception = given.exception.as_deref();
+        let code = exception.and_then(|name| name.rsplit(['.', '$']).next()).filter(|name| is_code(name));
+        let last = Attempt {
+            number: attempts,
+            at: failed_at,
+            took_ms: 0,
+            class: class(&given.class)?,
+            kind: FailureKind::Other,
+            code: code.map(str::to_owned),
+            counted: true,
+            ambiguous: false,
+            error: given.error.as_deref().or(exception).unwrap_or_default().to_owned(),
+        };
+        return Ok((History::default().with(&last), attempts));
+    }
+    let mut history = History::default();
+    for attempt in &given.history {
+        let at = attempt.at.as_deref().and_then(timestamp::parse).unwrap_or(failed_at);
+        let kind = match (attempt.kind.as_deref(), attempt.status) {
+            (Some("status") | None, Some(status)) => FailureKind::Status(status),
+            (Some("timeout"), _) => FailureKind::Timeout,
+            (Some("refused"), _) => FailureKind::Refused,
+            (Some("reset"), _) => FailureKind::Reset,
+            _ => FailureKind::Other,
+        };
+        history = history.with(&Attempt {
+            number: attempt.attempt,
+            at,
+            took_ms: attempt.took_ms,
+            class: class(&attempt.class)?,
+            kind,
+            code: attempt.code.clone(),
+            counted: attempt.counted,
+            ambiguous: attempt.ambiguous,
+            error: attempt.error.clone(),
+        });
+    }
+    let counted = given.history.iter().filter(|attempt| attempt.counted).count();
+    Ok((history, given.attempts.unwrap_or(u32::try_from(counted).unwrap_or(u32::MAX))))
+}
+
+fn is_code(name: &str) -> bool {
+    (1..=CODE_BYTES_MAX).contains(&name.len())
+}
+
+fn picked(pick: Option<&redrive_core::Pick>, payload: Option<&[u8]>, headers: &Headers) -> Option<String> {
+    let text = |(name, value): &(String, Option<Bytes>)| {
+        let value = String::from_utf8_lossy(value.as_deref().unwrap_or_default()).into_owned();
+        (name.clone(), value)
+    };
+    let headers: Vec<(String, String)> = headers.iter().map(text).collect();
+    extract::find(pick?, payload, &headers).filter(|found| !found.is_empty())
+}
+
+/// `orders/7/1182`.
+fn place(text: &str) -> Result<SourcePlace, String> {
+    let wrong = || format!("`origin` is {text:?}, which is no place like orders/7/1182");
+    let mut parts = text.rsplitn(3, '/');
+    let (offset, partition, topic) = (parts.next(), parts.next(), parts.next());
+    let topic = topic.filter(|topic| !topic.is_empty()).ok_or_else(wrong)?;
+    let partition: u16 = partition.and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
+    let offset: i64 = offset.and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
+    let offset = u64::try_from(offset).map_err(|_| wrong())?;
+    Ok(SourcePlace { topic: topic.into(), partition: partition.into(), offset })
+}
+
+/// An object of names and values, or a list of pairs, in which a name may repeat. What an export has hidden is left out.
+fn headers(raw: &RawValue) -> Result<Headers, String> {
+    let wrong = |error: serde_json::Error| format!("`headers`: {error}");
+    let text = raw.get();
+    let pairs: Vec<(String, &RawValue)> = match text.as_bytes().first() {
+        Some(b'[') => serde_json::from_str(text).map_err(wrong)?,
+        Some(b'n') => Vec::new(),
+        _ => {
+            let fields: BTreeMap<String, &RawValue> = serde_json::from_str(text).map_err(wrong)?;
+            fields.into_iter().collect()
+        }
+    };
+    let mut headers = Vec::with_capacity(pairs.len());
+    for (name, value) in pairs {
+        let value = bytes("headers", value)?;
+        let is_hidden = is_secret_header(&name) && value.as_deref() == Some(HIDDEN);
+        if !is_hidden {
+            headers.push((name, value));
+        }
+    }
+    Ok(headers)
+}
+
+/// A text, `{"utf8": …}`, `{"base64": …}`, `{"json": …}`, or null for nothing.
+fn bytes(field: &str, raw: &RawValue) -> Result<Option<Bytes>, String> {
+    let text = raw.get();
+    let wrong = |_: serde_json::Error| {
+        format!("`{field}` is neither a text nor {{\"utf8\": …}}, {{\"base64\": …}}, {{\"json\": …}} or null")
+    };
+    if text.starts_with('"') {
+        let text: String = serde_json::from_str(text).map_err(wrong)?;
+        return Ok(Some(text.into()));
+    }
+    let Some(content) = serde_json::from_str::<Option<Content<'_>>>(text).map_err(wrong)? else {
+        return Ok(None);
+    };
+    match content {
+        Content { utf8: Some(text), base64: None, json: None } => Ok(Some(text.into_owned().into())),
+        Content { utf8: None, base64: Some(text), json: None } => decoded(field, &text).map(Some),
+        Content { utf8: None, base64: None, json: Some(json) } => {
+            Ok(Some(Bytes::copy_from_slice(json.get().as_bytes())))
+        }
+        _ => Err(format!("`{field}` needs exactly one of `utf8`, `base64` and `json`")),
+    }
+}
+
+fn decoded(field: &str, text: &str) -> Result<Bytes, String> {
+    let decoded = STANDARD.decode(text).map_err(|error| format!("`{field}` is not base64: {error}"))?;
+    Ok(decoded.into())
+}
+
+/// A payload of `null` is there; only a missing one is not.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

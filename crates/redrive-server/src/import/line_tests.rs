@@ -1,0 +1,106 @@
+use redrive_core::Pick;
+
+use super::*;
+
+const NOW: Time = Time::from_millis(1_800_000_000_000);
+
+fn read_plain(text: &str) -> Result<ForeignLetter, String> {
+    read(text.as_bytes(), &Intake::default(), NOW)
+}
+
+#[test]
+fn a_record_of_a_topic_becomes_a_letter() {
+    let text = r#"{"dialect":"spring","place":"orders-dlt/0/17","origin":"orders/7/1182",
+        "exception":"org.springframework.dao.QueryTimeoutException","error":"org.springframework.dao.QueryTimeoutException: x",
+        "attempts":4,"created":"2023-11-14T22:13:20.123Z","failed_at":"2023-11-14T22:28:20Z","key":{"utf8":"c-7"},
+        "headers":[["a","1"],["a",{"base64":"AP8="}],["none",null]],"payload":{"base64":"AP8="}}"#;
+    let letter = read_plain(text).unwrap();
+    let message = &letter.message;
+    assert_eq!((message.id(), message.key()), ("orders/7/1182", Some(&b"c-7"[..])));
+    assert_eq!(message.payload(), Some(&[0, 255][..]));
+    let headers: Vec<_> = message.headers_or_null().collect();
+    assert_eq!(headers, [("a", Some(&b"1"[..])), ("a", Some(&[0, 255][..])), ("none", None)]);
+    assert_eq!(message.created(), Time::from_millis(1_700_000_000_123));
+    let origin = letter.origin.unwrap();
+    assert_eq!((&*origin.topic, origin.partition, origin.offset), ("orders", 7, 1182));
+    let [attempt] = &letter.history.attempts()[..] else { panic!("{:?}", letter.history) };
+    assert_eq!((attempt.number, attempt.class, attempt.counted), (4, Class::Permanent, true));
+    assert_eq!(attempt.code.as_deref(), Some("QueryTimeoutException"));
+    assert_eq!(attempt.at, Time::from_millis(1_700_000_900_000));
+    assert_eq!((letter.meta.attempts, letter.meta.first_failed), (4, Some(attempt.at)));
+}
+
+#[test]
+fn an_id_is_given_picked_or_the_place() {
+    let id =
+        |text: &str, intake: &Intake| read(text.as_bytes(), intake, NOW).unwrap().message.id().to_owned();
+    let by_json = Intake { id: Some(Pick::Json("/n".into())), tenant: Some(Pick::Header("t".into())) };
+    let with = |more: &str| format!(r#"{{"place":"dlq/0/17","payload":{{"json":{{"n":7}}}}{more}}}"#);
+    assert_eq!(id(&with(""), &Intake::default()), "dlq/0/17");
+    assert_eq!(id(&with(r#","origin":"o/1/2""#), &Intake::default()), "o/1/2");
+    assert_eq!(id(&with(r#","origin":"o/1/2""#), &by_json), "7");
+    assert_eq!(id(&with(r#","message":"m-1""#), &by_json), "m-1");
+    let unnamed = id(r#"{"payload":"x"}"#, &Intake::default());
+    assert!(unnamed.starts_with("imported-"), "{unnamed}");
+    assert_eq!(unnamed, id(r#"{"payload":{"utf8":"x"},"headers":{"a":"b"}}"#, &Intake::default()));
+    assert_ne!(unnamed, id(r#"{"payload":"y"}"#, &Intake::default()));
+    let tenant = read(br#"{"payload":null,"headers":{"T":"acme"}}"#, &by_json, NOW).unwrap();
+    assert_eq!(tenant.message.tenant(), Some("acme"));
+    assert_eq!(tenant.message.payload(), None);
+}
+
+#[test]
+fn what_an_export_hides_does_not_come_back_as_a_value() {
+    let text = r#"{"message":"m","payload":"{}","headers":{"authorization":"(hidden)","x-note":"(hidden)"},"group":"g1","new":1}"#;
+    let headers: Vec<_> =
+        read_plain(text).unwrap().message.headers().map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(headers, ["x-note"]);
+}
+
+#[test]
+fn the_attempts_of_an_export_come_back() {
+    let text = r#"{"message":"m","payload":null,"attempts":2,"error":"503 no","dead_at":"2026-11-15T10:00:00Z","history":[
+        {"attempt":1,"at":"2026-11-15T09:00:00Z","took_ms":5,"class":"transient","kind":"status","status":503,"error":"503 no","counted":true,"ambiguous":true},
+        {"attempt":2,"class":"rate_limited","kind":"timeout","error":"slow","code":"E","counted":true,"ambiguous":false}]}"#;
+    let letter = read_plain(text).unwrap();
+    let attempts = letter.history.attempts();
+    assert_eq!((attempts[0].class, attempts[0].kind), (Class::Transient, FailureKind::Status(503)));
+    assert!(attempts[0].ambiguous && attempts[0].took_ms == 5);
+    assert_eq!((attempts[1].class, attempts[1].kind), (Class::RateLimited, FailureKind::Timeout));
+    assert_eq!(letter.meta.attempts, 2);
+}
+
+#[test]
+fn faults_name_the_field() {
+    for (text, expected) in [
+        ("{", "not a letter"),
+        ("[]", "not a letter"),
+        (r#"{"message":"m"}"#, "no `payload`"),
+        (r#"{"paylod":{"utf8":"x"}}"#, "no `payload`"),
+        (r#"{"payload":7}"#, "`payload` is neither"),
+        (r#"{"payload":{"utf8":"x","base64":"eA=="}}"#, "exactly one"),
+        (r#"{"payload":{"base64":"?"}}"#, "`payload` is not base64"),
+        (r#"{"payload":null,"origin":"orders"}"#, "`origin`"),
+        (r#"{"payload":null,"origin":"orders/-1/2"}"#, "`origin`"),
+        (r#"{"payload":null,"created":"soon"}"#, "`created`"),
+        (r#"{"payload":null,"class":"sad"}"#, "`class`"),
+        (r#"{"payload":null,"headers":7}"#, "`headers`"),
+    ] {
+        let problem = read_plain(text).unwrap_err();
+        assert!(problem.contains(expected), "{text}: {problem}");
+    }
+}
+
+#[test]
+fn headers_beyond_every_bound_lose_the_large_ones_or_are_refused() {
+    let large = format!(
+        r#"{{"message":"m","payload":null,"headers":[["trace","{}"],["a","b"]]}}"#,
+        "x".repeat(300_000)
+    );
+    let kept: Vec<_> =
+        read_plain(&large).unwrap().message.headers().map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(kept, ["a"]);
+    let many: Vec<String> = (0..300).map(|n| format!(r#"["h{n}","v"]"#)).collect();
+    let many = format!(r#"{{"message":"m","payload":null,"headers":[{}]}}"#, many.join(","));
+    assert!(read_plain(&many).is_err());
+}

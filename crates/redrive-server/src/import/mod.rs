@@ -1,0 +1,150 @@
+//! Dead letters from elsewhere over HTTP: a line each, those that can be read are made, the others are named.
+
+pub mod line;
+
+use std::collections::BTreeMap;
+
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use redrive::engine::{ForeignLetter, ImportAnswer};
+use redrive::{GroupId, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::access::auth::Actor;
+use crate::answer::Json;
+use crate::body;
+use crate::ingest::Intake;
+use crate::problem::{Code, Problem};
+use crate::request::{Params, Path};
+use crate::state::Shared;
+
+/// The most lines of one body.
+pub const LINES_MAX: usize = 10_000;
+/// Lines that are named in an answer.
+const PROBLEMS_MAX: usize = 1_000;
+/// The longest text about where letters come from.
+const FROM_BYTES_MAX: usize = 1_000;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ImportParams {
+    dry_run: bool,
+    /// Where they come from, for the action log.
+    from: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct ImportView {
+    dry_run: bool,
+    imported: u64,
+    already_there: u64,
+    refused: u64,
+    /// The lines that were refused, counted from 1; the first of them if they are many.
+    problems: Vec<LineProblem>,
+    /// The groups of what was imported.
+    groups: Vec<GroupCount>,
+}
+
+#[derive(Debug, Serialize)]
+struct LineProblem {
+    line: usize,
+    problem: String,
+}
+
+#[derive(Debug, Serialize)]
+struct GroupCount {
+    id: String,
+    error: String,
+    letters: u64,
+}
+
+pub(crate) async fn import(
+    State(shared): State<Shared>,
+    Extension(actor): Extension<Actor>,
+    Path(pipeline): Path<String>,
+    Params(params): Params<ImportParams>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<ImportView>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let from = params.from.unwrap_or_default();
+    if from.len() > FROM_BYTES_MAX {
+        let message = format!("`from` has more than {FROM_BYTES_MAX} bytes");
+        return Err(Problem::bad_request(message, "name the topic or the file"));
+    }
+    let held = body::hold(&shared, &headers, body).await?;
+    let (intake, now) = (served.intake.clone(), served.handle.now());
+    let bytes = held.bytes.clone();
+    let read = tokio::task::spawn_blocking(move || Lines::read(&bytes, &intake, now)).await;
+    let lines = read.map_err(|_| {
+        Problem::new(Code::Stopping, "the server is stopping", "nothing was imported; send it again")
+    })??;
+    let numbers: Vec<usize> = lines.letters.iter().map(|(number, _)| *number).collect();
+    let letters = lines.letters.into_iter().map(|(_, letter)| letter).collect();
+    let actions = &shared.service.actions;
+    let done = actions.import(&served.handle, letters, params.dry_run, &actor.0, &from).await?;
+    let mut view = ImportView {
+        dry_run: params.dry_run,
+        imported: 0,
+        already_there: 0,
+        refused: 0,
+        problems: Vec::new(),
+        groups: Vec::new(),
+    };
+    let mut problems = lines.problems;
+    let mut groups: BTreeMap<GroupId, GroupCount> = BTreeMap::new();
+    for (line, answer) in numbers.into_iter().zip(done.answers) {
+        match answer {
+            ImportAnswer::Imported { group, .. } => {
+                view.imported += 1;
+                let none = GroupCount { id: group.group.to_string(), error: group.title, letters: 0 };
+                groups.entry(group.group).or_insert(none).letters += 1;
+            }
+            ImportAnswer::Already { .. } => view.already_there += 1,
+            ImportAnswer::Refused { why } => problems.push(LineProblem { line, problem: why }),
+        }
+    }
+    view.refused = problems.len() as u64;
+    problems.sort_by_key(|problem| problem.line);
+    problems.truncate(PROBLEMS_MAX);
+    view.problems = problems;
+    view.groups = groups.into_values().collect();
+    view.groups.sort_by_key(|group| std::cmp::Reverse(group.letters));
+    Ok(Json(view))
+}
+
+/// The lines of a body: letters with their numbers, and what is wrong with the others.
+#[derive(Debug, Default)]
+struct Lines {
+    letters: Vec<(usize, ForeignLetter)>,
+    problems: Vec<LineProblem>,
+}
+
+impl Lines {
+    fn read(body: &Bytes, intake: &Intake, now: Time) -> Result<Self, Problem> {
+        let mut lines = Self::default();
+        for (index, text) in body.split(|byte| *byte == b'\n').enumerate() {
+            let (line, text) = (index + 1, text.trim_ascii());
+            if text.is_empty() {
+                continue;
+            }
+            if lines.letters.len() + lines.problems.len() == LINES_MAX {
+                let message = format!("there are more than {LINES_MAX} letters");
+                let hint = "nothing was imported; send them in several requests";
+                return Err(Problem::new(Code::TooLarge, message, hint).at_line(line));
+            }
+            match line::read(text, intake, now) {
+                Ok(letter) => lines.letters.push((line, letter)),
+                Err(problem) => lines.problems.push(LineProblem { line, problem }),
+            }
+        }
+        if lines.letters.is_empty() && lines.problems.is_empty() {
+            let hint = "send one letter per line, as `redrive dlq export` writes them";
+            return Err(Problem::bad_request("there is no letter in the body", hint));
+        }
+        Ok(lines)
+    }
+}
