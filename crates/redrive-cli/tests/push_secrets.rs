@@ -40,8 +40,8 @@ fn config(dir: &TempDir, sink: &str) -> String {
     std::fs::write(dir.path().join("hash.key"), HASH_KEY).unwrap();
     format!(
         "[engine]\ndir = \"@DIR@\"\n[server]\nlisten = \"@LISTEN@\"\n[[pipeline]]\nname = \"push\"\nlog_delivered = \"100%\"\n\
-         profile = \"push\"\n{sink}purge = \"at_once\"\nhash_key_file = {:?}\n",
-        dir.path().join("hash.key")
+         profile = \"push\"\n{sink}purge = \"at_once\"\nhash_key_file = \"{}\"\n",
+        dir.path().join("hash.key").display()
     )
 }
 
@@ -61,8 +61,9 @@ fn webpush(runtime: &Runtime, dir: &TempDir) -> Setting {
     }));
     let key = key_file(dir, "vapid.pem");
     let sink = format!(
-        "[pipeline.sink.webpush]\nvapid_key_file = {key:?}\nsubject = \"mailto:ops@example.com\"\n\
-         allow_private_addresses = true\n"
+        "[pipeline.sink.webpush]\nvapid_key_file = \"{}\"\nsubject = \"mailto:ops@example.com\"\n\
+         allow_private_addresses = true\n",
+        key.display()
     );
     let port = server.port;
     let hidden = ["0f3a77", "/wp/", P256DH, AUTH, HASH_KEY].map(str::to_owned).to_vec();
@@ -87,10 +88,11 @@ fn apns(runtime: &Runtime, dir: &TempDir) -> (Setting, PushServer) {
     }));
     let key = key_file(dir, "key.p8");
     let sink = format!(
-        "[pipeline.sink.apns]\nkey_file = {key:?}\nkey_id = \"ABC123DEFG\"\nteam_id = \"DEF123GHIJ\"\nurl = {:?}\n\
-         topic = \"com.example.app\"\nca_file = {:?}\n",
+        "[pipeline.sink.apns]\nkey_file = \"{}\"\nkey_id = \"ABC123DEFG\"\nteam_id = \"DEF123GHIJ\"\nurl = {:?}\n\
+         topic = \"com.example.app\"\nca_file = \"{}\"\n",
+        key.display(),
         server.url(),
-        server.authority.ca_file()
+        server.authority.ca_file().display()
     );
     let secret = secret_of(&std::fs::read_to_string(&key).unwrap());
     let hidden = ["0f3a77", "/3/device", HASH_KEY, "bearer ey"].map(str::to_owned);
@@ -140,9 +142,10 @@ fn fcm(runtime: &Runtime, dir: &TempDir) -> (Setting, PushServer) {
     let file = dir.path().join("account.json");
     std::fs::write(&file, account.to_string()).unwrap();
     let sink = format!(
-        "[pipeline.sink.fcm]\nservice_account_file = {file:?}\nurl = {:?}\nca_file = {:?}\n",
+        "[pipeline.sink.fcm]\nservice_account_file = \"{}\"\nurl = {:?}\nca_file = \"{}\"\n",
+        file.display(),
         server.url(),
-        server.authority.ca_file()
+        server.authority.ca_file().display()
     );
     let hidden = ["0f3a77", ACCESS_TOKEN, HASH_KEY].map(str::to_owned);
     let setting = Setting {
