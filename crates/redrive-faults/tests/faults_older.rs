@@ -49,6 +49,12 @@ fn a_store_of_format_2_opens_and_nothing_is_missing() {
     opens("format-2", false);
 }
 
+#[test]
+fn a_store_of_format_3_opens_and_nothing_is_missing() {
+    opens("format-3", true);
+    opens("format-3", false);
+}
+
 /// Before attempts had a kind, a status stood only in the text of the error. Letters from then are still found by it.
 #[test]
 fn letters_of_a_store_without_kinds_are_found_by_their_status() {
