@@ -27,13 +27,12 @@ pub(super) fn read(reader: &mut Reader, pipeline: &Section<'_>) -> AutoReplayCon
         config.enabled = enabled.value;
     }
     if let Some(given) = reader.text(&table, "rate") {
-        match rate::parse(&given.value).ok().filter(|rate| *rate <= RATE_MAX) {
-            Some(rate) => config.settings.rate = rate,
-            None => {
-                let problem = format!("`auto_replay.rate = \"{}\"` is not a rate", given.value);
-                let fix = "auto_replay.rate = \"5/s\"";
-                reader.fault(pipeline, Fault::value("auto_replay.rate", problem, fix, given.at));
-            }
+        if let Some(rate) = rate::parse(&given.value).ok().filter(|rate| *rate <= RATE_MAX) {
+            config.settings.rate = rate;
+        } else {
+            let problem = format!("`auto_replay.rate = \"{}\"` is not a rate", given.value);
+            let fix = "auto_replay.rate = \"5/s\"";
+            reader.fault(pipeline, Fault::value("auto_replay.rate", problem, fix, given.at));
         }
     }
     if let Some(given) = reader.duration(&table, "healthy_for") {
