@@ -123,7 +123,7 @@ fn what_the_api_says_no_to_is_printed_with_its_hint() {
 fn a_selection_that_names_nothing_asks_nobody() {
     let api = RecordedApi::new(|_| panic!("asked"));
     for args in [&["dlq", "replay", "orders"][..], &["dlq", "discard", "orders", "--reason", "x"]] {
-        api.redrive(args).exits(2).complains("give --group, --filter EXPR, --ids a,b, --since 1h or --all");
+        api.redrive(args).exits(2).complains("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all");
     }
     api.redrive(&["dlq", "discard", "orders", "--all"]).exits(2).complains("--reason");
     assert!(api.asked().is_empty());
@@ -266,14 +266,14 @@ orders: closed.
 
 #[test]
 fn a_replay_that_was_stopped_goes_on_and_says_what_was_sent_twice() {
-    let api = RecordedApi::new(|asked| match asked.line.as_str() {
-        "GET /v1/replays/r-31" => (200, job("stopped", 140, 0)),
-        _ => {
-            let mut done = job("done", 300, 0);
-            done["sent_twice_max"] = json!(0);
-            done["canary"] = json!({"letters": 10, "succeeded": 10, "over": true});
-            (200, done)
+    let api = RecordedApi::new(|asked| {
+        if asked.line == "GET /v1/replays/r-31" {
+            return (200, job("stopped", 140, 0));
         }
+        let mut done = job("done", 300, 0);
+        done["sent_twice_max"] = json!(0);
+        done["canary"] = json!({"letters": 10, "succeeded": 10, "over": true});
+        (200, done)
     });
     let ran = api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(0);
     assert_eq!(api.asked()[1].line, "POST /v1/replays/r-31/resume");

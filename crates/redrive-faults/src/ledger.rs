@@ -9,7 +9,7 @@ use crate::acks::{Line, Step};
 
 /// Where a message is, seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum LedgerState {
     /// It will be delivered, or is out.
     Pending,
     Done,
@@ -22,7 +22,7 @@ pub enum State {
 pub struct Known {
     pub id: String,
     pub key: Option<String>,
-    pub may_be: Vec<State>,
+    pub may_be: Vec<LedgerState>,
     /// Handed out in the current run and neither settled nor given back, as far as was acknowledged.
     pub out: bool,
     /// A settlement of it is on its way.
@@ -124,7 +124,12 @@ impl Ledger {
                 if let Some(known) = known
                     && !matches!(step, Step::Released | Step::Retry)
                 {
-                    known.may_be = vec![State::Pending, State::Done, State::Letter, State::Discarded];
+                    known.may_be = vec![
+                        LedgerState::Pending,
+                        LedgerState::Done,
+                        LedgerState::Letter,
+                        LedgerState::Discarded,
+                    ];
                 }
             }
             // What was not known before the cut stays unknown.
@@ -150,7 +155,7 @@ impl Book {
         let known = Known {
             id: id.to_owned(),
             key,
-            may_be: vec![State::Pending],
+            may_be: vec![LedgerState::Pending],
             out: false,
             settling: false,
             was_letter: false,
@@ -168,26 +173,26 @@ impl Book {
         self.accept(seq, id)?;
         self.in_order(seq)?;
         let known = self.known.get_mut(&seq).ok_or("nobody knows it")?;
-        if !known.may_be.contains(&State::Pending) {
+        if !known.may_be.contains(&LedgerState::Pending) {
             return Err(format!("{id} is {:?} and was handed out again", known.may_be));
         }
         if known.out {
             return Err(format!("{id} was handed out twice"));
         }
         known.out = true;
-        known.may_be = vec![State::Pending];
+        known.may_be = vec![LedgerState::Pending];
         Ok(())
     }
 
     pub fn step(&mut self, seq: u64, step: Step, acknowledged: bool) -> Result<(), String> {
         let known = self.known.get_mut(&seq).ok_or("nobody knows it")?;
         let (from, to) = match step {
-            Step::Released | Step::Retry => (State::Pending, State::Pending),
-            Step::Done => (State::Pending, State::Done),
-            Step::Dead => (State::Pending, State::Letter),
-            Step::Replay { .. } => (State::Letter, State::Pending),
-            Step::Discard => (State::Letter, State::Discarded),
-            Step::Undo => (State::Discarded, State::Letter),
+            Step::Released | Step::Retry => (LedgerState::Pending, LedgerState::Pending),
+            Step::Done => (LedgerState::Pending, LedgerState::Done),
+            Step::Dead => (LedgerState::Pending, LedgerState::Letter),
+            Step::Replay { .. } => (LedgerState::Letter, LedgerState::Pending),
+            Step::Discard => (LedgerState::Letter, LedgerState::Discarded),
+            Step::Undo => (LedgerState::Discarded, LedgerState::Letter),
         };
         let expected = if acknowledged { to } else { from };
         if !known.may_be.contains(&expected) {
@@ -205,7 +210,7 @@ impl Book {
             }
             Step::Replay { .. } | Step::Discard | Step::Undo => {}
         }
-        known.was_letter |= to == State::Letter || from == State::Letter;
+        known.was_letter |= to == LedgerState::Letter || from == LedgerState::Letter;
         known.may_be = if acknowledged || from == to { vec![to] } else { vec![from, to] };
         Ok(())
     }
@@ -215,9 +220,9 @@ impl Book {
         let Some(this) = self.known.get(&seq) else { return Ok(()) };
         let Some(key) = this.key.as_ref().filter(|_| !this.was_letter) else { return Ok(()) };
         let Some(line) = self.lines.get_mut(key) else { return Ok(()) };
-        let over = |known: &Known| known.was_letter || !known.may_be.contains(&State::Pending);
+        let over = |known: &Known| known.was_letter || !known.may_be.contains(&LedgerState::Pending);
         line.retain(|member| *member >= seq || self.known.get(member).is_some_and(|known| !over(known)));
-        let waits = |known: &&Known| known.may_be == [State::Pending];
+        let waits = |known: &&Known| known.may_be == [LedgerState::Pending];
         match line.range(..seq).filter_map(|member| self.known.get(member)).find(waits) {
             Some(before) => Err(format!("{} started before {} of its key was over", this.id, before.id)),
             None => Ok(()),

@@ -48,16 +48,16 @@ pub fn message(id: &str, key: Option<&str>) -> Message {
 /// 40 to 400 bytes that follow from the id.
 pub fn payload(id: &str) -> Vec<u8> {
     let mut random =
-        Random::new(id.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))));
+        SplitMix::new(id.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))));
     let len = 40 + random.below(360);
     (0..len).map(|_| random.next() as u8).collect()
 }
 
 /// SplitMix64: small, and the same everywhere.
 #[derive(Debug, Clone)]
-pub struct Random(u64);
+pub struct SplitMix(u64);
 
-impl Random {
+impl SplitMix {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

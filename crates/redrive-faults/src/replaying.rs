@@ -141,7 +141,7 @@ async fn carry_out(
 
 /// What the calls of all runs say.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Told {
+pub struct CallRecords {
     pub letters: u64,
     pub calls: u64,
     /// Calls of a letter that had been called before, by a process that was killed during that call.
@@ -149,7 +149,7 @@ pub struct Told {
     pub runs: u64,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for CallRecords {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { letters, calls, repeats, runs } = self;
         write!(
@@ -160,7 +160,7 @@ impl fmt::Display for Told {
 }
 
 /// Every letter was called once, apart from calls that were in flight when their process was killed.
-pub fn check_calls(log: &Path, letters: u64) -> Result<Told, String> {
+pub fn check_calls(log: &Path, letters: u64) -> Result<CallRecords, String> {
     let text = fs::read_to_string(log).map_err(|error| error.to_string())?;
     let mut in_flight: Vec<BTreeSet<u64>> = Vec::new();
     let mut calls: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
@@ -175,7 +175,7 @@ pub fn check_calls(log: &Path, letters: u64) -> Result<Told, String> {
             return Err(format!("`{line}` is no line of the victim"));
         }
     }
-    let mut told = Told { letters, runs: in_flight.len() as u64, ..Told::default() };
+    let mut told = CallRecords { letters, runs: in_flight.len() as u64, ..CallRecords::default() };
     for letter in 0..letters {
         let Some(runs) = calls.remove(&letter) else { return Err(format!("m-{letter} was never delivered")) };
         told.calls += runs.len() as u64;
@@ -200,7 +200,7 @@ pub fn check_calls(log: &Path, letters: u64) -> Result<Told, String> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, letters: u64) -> Result<Told, String> {
+    fn check(text: &str, letters: u64) -> Result<CallRecords, String> {
         let scratch = crate::verify::Scratch::new().expect("a scratch directory");
         let log = scratch.0.join("log");
         fs::write(&log, text).expect("it can be written");

@@ -25,7 +25,7 @@ const HANG_GUARD: Duration = Duration::from_mins(1);
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fate {
+pub enum SampleFate {
     Done,
     /// Ready, delayed, or waiting for its key.
     Pending,
@@ -34,7 +34,7 @@ pub enum Fate {
 }
 
 /// The fate of every acknowledged id of a pipeline.
-pub type Fates = BTreeMap<String, Fate>;
+pub type Fates = BTreeMap<String, SampleFate>;
 
 pub fn options(pipeline: &str) -> StoreOptions {
     StoreOptions { dedup: Some(DEDUP), ..plan::options(pipeline) }
@@ -106,7 +106,7 @@ impl Maker {
         let answer = ingest.submit(ids.iter().map(new).collect(), NOW).blocking_recv();
         let accepted = answer.map_err(|error| EngineError::Storage(error.to_string()))?;
         accepted.map_err(|error| EngineError::Storage(error.to_string()))?;
-        self.fates.extend(ids.iter().map(|n| (id(n), Fate::Pending)));
+        self.fates.extend(ids.iter().map(|n| (id(n), SampleFate::Pending)));
         Ok(())
     }
 
@@ -129,12 +129,12 @@ impl Maker {
         let number: u64 = id.trim_start_matches("m-").parse().unwrap_or_default();
         match number % 10 {
             0 | 1 => {
-                self.fates.insert(id, Fate::Open);
+                self.fates.insert(id, SampleFate::Open);
                 settle::dead(delivery, Reason::MaxRetries, NOW)
             }
             2 if number % 100 == 2 => settle::retry(delivery, NOW, LONG),
             _ => {
-                self.fates.insert(id, Fate::Done);
+                self.fates.insert(id, SampleFate::Done);
                 settle::done(delivery)
             }
         }
@@ -145,7 +145,8 @@ impl Maker {
         let some: Vec<_> = letters.into_iter().filter(|letter| letter.id.is_multiple_of(4)).collect();
         let ids: Vec<u64> = some.iter().map(|letter| letter.id).collect();
         self.store.change_letters(&LetterChange::Discard, &ids, NOW)?;
-        self.fates.extend(some.into_iter().map(|letter| (letter.message.id().to_owned(), Fate::Discarded)));
+        self.fates
+            .extend(some.into_iter().map(|letter| (letter.message.id().to_owned(), SampleFate::Discarded)));
         Ok(())
     }
 
@@ -172,16 +173,16 @@ impl Maker {
 
 /// The fates as lines of text, for a store that is kept.
 pub fn write(fates: &Fates) -> String {
-    let line = |(id, fate): (&String, &Fate)| format!("{id} {fate:?}\n");
+    let line = |(id, fate): (&String, &SampleFate)| format!("{id} {fate:?}\n");
     fates.iter().map(line).collect()
 }
 
 pub fn read(text: &str) -> Fates {
     let fate = |word: &str| match word {
-        "Done" => Fate::Done,
-        "Pending" => Fate::Pending,
-        "Open" => Fate::Open,
-        _ => Fate::Discarded,
+        "Done" => SampleFate::Done,
+        "Pending" => SampleFate::Pending,
+        "Open" => SampleFate::Open,
+        _ => SampleFate::Discarded,
     };
     text.lines()
         .filter_map(|line| line.split_once(' '))
@@ -191,7 +192,7 @@ pub fn read(text: &str) -> Fates {
 
 /// What is found in a store that was opened again.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundStore {
     pub letters: BTreeMap<String, LetterState>,
     /// How many of them the filter `status:503` finds.
     pub unavailable: usize,
@@ -206,10 +207,11 @@ pub struct Found {
 }
 
 /// Opens the store of a pipeline, asks for every id, and drives what is pending to its end.
-pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<Found, EngineError> {
+pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<FoundStore, EngineError> {
     let embedded = Embedded::open_with(dir, plan::tuning())?;
     let mut store = embedded.store(pipeline, options(pipeline))?;
-    let mut found = Found { report: embedded.report(pipeline).unwrap_or_default(), ..Found::default() };
+    let mut found =
+        FoundStore { report: embedded.report(pipeline).unwrap_or_default(), ..FoundStore::default() };
     let unavailable = Filter::parse("status:503").expect("a filter");
     for letter in patiently(|| store.letters(None, None, usize::MAX))? {
         if letter.reason == Reason::Corrupt {
@@ -263,14 +265,14 @@ pub fn patiently<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T
     }
 }
 
-impl Found {
+impl FoundStore {
     /// The acknowledged ids that are not where they must be.
     pub fn missing(&self, fates: &Fates) -> Vec<String> {
-        let is_there = |id: &String, fate: &Fate| match fate {
-            Fate::Done => true,
-            Fate::Pending => self.delivered.contains(id),
-            Fate::Open => self.letters.get(id) == Some(&LetterState::Open),
-            Fate::Discarded => self.letters.get(id) == Some(&LetterState::Discarded),
+        let is_there = |id: &String, fate: &SampleFate| match fate {
+            SampleFate::Done => true,
+            SampleFate::Pending => self.delivered.contains(id),
+            SampleFate::Open => self.letters.get(id) == Some(&LetterState::Open),
+            SampleFate::Discarded => self.letters.get(id) == Some(&LetterState::Discarded),
         };
         fates.iter().filter(|(id, fate)| !is_there(id, fate)).map(|(id, _)| id.clone()).collect()
     }

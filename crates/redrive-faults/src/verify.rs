@@ -13,7 +13,7 @@ use redrive::engine::{Engine, LetterState};
 use redrive_core::Time;
 
 use crate::acks::{self, Step};
-use crate::ledger::{Book, Ledger, State};
+use crate::ledger::{Book, Ledger, LedgerState};
 use crate::plan::{self, PIPELINES};
 use crate::settle;
 
@@ -22,7 +22,7 @@ const HANG_GUARD: Duration = Duration::from_mins(5);
 
 /// What a verification looked at.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Seen {
+pub struct SeenEffects {
     pub acknowledged: u64,
     pub messages: u64,
     pub delivered: u64,
@@ -31,7 +31,7 @@ pub struct Seen {
     pub rebuilt: u64,
 }
 
-impl fmt::Display for Seen {
+impl fmt::Display for SeenEffects {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { acknowledged, messages, delivered, letters, started, rebuilt } = self;
         write!(
@@ -42,7 +42,7 @@ impl fmt::Display for Seen {
     }
 }
 
-impl std::ops::AddAssign for Seen {
+impl std::ops::AddAssign for SeenEffects {
     fn add_assign(&mut self, other: Self) {
         self.acknowledged += other.acknowledged;
         self.messages += other.messages;
@@ -61,12 +61,12 @@ pub struct Asked {
     pub tuning: Tuning,
 }
 
-pub fn verify(dir: &Path, acks: &Path) -> Result<Seen, String> {
+pub fn verify(dir: &Path, acks: &Path) -> Result<SeenEffects, String> {
     verify_as(dir, acks, Asked { started: false, tuning: plan::tuning() })
 }
 
 /// Verifies copies of `dir`; the directory itself stays as it is.
-pub fn verify_as(dir: &Path, acks: &Path, asked: Asked) -> Result<Seen, String> {
+pub fn verify_as(dir: &Path, acks: &Path, asked: Asked) -> Result<SeenEffects, String> {
     let lines = acks::read(acks).map_err(|error| format!("{}: {error}", acks.display()))?;
     let ledger = Ledger::of(&lines)?;
     let scratch = Scratch::new().map_err(|error| error.to_string())?;
@@ -75,7 +75,7 @@ pub fn verify_as(dir: &Path, acks: &Path, asked: Asked) -> Result<Seen, String> 
     copy_without_index(dir, &without_index).map_err(|error| error.to_string())?;
     let embedded = Embedded::open_with(&as_found, asked.tuning).map_err(|error| error.to_string())?;
     let anew = Embedded::open_with(&without_index, asked.tuning).map_err(|error| error.to_string())?;
-    let mut seen = Seen { acknowledged: ledger.acknowledged, ..Seen::default() };
+    let mut seen = SeenEffects { acknowledged: ledger.acknowledged, ..SeenEffects::default() };
     for pipeline in PIPELINES {
         if !dir.join(pipeline).exists() && !ledger.books.contains_key(pipeline) {
             continue;
@@ -112,7 +112,7 @@ fn settle_all(
     mut book: Book,
     report: &StoreReport,
     asked: Asked,
-) -> Result<Seen, String> {
+) -> Result<SeenEffects, String> {
     let report_rot = !report.journal.rot.is_empty() || !report.letters.rot.is_empty();
     if report_rot || !report.journal.missing.is_empty() || !report.letters.missing.is_empty() {
         return Err("damage was reported where only a crash happened".into());
@@ -145,11 +145,11 @@ fn settle_all(
     }
     for (seq, known) in &before.known {
         let state = match states.get(seq) {
-            _ if delivered.contains(seq) => State::Pending,
-            Some(LetterState::Open) => State::Letter,
-            Some(LetterState::Discarded) => State::Discarded,
+            _ if delivered.contains(seq) => LedgerState::Pending,
+            Some(LetterState::Open) => LedgerState::Letter,
+            Some(LetterState::Discarded) => LedgerState::Discarded,
             Some(LetterState::Replaying) => return Err(format!("#{seq} is in replay and never came")),
-            Some(LetterState::Succeeded) | None => State::Done,
+            Some(LetterState::Succeeded) | None => LedgerState::Done,
         };
         if !known.may_be.contains(&state) {
             let (id, may_be) = (&known.id, &known.may_be);
@@ -159,7 +159,7 @@ fn settle_all(
             ));
         }
     }
-    Ok(Seen {
+    Ok(SeenEffects {
         acknowledged: 0,
         messages: book.known.len() as u64,
         delivered: delivered.len() as u64,

@@ -14,7 +14,7 @@ use redrive::engine::{
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
 use crate::acks::{AckFile, Line, Step};
-use crate::plan::{self, Random};
+use crate::plan::{self, SplitMix};
 use crate::settle;
 
 /// More than this in hand or on its way and the workload settles before it takes or offers more.
@@ -31,14 +31,14 @@ struct Lane {
 }
 
 /// Why a step did not come to its end.
-enum Trouble {
+enum StepFailure {
     /// The storage failed: the store has stopped.
     Stopped(EngineError),
     /// Letters could not be read. Who asked hears it; the store goes on.
     Unread(EngineError),
 }
 
-impl From<EngineError> for Trouble {
+impl From<EngineError> for StepFailure {
     fn from(error: EngineError) -> Self {
         Self::Stopped(error)
     }
@@ -60,7 +60,7 @@ impl Work<'_> {
     /// Runs the workload. A failure of the storage comes back as an error, after which nothing is acknowledged.
     pub fn run(&self) -> Result<(), EngineError> {
         let mut acks = AckFile::open(self.acks).expect("the file of acknowledgements opens");
-        let mut random = Random::new(self.seed);
+        let mut random = SplitMix::new(self.seed);
         // Ids differ from run to run on one directory.
         let run = plan::now().as_millis();
         let embedded = Embedded::open_with(self.dir, self.tuning)?;
@@ -78,8 +78,8 @@ impl Work<'_> {
             let lane = &mut lanes[random.below(self.pipelines.len() as u64) as usize];
             match lane.step(&mut random, &format!("{run}-{step}"), &mut acks) {
                 Ok(()) => {}
-                Err(Trouble::Unread(error)) => return Err(error),
-                Err(Trouble::Stopped(error)) => {
+                Err(StepFailure::Unread(error)) => return Err(error),
+                Err(StepFailure::Stopped(error)) => {
                     lane.must_be_stopped();
                     return Err(error);
                 }
@@ -94,7 +94,7 @@ impl Work<'_> {
 }
 
 impl Lane {
-    fn step(&mut self, random: &mut Random, id: &str, acks: &mut AckFile) -> Result<(), Trouble> {
+    fn step(&mut self, random: &mut SplitMix, id: &str, acks: &mut AckFile) -> Result<(), StepFailure> {
         self.hear(acks)?;
         match random.below(20) {
             0..4 if self.answers.len() < OUT_MAX => self.offer(random, id, acks),
@@ -114,13 +114,13 @@ impl Lane {
     }
 
     /// A write that failed has stopped the store by now, and it says so; a read has not.
-    fn asked(&mut self, result: Result<(), EngineError>, acks: &mut AckFile) -> Result<(), Trouble> {
+    fn asked(&mut self, result: Result<(), EngineError>, acks: &mut AckFile) -> Result<(), StepFailure> {
         let Err(error) = result else { return Ok(()) };
         self.hear(acks)?;
         match error {
             // The index is being rebuilt. Whoever asks later gets an answer.
             EngineError::Unavailable(_) => Ok(()),
-            error => Err(Trouble::Unread(error)),
+            error => Err(StepFailure::Unread(error)),
         }
     }
 
@@ -162,7 +162,7 @@ impl Lane {
         failed.map_or(Ok(()), |error| Err(EngineError::Storage(error)))
     }
 
-    fn offer(&mut self, random: &mut Random, id: &str, acks: &mut AckFile) {
+    fn offer(&mut self, random: &mut SplitMix, id: &str, acks: &mut AckFile) {
         let now = plan::now();
         let mut batch = Vec::new();
         let mut ids = Vec::new();
@@ -177,7 +177,7 @@ impl Lane {
         self.answers.push((ids, self.ingest.submit(batch, now)));
     }
 
-    fn take(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn take(&mut self, random: &mut SplitMix, acks: &mut AckFile) -> Result<(), EngineError> {
         let first = self.hands.len();
         self.engine.take(plan::now(), 1 + random.below(12) as usize, &mut self.hands)?;
         for delivery in &self.hands[first..] {
@@ -187,7 +187,7 @@ impl Lane {
         Ok(())
     }
 
-    fn settle(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn settle(&mut self, random: &mut SplitMix, acks: &mut AckFile) -> Result<(), EngineError> {
         let count = (random.below(12) as usize + 1).min(self.hands.len());
         let now = plan::now();
         let mut steps = Vec::new();
@@ -212,7 +212,7 @@ impl Lane {
         Ok(())
     }
 
-    fn replay(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn replay(&mut self, random: &mut SplitMix, acks: &mut AckFile) -> Result<(), EngineError> {
         let now = plan::now();
         // A process that was stopped may have begun the same row of numbers: a job of its own for each.
         let job = random.next() ^ now.as_millis().rotate_left(40);
@@ -233,7 +233,7 @@ impl Lane {
     }
 
     /// Discards some open letters, or takes some discards back.
-    fn discard(&mut self, random: &mut Random, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn discard(&mut self, random: &mut SplitMix, acks: &mut AckFile) -> Result<(), EngineError> {
         let (state, change, step) = if random.chance(70) {
             (LetterState::Open, LetterChange::Discard, Step::Discard)
         } else {
@@ -251,7 +251,7 @@ impl Lane {
         self.hear(acks)
     }
 
-    fn some_letters(&mut self, state: LetterState, random: &mut Random) -> Result<Vec<u64>, EngineError> {
+    fn some_letters(&mut self, state: LetterState, random: &mut SplitMix) -> Result<Vec<u64>, EngineError> {
         let mut letters = self.engine.letters(Some(state), None, 24)?;
         letters.retain(|_| random.chance(50));
         Ok(letters.into_iter().map(|letter| letter.id).collect())

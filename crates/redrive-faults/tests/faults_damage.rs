@@ -12,8 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redrive::engine::{EngineError, MessagePhase, StoreNotice};
-use redrive_faults::plan::Random;
-use redrive_faults::sample::{self, Fate, Fates, Found};
+use redrive_faults::plan::SplitMix;
+use redrive_faults::sample::{self, Fates, FoundStore, SampleFate};
 use redrive_faults::verify::{Scratch, copy_dir};
 use support::{files_in, often};
 
@@ -94,7 +94,7 @@ impl Suite {
         let whole = self.look(None).expect("it opens while nothing is wrong");
         assert_eq!(whole.missing(&self.fates), [""; 0]);
         let files = self.files();
-        let mut random = Random::new(often("REDRIVE_SEED", 12));
+        let mut random = SplitMix::new(often("REDRIVE_SEED", 12));
         let filled = |file: &Path| {
             let metadata = fs::metadata(self.scratch.0.join("whole").join(file)).expect("it is there");
             metadata.len().min(metadata.blocks() * 512)
@@ -120,7 +120,7 @@ impl Suite {
         self.print();
     }
 
-    fn look(&self, harm: Option<(&Path, Harm)>) -> Result<Found, EngineError> {
+    fn look(&self, harm: Option<(&Path, Harm)>) -> Result<FoundStore, EngineError> {
         let copy = self.scratch.0.join("copy");
         let _ = fs::remove_dir_all(&copy);
         copy_dir(&self.scratch.0.join("whole"), &copy).expect("a copy");
@@ -155,10 +155,9 @@ impl Suite {
         // With the index, whose message was hit is known; without it one may be gone with its frame's header.
         let most = usize::from(!self.with_index);
         assert!(gone.len() <= most, "{what}: {gone:?} are gone: {:?}", found.report);
-        let lied = self
-            .fates
-            .iter()
-            .filter(|(id, fate)| **fate != Fate::Done && found.phases[*id] == Some(MessagePhase::Succeeded));
+        let lied = self.fates.iter().filter(|(id, fate)| {
+            **fate != SampleFate::Done && found.phases[*id] == Some(MessagePhase::Succeeded)
+        });
         let lied: Vec<_> = lied.collect();
         assert!(lied.is_empty(), "{what}: {lied:?} did not succeed: {:?}", found.report);
     }
@@ -181,25 +180,25 @@ impl Suite {
 }
 
 /// Whether anything tells that something is wrong: the report that goes to the log.
-fn is_said(found: &Found) -> bool {
+fn is_said(found: &FoundStore) -> bool {
     let report = &found.report;
     let logs = [&report.journal, &report.letters];
     let in_logs = logs.iter().any(|log| !log.rot.is_empty() || log.cut_bytes > 0 || !log.missing.is_empty());
     in_logs || !report.notes.is_empty() || !found.corrupt.is_empty()
 }
 
-fn is_index_said(found: &Found) -> bool {
+fn is_index_said(found: &FoundStore) -> bool {
     found.report.rebuilt.is_some() || found.notices.iter().any(StoreNotice::is_bad)
 }
 
 /// The message, or what is left of it, is where somebody finds it.
-fn is_there(found: &Found, id: &str, fate: Fate) -> bool {
+fn is_there(found: &FoundStore, id: &str, fate: SampleFate) -> bool {
     // Numbers are given in the order of the ids.
     let number: u64 = id.trim_start_matches("m-").parse().expect("a number");
     match fate {
-        Fate::Done => true,
-        Fate::Pending => found.delivered.contains(id) || found.corrupt.contains(&number),
-        Fate::Open | Fate::Discarded => {
+        SampleFate::Done => true,
+        SampleFate::Pending => found.delivered.contains(id) || found.corrupt.contains(&number),
+        SampleFate::Open | SampleFate::Discarded => {
             found.letters.contains_key(id) || found.delivered.contains(id) || found.corrupt.contains(&number)
         }
     }

@@ -10,10 +10,10 @@ use redrive::engine::{
     Accepted, Engine, EngineError, IngestError, LetterState, MessagePhase, NewMessage, StoreNotice,
 };
 use redrive_core::Reason;
-use redrive_faults::plan::{self, PIPELINES, Random};
+use redrive_faults::plan::{self, PIPELINES, SplitMix};
 use redrive_faults::sample::{self, patiently};
 use redrive_faults::settle;
-use redrive_faults::verify::{Scratch, Seen, copy_dir};
+use redrive_faults::verify::{Scratch, SeenEffects, copy_dir};
 use support::{Rig, files_in, often};
 
 #[derive(Debug, Clone, Copy)]
@@ -27,9 +27,9 @@ enum Harm {
 #[test]
 fn whatever_happens_to_the_index_nothing_is_lost() {
     let rounds = often("REDRIVE_INDEX_ROUNDS", 24);
-    let mut random = Random::new(often("REDRIVE_SEED", 4));
+    let mut random = SplitMix::new(often("REDRIVE_SEED", 4));
     let mut rig = Rig::new();
-    let mut seen = Seen::default();
+    let mut seen = SeenEffects::default();
     for round in 0..rounds {
         if round % 8 == 0 {
             rig = Rig::new();
@@ -62,7 +62,7 @@ fn whatever_happens_to_the_index_nothing_is_lost() {
     println!("{rounds} times harmed, verified after each: {seen}");
 }
 
-fn harm_index(harm: Harm, index: &std::path::Path, older: &std::path::Path, random: &mut Random) {
+fn harm_index(harm: Harm, index: &std::path::Path, older: &std::path::Path, random: &mut SplitMix) {
     let mut files = files_in(index);
     match harm {
         Harm::Delete => fs::remove_dir_all(index).expect("removed"),
@@ -95,7 +95,7 @@ fn tables_that_are_damaged_while_they_are_open_are_built_anew_and_every_answer_i
     let scratch = Scratch::new().expect("a scratch directory");
     let whole = scratch.0.join("whole");
     let fates = sample::make(&whole, "plain", 300).expect("the sample is made");
-    let mut random = Random::new(often("REDRIVE_SEED", 9));
+    let mut random = SplitMix::new(often("REDRIVE_SEED", 9));
     let (rounds, mut rebuilt) = (often("REDRIVE_INDEX_ROUNDS", 24), 0);
     for round in 0..rounds {
         let dir = scratch.0.join("copy");
@@ -114,16 +114,18 @@ fn tables_that_are_damaged_while_they_are_open_are_built_anew_and_every_answer_i
         }
         let letters = patiently(|| store.letters(None, None, usize::MAX)).expect("listed");
         let open = letters.iter().filter(|letter| letter.state == LetterState::Open).count();
-        let expected = fates.values().filter(|fate| **fate == sample::Fate::Open).count();
+        let expected = fates.values().filter(|fate| **fate == sample::SampleFate::Open).count();
         assert_eq!(open, expected, "round {round}");
         assert!(letters.iter().all(|letter| letter.reason != Reason::Corrupt), "round {round}");
         for (id, fate) in &fates {
             let state = patiently(|| store.message(id, sample::NOW)).expect("found").map(|state| state.state);
             let right = match fate {
-                sample::Fate::Done => state == Some(MessagePhase::Succeeded),
-                sample::Fate::Open => state == Some(MessagePhase::Dead),
-                sample::Fate::Discarded => state == Some(MessagePhase::Discarded),
-                sample::Fate::Pending => matches!(state, Some(MessagePhase::Ready | MessagePhase::Delayed)),
+                sample::SampleFate::Done => state == Some(MessagePhase::Succeeded),
+                sample::SampleFate::Open => state == Some(MessagePhase::Dead),
+                sample::SampleFate::Discarded => state == Some(MessagePhase::Discarded),
+                sample::SampleFate::Pending => {
+                    matches!(state, Some(MessagePhase::Ready | MessagePhase::Delayed))
+                }
             };
             assert!(right, "round {round}: {id} is {fate:?}, and said to be {state:?}");
         }

@@ -4,16 +4,16 @@
 
 mod support;
 
-use redrive_faults::plan::Random;
-use redrive_faults::verify::Seen;
+use redrive_faults::plan::SplitMix;
+use redrive_faults::verify::SeenEffects;
 use support::{Rig, often, random_moment};
 
 #[test]
 fn many_kills_in_a_row_on_one_directory_lose_nothing() {
     let kills = often("REDRIVE_KILLS", 60);
-    let mut random = Random::new(often("REDRIVE_SEED", 1));
+    let mut random = SplitMix::new(often("REDRIVE_SEED", 1));
     let mut rig = Rig::new();
-    let mut seen = Seen::default();
+    let mut seen = SeenEffects::default();
     for kill in 0..kills {
         // Opening takes longer and longer; a new directory now and then keeps the number of kills per second up.
         if kill % 20 == 19 {
@@ -31,8 +31,8 @@ fn many_kills_in_a_row_on_one_directory_lose_nothing() {
 #[test]
 fn kills_on_fresh_directories_lose_nothing() {
     let kills = often("REDRIVE_KILLS", 60);
-    let mut random = Random::new(often("REDRIVE_SEED", 2));
-    let mut seen = Seen::default();
+    let mut random = SplitMix::new(often("REDRIVE_SEED", 2));
+    let mut seen = SeenEffects::default();
     for kill in 0..kills {
         let rig = Rig::new();
         let victim = rig.start(random.next(), 0);

@@ -9,7 +9,7 @@ use redrive::engine::embedded::{Embedded, Tuning};
 use redrive::engine::{Engine, EngineError, MessagePhase};
 use redrive_core::Time;
 use redrive_faults::plan;
-use redrive_faults::sample::{self, Fate, Fates};
+use redrive_faults::sample::{self, Fates, SampleFate};
 use redrive_faults::verify::{Scratch, copy_dir};
 
 struct Sample {
@@ -77,7 +77,7 @@ fn a_letter_log_that_is_gone_is_refused_and_its_letters_never_succeeded() {
 
         accept(&dir);
         let found = sample::look(&dir, "plain", &sample.fates).expect("it opens from now on");
-        for (id, _) in sample.fates.iter().filter(|(_, fate)| **fate == Fate::Open) {
+        for (id, _) in sample.fates.iter().filter(|(_, fate)| **fate == SampleFate::Open) {
             let phase = found.phases[id];
             assert!(
                 matches!(phase, Some(MessagePhase::Dead | MessagePhase::Unknown)),
@@ -154,7 +154,7 @@ fn a_tail_that_is_given_up_leaves_corrupt_letters_and_no_number_is_used_twice() 
         let missing = found.missing(&sample.fates).len();
         assert!(missing > 0 && missing <= found.corrupt.len() + 12, "{missing} missing, {:?}", found.corrupt);
         let lying = found.phases.iter().filter(|(id, phase)| {
-            sample.fates[*id] != Fate::Done && **phase == Some(MessagePhase::Succeeded)
+            sample.fates[*id] != SampleFate::Done && **phase == Some(MessagePhase::Succeeded)
         });
         assert_eq!(lying.count(), 0);
         let embedded = Embedded::open_with(&dir, plan::tuning()).expect("the directory opens");
@@ -191,8 +191,8 @@ fn a_watermark_that_is_gone_or_says_nothing_is_refused() {
 #[test]
 fn a_store_that_was_removed_is_refused_with_what_it_held_until_the_loss_is_accepted() {
     let sample = Sample::new();
-    let pending = sample.fates.values().filter(|fate| **fate == Fate::Pending).count();
-    let open = sample.fates.values().filter(|fate| **fate == Fate::Open).count();
+    let pending = sample.fates.values().filter(|fate| **fate == SampleFate::Pending).count();
+    let open = sample.fates.values().filter(|fate| **fate == SampleFate::Open).count();
     for whole in [true, false] {
         let dir = sample.copy(&format!("removed-{whole}"), true);
         if whole {
@@ -229,7 +229,7 @@ fn accepting_a_loss_gives_up_what_is_missing_and_nothing_else() {
     assert!(accept_loss(&dir, "plain").expect("accepted").is_nothing(), "once is enough");
     let found = sample::look(&dir, "plain", &sample.fates).expect("it opens from now on");
     // The index still knows the letters; their content is gone.
-    let open = sample.fates.values().filter(|fate| **fate == Fate::Open).count();
+    let open = sample.fates.values().filter(|fate| **fate == SampleFate::Open).count();
     let whole = found.missing(&sample.fates).len() + found.corrupt.len();
     assert!(!found.corrupt.is_empty() && whole < open, "{:?}", found.corrupt);
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use redrive::engine::{Engine, StoreOptions};
 use redrive::{LastEnd, Reason};
 use redrive_faults::pill::{self, Death, PILL, PIPELINES};
-use redrive_faults::plan::{self, Random};
+use redrive_faults::plan::{self, SplitMix};
 use support::{HANG_GUARD, Rig, Victim, often};
 
 /// The supervisor's view of a victim that is started again and again.
@@ -49,7 +49,7 @@ impl Lives {
 
     /// Waits until calls end, then a moment more, and kills it. In one case of four only the moment, which may fall into
     /// opening.
-    fn kill(&mut self, victim: Victim, random: &mut Random) {
+    fn kill(&mut self, victim: Victim, random: &mut SplitMix) {
         if !random.chance(25) {
             let (before, begun) = (self.calls(), Instant::now());
             while self.calls() == before {
@@ -86,7 +86,7 @@ impl Lives {
 #[test]
 fn kills_that_a_supervisor_has_seen_convict_nobody() {
     let kills = often("REDRIVE_OUTSIDE_KILLS", 15);
-    let mut random = Random::new(often("REDRIVE_SEED", 1));
+    let mut random = SplitMix::new(often("REDRIVE_SEED", 1));
     let mut lives = Lives::new(Death::Never);
     for _ in 0..kills {
         let victim = lives.start(true);
@@ -102,7 +102,7 @@ fn kills_that_a_supervisor_has_seen_convict_nobody() {
 
 #[test]
 fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
-    let mut random = Random::new(often("REDRIVE_SEED", 2));
+    let mut random = SplitMix::new(often("REDRIVE_SEED", 2));
     let mut lives = Lives::new(Death::Abort);
     let (mut deaths, mut kills_while_opening) = (0, 0);
     let said = loop {

@@ -14,7 +14,7 @@ use redrive::LetterState;
 use redrive::engine::Engine;
 use redrive::engine::embedded::Embedded;
 use redrive::replay::{ReplayState, Replays};
-use redrive_faults::plan::{self, Random};
+use redrive_faults::plan::{self, SplitMix};
 use redrive_faults::replaying::{PIPELINE, check_calls, dies_again, options, stops};
 use redrive_faults::verify::Scratch;
 use support::{HANG_GUARD, Victim, often};
@@ -29,7 +29,7 @@ fn len(path: &Path) -> u64 {
 }
 
 /// Some time after the handler was called again; in one case of four at once, which falls into opening or starting.
-fn random_moment(log: &Path, random: &mut Random) {
+fn random_moment(log: &Path, random: &mut SplitMix) {
     if !random.chance(25) {
         let (before, begun) = (len(log), Instant::now());
         // The line of the opening is shorter than 200 bytes, calls follow it.
@@ -45,7 +45,7 @@ fn random_moment(log: &Path, random: &mut Random) {
 fn a_killed_replay_job_delivers_every_letter_once() {
     let kills = often("REDRIVE_REPLAY_KILLS", 20);
     let letters = kills * LETTERS_PER_KILL;
-    let mut random = Random::new(often("REDRIVE_SEED", 3));
+    let mut random = SplitMix::new(often("REDRIVE_SEED", 3));
     let scratch = Scratch::new().expect("a scratch directory");
     let (dir, log) = (scratch.0.join("store"), scratch.0.join("calls"));
     let (status, said) =

@@ -10,8 +10,8 @@ mod support;
 use std::process::Command;
 use std::time::Instant;
 
-use redrive_faults::plan::Random;
-use redrive_faults::verify::{Seen, copy_dir};
+use redrive_faults::plan::SplitMix;
+use redrive_faults::verify::{SeenEffects, copy_dir};
 use support::{Rig, Victim};
 
 const SYNCS: &str = "fdatasync,fsync";
@@ -103,7 +103,7 @@ fn run(cases: &[Case]) {
     for case in cases {
         let begun = Instant::now();
         let (mut runs, mut stopped, mut n) = (0, 0, 1);
-        let mut seen = Seen::default();
+        let mut seen = SeenEffects::default();
         loop {
             let (found, code) = strike(&base, size, *case, n);
             let Some(found) = found else { break };
@@ -123,14 +123,14 @@ fn run(cases: &[Case]) {
 }
 
 /// One run with the Nth call struck; `None` once there are fewer calls than that.
-fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<Seen>, Option<i32>) {
+fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<SeenEffects>, Option<i32>) {
     let rig = Rig::new();
     if !case.fresh {
         copy_dir(&base.dir, &rig.dir).expect("a copy");
         std::fs::copy(&base.acks, &rig.acks).expect("a copy");
     }
     let log = rig.scratch.0.join("trace");
-    let victim = size.victim(&rig, case.fresh, Random::new(n).next(), size.steps);
+    let victim = size.victim(&rig, case.fresh, SplitMix::new(n).next(), size.steps);
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-y", "-o"]).arg(&log);
     strace.args(["-e", &format!("trace={}", case.calls)]);
@@ -149,7 +149,7 @@ fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<Seen>, Option<i
     let struck: Vec<&str> = log.lines().filter(|line| line.contains("INJECTED")).collect();
     if struck.iter().any(|line| line.contains("/acks\"")) {
         // The file of acknowledgements is the test's own: without it nothing was begun.
-        return (Some(Seen::default()), status.code());
+        return (Some(SeenEffects::default()), status.code());
     }
     let what = format!("{case:?} at {n}: {status}, {said}\nstruck: {struck:#?}");
     if case.fails() {

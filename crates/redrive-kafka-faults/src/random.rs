@@ -2,9 +2,9 @@
 
 /// SplitMix64.
 #[derive(Debug)]
-pub struct Random(u64);
+pub struct SplitMix(u64);
 
-impl Random {
+impl SplitMix {
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use redrive::engine::{Engine, Flow, ProblemKind, SourcePlace, StoreOptions, Verdict};
+use redrive::engine::{Engine, PartitionFlow, ProblemKind, SourcePlace, StoreOptions, Verdict};
 use redrive_core::Meta;
 use redrive_kafka::KafkaEngine;
 use support::drive::{at, messages, settle, take};
@@ -13,7 +13,7 @@ use support::{LIMIT, World, wait};
 
 const TIERS: [Duration; 1] = [Duration::from_secs(1)];
 
-fn flow(engine: &mut KafkaEngine, topic: &str, partition: i32) -> Option<Flow> {
+fn flow(engine: &mut KafkaEngine, topic: &str, partition: i32) -> Option<PartitionFlow> {
     engine.poll(&mut Vec::new()).unwrap();
     let flows = engine.condition().flows;
     flows.into_iter().find(|flow| *flow.topic == *topic && flow.partition == partition)

@@ -6,7 +6,7 @@ use std::fmt::{Display, Write};
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum MetricKind {
     Counter,
     Gauge,
     Histogram,
@@ -16,49 +16,55 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
     pub name: &'static str,
-    pub kind: Kind,
+    pub kind: MetricKind,
     pub help: &'static str,
 }
 
-const fn family(name: &'static str, kind: Kind, help: &'static str) -> Family {
+const fn family(name: &'static str, kind: MetricKind, help: &'static str) -> Family {
     Family { name, kind, help }
 }
 
 /// What the producer serves.
 pub mod producer {
-    use super::{Family, Kind, family};
+    use super::{Family, MetricKind, family};
 
-    pub const DUE: Family =
-        family("redrive_producer_due_total", Kind::Counter, "Messages the schedule has asked for so far.");
+    pub const DUE: Family = family(
+        "redrive_producer_due_total",
+        MetricKind::Counter,
+        "Messages the schedule has asked for so far.",
+    );
     pub const SENT: Family =
-        family("redrive_producer_sent_total", Kind::Counter, "Messages offered, each counted once.");
-    pub const ACCEPTED: Family =
-        family("redrive_producer_accepted_total", Kind::Counter, "Messages acknowledged by the target.");
+        family("redrive_producer_sent_total", MetricKind::Counter, "Messages offered, each counted once.");
+    pub const ACCEPTED: Family = family(
+        "redrive_producer_accepted_total",
+        MetricKind::Counter,
+        "Messages acknowledged by the target.",
+    );
     pub const DUPLICATES: Family = family(
         "redrive_producer_duplicates_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Acknowledged messages that the target knew already.",
     );
     pub const REFUSED: Family = family(
         "redrive_producer_refused_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Messages the target refused for now (429, 503); each refusal counts, the message is offered again.",
     );
     pub const UNREACHABLE: Family = family(
         "redrive_producer_unreachable_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Messages whose request got no answer; each time counts, the message is offered again.",
     );
     pub const IN_FLIGHT: Family =
-        family("redrive_producer_in_flight", Kind::Gauge, "Requests without an answer yet.");
+        family("redrive_producer_in_flight", MetricKind::Gauge, "Requests without an answer yet.");
     pub const HELD: Family = family(
         "redrive_producer_held_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Requests that came due while the bound on requests in flight was reached.",
     );
     pub const LATENESS: Family = family(
         "redrive_producer_lateness_seconds",
-        Kind::Histogram,
+        MetricKind::Histogram,
         "How much later than its schedule a request was sent.",
     );
     pub const ALL: [Family; 9] =
@@ -67,26 +73,29 @@ pub mod producer {
 
 /// What the downstream serves.
 pub mod downstream {
-    use super::{Family, Kind, family};
+    use super::{Family, MetricKind, family};
 
     pub const CALLS: Family = family(
         "redrive_downstream_calls_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Calls to apply a message, whatever their end.",
     );
-    pub const APPLIED: Family =
-        family("redrive_downstream_applied_total", Kind::Counter, "Messages applied for the first time.");
+    pub const APPLIED: Family = family(
+        "redrive_downstream_applied_total",
+        MetricKind::Counter,
+        "Messages applied for the first time.",
+    );
     pub const DUPLICATES: Family = family(
         "redrive_downstream_duplicates_total",
-        Kind::Counter,
+        MetricKind::Counter,
         "Calls for a message that was applied before; nothing was done.",
     );
     pub const FAILURES: Family =
-        family("redrive_downstream_failures_total", Kind::Counter, "Calls that failed, by kind.");
+        family("redrive_downstream_failures_total", MetricKind::Counter, "Calls that failed, by kind.");
     pub const IN_FLIGHT: Family =
-        family("redrive_downstream_in_flight", Kind::Gauge, "Calls without an end yet.");
+        family("redrive_downstream_in_flight", MetricKind::Gauge, "Calls without an end yet.");
     pub const OUTAGE: Family =
-        family("redrive_downstream_outage", Kind::Gauge, "1 while the downstream plays an outage.");
+        family("redrive_downstream_outage", MetricKind::Gauge, "1 while the downstream plays an outage.");
     pub const ALL: [Family; 6] = [CALLS, APPLIED, DUPLICATES, FAILURES, IN_FLIGHT, OUTAGE];
 }
 
@@ -136,9 +145,9 @@ impl Text {
 
     fn head(&mut self, family: Family) {
         let kind = match family.kind {
-            Kind::Counter => "counter",
-            Kind::Gauge => "gauge",
-            Kind::Histogram => "histogram",
+            MetricKind::Counter => "counter",
+            MetricKind::Gauge => "gauge",
+            MetricKind::Histogram => "histogram",
         };
         // Writing to a String cannot fail, here and below.
         let _ = writeln!(self.text, "# HELP {} {}\n# TYPE {} {kind}", family.name, family.help, family.name);
@@ -162,7 +171,12 @@ mod tests {
         let all: Vec<Family> = producer::ALL.into_iter().chain(downstream::ALL).collect();
         for family in &all {
             assert!(family.name.starts_with("redrive_"), "{}", family.name);
-            assert_eq!(family.name.ends_with("_total"), family.kind == Kind::Counter, "{}", family.name);
+            assert_eq!(
+                family.name.ends_with("_total"),
+                family.kind == MetricKind::Counter,
+                "{}",
+                family.name
+            );
             assert!(family.help.ends_with('.') && !family.help.contains('\n'), "{}", family.name);
             assert_eq!(all.iter().filter(|other| other.name == family.name).count(), 1, "{}", family.name);
         }

@@ -63,9 +63,9 @@ pub struct OutageDownstream {
 }
 
 #[derive(Debug)]
-struct Door(Arc<OutageDownstream>);
+struct OutageDoor(Arc<OutageDownstream>);
 
-impl Sink for Door {
+impl Sink for OutageDoor {
     fn deliver(&self, _call: Call) -> Delivery<'_> {
         Box::pin(async move {
             let seen = &*self.0;
@@ -95,7 +95,7 @@ impl OutageDownstream {
             .policy(Policy::tiers(["1s", "5s", "30s"]))
             .concurrency(plan.limit)
             .breaker(plan.breaker.clone())
-            .sink(Door(Arc::clone(self)))
+            .sink(OutageDoor(Arc::clone(self)))
             .on_health(move |changed| {
                 if matches!(changed.change, HealthChange::Breaker { change: Change::Opened(_), .. }) {
                     let refused = seen.refused.load(SeqCst);

@@ -32,7 +32,7 @@ pub(crate) struct Answers {
 
 /// A share of the memory for answers.
 #[derive(Debug)]
-pub(crate) struct Room(OwnedSemaphorePermit);
+pub(crate) struct AnswerMemory(OwnedSemaphorePermit);
 
 /// Marks an answer that has its share, or needs none because all of its kind are the same bytes.
 #[derive(Clone, Copy, Debug)]
@@ -45,21 +45,21 @@ impl Answers {
     }
 
     /// Room for a large answer, before anything is read for it. Those who want some wait in line.
-    pub async fn room(&self) -> Result<Room, Problem> {
+    pub async fn room(&self) -> Result<AnswerMemory, Problem> {
         let room = self.pool.clone().acquire_many_owned(grains(BUILD_BYTES));
         match tokio::time::timeout(ROOM_WAIT, room).await {
-            Ok(Ok(room)) => Ok(Room(room)),
+            Ok(Ok(room)) => Ok(AnswerMemory(room)),
             _ => Err(busy()),
         }
     }
 
     /// An answer that keeps its share of the memory until the client has taken it.
-    pub async fn hold(&self, response: Response, room: Option<Room>) -> Result<Response, Problem> {
+    pub async fn hold(&self, response: Response, room: Option<AnswerMemory>) -> Result<Response, Problem> {
         let (mut head, body) = response.into_parts();
         let bytes = body.collect().await.map_err(|_| busy())?.to_bytes();
         let wanted = grains(bytes.len());
         let mut share = match room {
-            Some(Room(mut room)) => {
+            Some(AnswerMemory(mut room)) => {
                 // What was set aside beyond the answer goes back.
                 let beyond = (room.num_permits() as u32).saturating_sub(wanted);
                 drop(room.split(beyond as usize));

@@ -20,14 +20,14 @@ const NO_BODY_BYTES_MAX: usize = 4 * 1024;
 
 /// A body, with its share of the memory for bodies until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldBody {
     pub bytes: Bytes,
     _share: OwnedSemaphorePermit,
 }
 
 /// Reads a body to its end. Its share of the memory grows with what has arrived, not with what was announced: a sender
 /// that takes its time keeps nobody else out.
-pub(crate) async fn hold(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<Held, Problem> {
+pub(crate) async fn hold(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<HeldBody, Problem> {
     hold_up_to(shared, headers, body, shared.body_bytes_max).await
 }
 
@@ -64,7 +64,12 @@ pub(crate) async fn expect_none(shared: &Shared, headers: &HeaderMap, body: Body
     }
 }
 
-async fn hold_up_to(shared: &Shared, headers: &HeaderMap, body: Body, max: usize) -> Result<Held, Problem> {
+async fn hold_up_to(
+    shared: &Shared,
+    headers: &HeaderMap,
+    body: Body,
+    max: usize,
+) -> Result<HeldBody, Problem> {
     let announced = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
     if announced.is_some_and(|announced: usize| announced > max) {
         return Err(too_large(max));
@@ -75,7 +80,7 @@ async fn hold_up_to(shared: &Shared, headers: &HeaderMap, body: Body, max: usize
     })
 }
 
-async fn read(shared: &Shared, mut body: Body, max: usize) -> Result<Held, Problem> {
+async fn read(shared: &Shared, mut body: Body, max: usize) -> Result<HeldBody, Problem> {
     let mut share = take_share(shared, 1)?;
     let mut first = Bytes::new();
     let mut all = BytesMut::new();
@@ -100,7 +105,7 @@ async fn read(shared: &Shared, mut body: Body, max: usize) -> Result<Held, Probl
         }
     }
     let bytes = if all.is_empty() { first } else { all.freeze() };
-    Ok(Held { bytes, _share: share })
+    Ok(HeldBody { bytes, _share: share })
 }
 
 fn grains(bytes: usize) -> u32 {

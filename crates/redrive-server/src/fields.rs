@@ -14,21 +14,21 @@ const GIVEN_CHARS_MAX: usize = 40;
 
 /// What is wrong with one field, and what to write instead.
 #[derive(Debug)]
-pub struct Fault {
+pub struct FieldFault {
     pub message: String,
     pub hint: Option<String>,
     /// Whether there is no such field.
     pub is_unknown: bool,
 }
 
-impl Fault {
+impl FieldFault {
     fn new(message: String, hint: Option<String>) -> Self {
         Self { message, hint, is_unknown: false }
     }
 }
 
 /// The first field that keeps `text` from being a `T`, if `text` is a JSON object and its fields are the reason.
-pub fn find<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Option<Fault> {
+pub fn find<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Option<FieldFault> {
     let Fields(fields) = serde_json::from_slice(text).ok()?;
     T::deserialize(MapDeserializer::new(fields.into_iter())).err()
 }
@@ -65,10 +65,10 @@ struct Field<'de> {
 }
 
 impl Field<'_> {
-    fn wrong(&self, wanted: &str, example: &str) -> Fault {
+    fn wrong(&self, wanted: &str, example: &str) -> FieldFault {
         let (name, given) = (&self.name, shortened(self.raw.get()));
         let hint = (!example.is_empty()).then(|| format!("write it like \"{name}\": {example}"));
-        Fault::new(format!("`{name}` is {given}, which is not {wanted}"), hint)
+        FieldFault::new(format!("`{name}` is {given}, which is not {wanted}"), hint)
     }
 }
 
@@ -82,7 +82,7 @@ fn shortened(given: &str) -> String {
 /// Reads the value as serde_json would, and says in our words why it could not.
 macro_rules! read_as {
     ($($method:ident: $wanted:expr, $example:expr;)*) => {
-        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+        $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
             let read = serde_json::Deserializer::from_str(self.raw.get()).$method(visitor);
             read.map_err(|_| self.wrong($wanted, $example))
         })*
@@ -90,14 +90,14 @@ macro_rules! read_as {
 }
 
 impl<'de> Deserializer<'de> for Field<'de> {
-    type Error = Fault;
+    type Error = FieldFault;
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         if self.raw.get() == "null" { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     /// The visitor describes what it wants.
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, FieldFault> {
         let wanted = (&visitor as &dyn Expected).to_string();
         let read = serde_json::Deserializer::from_str(self.raw.get()).deserialize_any(visitor);
         read.map_err(|_| self.wrong(&wanted, ""))
@@ -107,7 +107,7 @@ impl<'de> Deserializer<'de> for Field<'de> {
         self,
         name: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Fault> {
+    ) -> Result<V::Value, FieldFault> {
         // `RawValue` is read this way.
         let read =
             serde_json::Deserializer::from_str(self.raw.get()).deserialize_newtype_struct(name, visitor);
@@ -129,7 +129,7 @@ impl<'de> Deserializer<'de> for Field<'de> {
     }
 }
 
-impl<'de> IntoDeserializer<'de, Fault> for Field<'de> {
+impl<'de> IntoDeserializer<'de, FieldFault> for Field<'de> {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -137,15 +137,15 @@ impl<'de> IntoDeserializer<'de, Fault> for Field<'de> {
     }
 }
 
-impl Display for Fault {
+impl Display for FieldFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for FieldFault {}
 
-impl de::Error for Fault {
+impl de::Error for FieldFault {
     fn custom<T: Display>(message: T) -> Self {
         Self::new(message.to_string(), None)
     }

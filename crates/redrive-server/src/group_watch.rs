@@ -31,14 +31,14 @@ pub struct GroupCounts {
 
 /// What was seen of a pipeline's groups so far.
 #[derive(Debug, Default)]
-struct Tally {
+struct GroupTally {
     looked: bool,
     known: BTreeSet<GroupId>,
     regressed: BTreeSet<GroupId>,
     counts: GroupCounts,
 }
 
-impl Tally {
+impl GroupTally {
     fn observe(&mut self, groups: impl IntoIterator<Item = (GroupId, GroupState)>) {
         self.counts.by_state = Default::default();
         let mut regressed = BTreeSet::new();
@@ -65,7 +65,7 @@ impl Tally {
 /// The latest figures of all pipelines.
 #[derive(Debug, Default)]
 pub struct GroupWatch {
-    tallies: Mutex<BTreeMap<String, Tally>>,
+    tallies: Mutex<BTreeMap<String, GroupTally>>,
     looked_at: tokio::sync::Mutex<Option<Instant>>,
 }
 
@@ -107,7 +107,7 @@ mod tests {
     fn new_and_regressed_groups_are_counted_once_and_not_those_that_were_there() {
         let group = GroupId::from_number;
         let (open, back, done) = (GroupState::Open, GroupState::Regressed, GroupState::Resolved);
-        let mut tally = Tally::default();
+        let mut tally = GroupTally::default();
         tally.observe([(group(1), open), (group(2), back), (group(3), done)]);
         assert_eq!((tally.counts.new, tally.counts.regressed), (0, 0));
         for _ in 0..2 {

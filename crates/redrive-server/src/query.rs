@@ -14,7 +14,7 @@ const HINT: &str = "GET /v1/openapi.json lists the parameters of each request";
 /// Reads the pairs of a query string, already unescaped.
 pub fn read<T: DeserializeOwned>(pairs: Vec<(String, String)>) -> Result<T, Problem> {
     let values = pairs.into_iter().map(|(name, value)| (name.clone(), Value { name, value }));
-    T::deserialize(MapDeserializer::<_, Fault>::new(values)).map_err(|fault| fault.0)
+    T::deserialize(MapDeserializer::<_, QueryFault>::new(values)).map_err(|fault| fault.0)
 }
 
 /// The value of one parameter. It knows the name, so that faults can say it.
@@ -24,32 +24,32 @@ struct Value {
 }
 
 impl Value {
-    fn wrong(&self, wanted: &str, hint: impl Display) -> Fault {
+    fn wrong(&self, wanted: &str, hint: impl Display) -> QueryFault {
         let Self { name, value } = self;
         // A cursor is whatever the page before said; nobody makes one up.
         if name == "cursor" {
             let message = format!("`cursor` is {value:?}, which is not a cursor of this list");
-            return Fault(Problem::bad_request(
+            return QueryFault(Problem::bad_request(
                 message,
                 "give the `next` of the page before, or leave it out",
             ));
         }
-        Fault(Problem::bad_request(format!("`{name}` is {value:?}, which is not {wanted}"), hint))
+        QueryFault(Problem::bad_request(format!("`{name}` is {value:?}, which is not {wanted}"), hint))
     }
 }
 
 impl<'de> Deserializer<'de> for Value {
-    type Error = Fault;
+    type Error = QueryFault;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryFault> {
         visitor.visit_string(self.value)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryFault> {
         visitor.visit_some(self)
     }
 
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryFault> {
         match self.value.as_str() {
             "true" => visitor.visit_bool(true),
             "false" => visitor.visit_bool(false),
@@ -57,7 +57,7 @@ impl<'de> Deserializer<'de> for Value {
         }
     }
 
-    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+    fn deserialize_u64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, QueryFault> {
         // A page of nothing is nothing one can ask for.
         let least = u64::from(self.name == "limit");
         match self.value.parse() {
@@ -75,7 +75,7 @@ impl<'de> Deserializer<'de> for Value {
     }
 }
 
-impl IntoDeserializer<'_, Fault> for Value {
+impl IntoDeserializer<'_, QueryFault> for Value {
     type Deserializer = Self;
 
     fn into_deserializer(self) -> Self {
@@ -84,17 +84,17 @@ impl IntoDeserializer<'_, Fault> for Value {
 }
 
 #[derive(Debug)]
-struct Fault(Problem);
+struct QueryFault(Problem);
 
-impl Display for Fault {
+impl Display for QueryFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for QueryFault {}
 
-impl de::Error for Fault {
+impl de::Error for QueryFault {
     fn custom<T: Display>(message: T) -> Self {
         Self(Problem::bad_request(format!("the query string: {message}"), HINT))
     }

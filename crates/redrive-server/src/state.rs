@@ -23,10 +23,10 @@ const EVENT_STREAMS_MAX: usize = 64;
 
 /// A handle to the shared parts; clone it freely.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared(Arc<Parts>);
+pub(crate) struct Shared(Arc<ServiceParts>);
 
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct ServiceParts {
     pub service: Service,
     pub readiness: Readiness,
     pub started: Time,
@@ -51,7 +51,7 @@ impl Shared {
         let grains = (options.bodies_bytes_max.max(options.body_bytes_max) / GRAIN_BYTES + 1)
             .min(Semaphore::MAX_PERMITS);
         let files = FileBudget::of_process();
-        Self(Arc::new(Parts {
+        Self(Arc::new(ServiceParts {
             service,
             readiness: Readiness::default(),
             started: now(),
@@ -80,9 +80,9 @@ pub(crate) fn now() -> Time {
 }
 
 impl Deref for Shared {
-    type Target = Parts;
+    type Target = ServiceParts;
 
-    fn deref(&self) -> &Parts {
+    fn deref(&self) -> &ServiceParts {
         &self.0
     }
 }

@@ -97,10 +97,10 @@ pub struct Read {
 /// The events of one pipeline. Clones share them.
 #[derive(Clone)]
 pub struct Events {
-    shared: Arc<Shared>,
+    shared: Arc<EventRing>,
 }
 
-struct Shared {
+struct EventRing {
     ring: Mutex<Ring>,
     /// The number of the latest event.
     latest: watch::Sender<u64>,
@@ -115,7 +115,7 @@ struct Ring {
 
 impl Default for Events {
     fn default() -> Self {
-        Self { shared: Arc::new(Shared { ring: Mutex::default(), latest: watch::Sender::new(0) }) }
+        Self { shared: Arc::new(EventRing { ring: Mutex::default(), latest: watch::Sender::new(0) }) }
     }
 }
 

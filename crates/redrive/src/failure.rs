@@ -22,10 +22,10 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 /// itself a [`std::error::Error`], because only so every error can be converted into it.
 pub struct Failure {
     // One pointer: the result of an attempt stays small, and success, the common case, carries nothing.
-    parts: Box<Parts>,
+    parts: Box<FailureParts>,
 }
 
-struct Parts {
+struct FailureParts {
     class: Class,
     kind: FailureKind,
     code: Option<Box<str>>,
@@ -75,7 +75,7 @@ impl Failure {
     }
 
     fn of(class: Class, cause: impl Into<Cause>) -> Self {
-        let parts = Parts {
+        let parts = FailureParts {
             class,
             kind: FailureKind::default(),
             code: None,

@@ -43,10 +43,10 @@ use crate::run::running::Running;
 /// ```
 #[derive(Clone)]
 pub struct Redrive {
-    shared: Arc<Shared>,
+    shared: Arc<RunningParts>,
 }
 
-struct Shared {
+struct RunningParts {
     pipelines: Vec<Arc<Built>>,
     clock: Arc<dyn Clock>,
     drain: Duration,
@@ -54,7 +54,7 @@ struct Shared {
 
 impl Redrive {
     pub(crate) fn new(pipelines: Vec<Arc<Built>>, clock: Arc<dyn Clock>, drain: Duration) -> Self {
-        Self { shared: Arc::new(Shared { pipelines, clock, drain }) }
+        Self { shared: Arc::new(RunningParts { pipelines, clock, drain }) }
     }
 
     /// A handle to the pipeline of this name.
@@ -65,7 +65,7 @@ impl Redrive {
 
     /// Handles to all pipelines, in the order they were given to the builder.
     pub fn pipelines(&self) -> impl Iterator<Item = PipelineHandle> {
-        let Shared { pipelines, clock, .. } = &*self.shared;
+        let RunningParts { pipelines, clock, .. } = &*self.shared;
         pipelines.iter().map(|built| PipelineHandle::new(Arc::clone(built), Arc::clone(clock)))
     }
 
@@ -75,7 +75,7 @@ impl Redrive {
     /// Dropping this future stops at once: handlers that run are given up and their messages wait again.
     pub async fn run_until(&self, until: impl Future) -> Result<RunReport, RunError> {
         let runtime = Handle::try_current().map_err(|_| RunError::NoRuntime)?;
-        let Shared { pipelines, clock, drain } = &*self.shared;
+        let RunningParts { pipelines, clock, drain } = &*self.shared;
         let mut running = Running::start(pipelines, clock, *drain, &runtime)?;
         let stopped_early = tokio::select! {
             _ = until => None,

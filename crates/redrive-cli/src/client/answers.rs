@@ -52,7 +52,7 @@ pub struct PipelineView {
     pub retried: u64,
     pub attempts: u64,
     pub recent: Recent,
-    pub attention: Vec<Notice>,
+    pub attention: Vec<AttentionNotice>,
     /// `closed`, `open` or `half_open`.
     pub breaker: String,
     pub health: Health,
@@ -85,7 +85,7 @@ pub struct FailedKind {
 /// Something that needs attention.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub struct Notice {
+pub struct AttentionNotice {
     pub subject: String,
     pub short: String,
     pub text: String,
@@ -108,13 +108,13 @@ pub struct Condition {
     pub foreign_letters: u64,
     pub passed_over: u64,
     pub letters_loading: bool,
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ConditionProblem>,
 }
 
 /// Something that keeps messages from moving.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Problem {
+pub struct ConditionProblem {
     pub place: String,
     pub problem: String,
 }

@@ -9,27 +9,27 @@ use crate::output::Output;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    pub action: Action,
+    pub action: BreakerAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Action {
+pub enum BreakerAction {
     /// Send probes now instead of after the cooldown
-    Probe(Pipeline),
+    Probe(BreakerOf),
     /// Close it without asking the downstream; calls begin few and grow
-    Close(Pipeline),
+    Close(BreakerOf),
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Pipeline {
+pub struct BreakerOf {
     /// The pipeline
     pub pipeline: String,
 }
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let (pipeline, word) = match &args.action {
-        Action::Probe(Pipeline { pipeline }) => (pipeline, "probe"),
-        Action::Close(Pipeline { pipeline }) => (pipeline, "close"),
+        BreakerAction::Probe(BreakerOf { pipeline }) => (pipeline, "probe"),
+        BreakerAction::Close(BreakerOf { pipeline }) => (pipeline, "close"),
     };
     with_api(global, out, async |session, out| {
         let answer = session.api.breaker(pipeline, word).await?;

@@ -15,7 +15,7 @@ use crate::config::resolved::ResolvedTable;
 use crate::config::{Config, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
-use crate::planning::{Assumed, Figures, Questions, Slo, text};
+use crate::planning::{Assumed, PipelineFigures, Questions, Slo, text};
 
 /// Messages larger than this are refused anyway.
 const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -89,7 +89,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
     let mut met = true;
     let mut documents = Vec::new();
     for (i, pipeline) in config.pipelines.iter().enumerate() {
-        let figures = Figures::of(pipeline, &questions);
+        let figures = PipelineFigures::of(pipeline, &questions);
         met &= figures.slos.iter().all(|answer| answer.met);
         let explained = pipeline.resolved(config.source());
         if out.is_json() {

@@ -10,11 +10,11 @@ use crate::output::Output;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    pub action: Action,
+    pub action: ConfigAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Action {
+pub enum ConfigAction {
     /// Print every value that holds; secrets are left out
     Show {
         /// Say behind each value where it came from: file and line, profile, variable, flag or default
@@ -31,9 +31,9 @@ pub enum Action {
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     match args.action {
-        Action::Default => out.raw(default::text().as_bytes())?,
-        Action::Schema => out.line(&format!("{:#}", schema::schema(&KEYS)))?,
-        Action::Check => {
+        ConfigAction::Default => out.raw(default::text().as_bytes())?,
+        ConfigAction::Schema => out.line(&format!("{:#}", schema::schema(&KEYS)))?,
+        ConfigAction::Check => {
             let config = Config::load(global, &ProcessorFlags::default(), out)?;
             let count = config.pipelines.len();
             let name = config.source().map_or("the configuration", |source| source.name()).to_owned();
@@ -44,7 +44,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
                 out.line(&format!("✓ {name}: {count} {pipelines}, no errors"))?;
             }
         }
-        Action::Show { origin } => {
+        ConfigAction::Show { origin } => {
             let config = Config::load(global, &ProcessorFlags::default(), out)?;
             let tables = config.resolved();
             if out.is_json() {

@@ -30,11 +30,11 @@ use crate::output::Output;
 pub struct Args {
     /// None: a lesson
     #[command(subcommand)]
-    pub action: Option<Action>,
+    pub action: Option<DlqAction>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Action {
+pub enum DlqAction {
     /// Count letters by what they died of, show one group, or decide about it
     Groups(groups::Args),
     /// List dead letters, the first to die first
@@ -62,16 +62,16 @@ pub enum Action {
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let Some(action) = &args.action else { return lesson::run(out) };
     with_api(global, out, async |session, out| match action {
-        Action::Groups(args) => groups::run(args, session, out).await,
-        Action::Inspect(args) => inspect::run(args, session, out).await,
-        Action::Show(args) => show::run(args, session, out).await,
-        Action::Replay(args) => replay::run(args, session, out).await,
-        Action::Replays(args) => replays::run(args, session, out).await,
-        Action::Edit(args) => edit::run(args, session, out).await,
-        Action::Discard(args) => discard::discard(args, session, out).await,
-        Action::Undo(args) => discard::undo(args, session, out).await,
-        Action::Export(args) => export::run(args, session, out).await,
-        Action::Import(args) => import::run(args, global, session, out).await,
-        Action::Stats(args) => stats::run(args, session, out).await,
+        DlqAction::Groups(args) => groups::run(args, session, out).await,
+        DlqAction::Inspect(args) => inspect::run(args, session, out).await,
+        DlqAction::Show(args) => show::run(args, session, out).await,
+        DlqAction::Replay(args) => replay::run(args, session, out).await,
+        DlqAction::Replays(args) => replays::run(args, session, out).await,
+        DlqAction::Edit(args) => edit::run(args, session, out).await,
+        DlqAction::Discard(args) => discard::discard(args, session, out).await,
+        DlqAction::Undo(args) => discard::undo(args, session, out).await,
+        DlqAction::Export(args) => export::run(args, session, out).await,
+        DlqAction::Import(args) => import::run(args, global, session, out).await,
+        DlqAction::Stats(args) => stats::run(args, session, out).await,
     })
 }

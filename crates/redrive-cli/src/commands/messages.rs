@@ -16,11 +16,11 @@ pub struct Args {
     #[command(flatten)]
     pub list: list::ListArgs,
     #[command(subcommand)]
-    pub action: Option<Action>,
+    pub action: Option<MessagesAction>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Action {
+pub enum MessagesAction {
     /// Make messages due that wait for their time
     RetryNow(steer::SteerArgs),
     /// Make dead letters of messages that wait, with the reason `cancelled`
@@ -59,10 +59,10 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
                 args.pipeline
             )))
         }
-        Some(Action::RetryNow(steered)) => {
+        Some(MessagesAction::RetryNow(steered)) => {
             steer::run(&args.pipeline, steered, steer::RETRY, session, out).await
         }
-        Some(Action::Cancel(steered)) => {
+        Some(MessagesAction::Cancel(steered)) => {
             steer::run(&args.pipeline, steered, steer::CANCEL, session, out).await
         }
     })

@@ -16,15 +16,15 @@ pub struct Args {
     /// The pipeline; shows how many subscriptions are active, flagged and purged
     pub pipeline: Option<String>,
     #[command(subcommand)]
-    pub action: Option<Action>,
+    pub action: Option<SubscriptionsAction>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Action {
+pub enum SubscriptionsAction {
     /// List stored subscriptions, and endpoints that are flagged or purged
     List(list::ListArgs),
     /// Show one endpoint, by its hash or the id of its subscription
-    Show(Named),
+    Show(NamedEndpoint),
     /// Flag an endpoint to be watched; it is still called
     Flag(change::MarkArgs),
     /// Purge an endpoint: its messages become dead letters without a call
@@ -40,7 +40,7 @@ pub enum Action {
     /// Store a subscription under an id that messages can name
     Register(change::RegisterArgs),
     /// Remove a stored subscription
-    Remove(Named),
+    Remove(NamedEndpoint),
 }
 
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub struct Pipeline {
 }
 
 #[derive(Debug, clap::Args)]
-pub struct Named {
+pub struct NamedEndpoint {
     /// The pipeline
     pub pipeline: String,
     /// A hash as in hmac-sha256:5bdcc146bf60754e, or the id of a stored subscription
@@ -78,16 +78,16 @@ impl State {
 
 pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| match (&args.action, &args.pipeline) {
-        (Some(Action::List(args)), _) => list::list(args, session, out).await,
-        (Some(Action::Show(args)), _) => list::show(args, session, out).await,
-        (Some(Action::Flag(args)), _) => change::mark(args, "flag", session, out).await,
-        (Some(Action::Purge(args)), _) => change::mark(args, "purge", session, out).await,
-        (Some(Action::Undo(args)), _) => change::undo(args, session, out).await,
-        (Some(Action::Export(args)), _) => list::export(args, session, out).await,
-        (Some(Action::Resume(args)), _) => change::resume(&args.pipeline, session, out).await,
-        (Some(Action::Keys(args)), _) => list::keys(&args.pipeline, session, out).await,
-        (Some(Action::Register(args)), _) => change::register(args, session, out).await,
-        (Some(Action::Remove(args)), _) => change::remove(args, session, out).await,
+        (Some(SubscriptionsAction::List(args)), _) => list::list(args, session, out).await,
+        (Some(SubscriptionsAction::Show(args)), _) => list::show(args, session, out).await,
+        (Some(SubscriptionsAction::Flag(args)), _) => change::mark(args, "flag", session, out).await,
+        (Some(SubscriptionsAction::Purge(args)), _) => change::mark(args, "purge", session, out).await,
+        (Some(SubscriptionsAction::Undo(args)), _) => change::undo(args, session, out).await,
+        (Some(SubscriptionsAction::Export(args)), _) => list::export(args, session, out).await,
+        (Some(SubscriptionsAction::Resume(args)), _) => change::resume(&args.pipeline, session, out).await,
+        (Some(SubscriptionsAction::Keys(args)), _) => list::keys(&args.pipeline, session, out).await,
+        (Some(SubscriptionsAction::Register(args)), _) => change::register(args, session, out).await,
+        (Some(SubscriptionsAction::Remove(args)), _) => change::remove(args, session, out).await,
         (None, Some(pipeline)) => list::summary(pipeline, session, out).await,
         (None, None) => Err(Failed::usage("name a pipeline").hint("as in: redrive subscriptions push")),
     })

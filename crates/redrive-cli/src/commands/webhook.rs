@@ -20,11 +20,11 @@ const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    pub action: Action,
+    pub action: WebhookAction,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Action {
+pub enum WebhookAction {
     /// Check the signature of a request that was received
     Verify(Verify),
 }
@@ -58,7 +58,7 @@ pub struct Verify {
 }
 
 pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
-    let Action::Verify(args) = &args.action;
+    let WebhookAction::Verify(args) = &args.action;
     let secret =
         Secret::read(&args.secret_file).map_err(|error| Failed::usage(format!("--secret-file {error}")))?;
     let keys = keys(secret.expose()).map_err(|problem| {

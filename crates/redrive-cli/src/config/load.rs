@@ -11,7 +11,7 @@ use super::engine::EngineConfig;
 use super::fault::{Fault, Faults, Severity};
 use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags, lay};
 use super::named::Named;
-use super::pipeline::{Found, PipelineConfig};
+use super::pipeline::{FoundPipeline, PipelineConfig};
 use super::reader::{Reader, Section};
 use super::secrets;
 use super::server::ServerConfig;
@@ -323,7 +323,7 @@ fn read_all(
         let at = source.map(|_| At::File(0..0)).into_iter().collect();
         reader.fault(&section, Fault::line("pipeline", problem, "", at));
     }
-    let found: Vec<Found> = tables
+    let found: Vec<FoundPipeline> = tables
         .iter()
         .enumerate()
         .map(|(i, (table, at))| PipelineConfig::read(reader, (table, at), (i, &engine)))
@@ -344,14 +344,14 @@ fn read_all(
     (complete && sound).then(|| Config { engine, server, pipelines, alerts, given, source: source.cloned() })
 }
 
-fn duplicates(reader: &mut Reader, found: &[Found]) {
+fn duplicates(reader: &mut Reader, found: &[FoundPipeline]) {
     let mut told: Vec<&str> = Vec::new();
     for one in found {
         let Some((name, _)) = &one.name else { continue };
         if told.contains(&name.as_str()) {
             continue;
         }
-        let same: Vec<&Found> = found
+        let same: Vec<&FoundPipeline> = found
             .iter()
             .filter(|other| other.name.as_ref().is_some_and(|(other, _)| other == name))
             .collect();
@@ -376,9 +376,9 @@ fn duplicates(reader: &mut Reader, found: &[Found]) {
 }
 
 /// All pipelines are in one group, and a group delivers a record once.
-fn same_topic(reader: &mut Reader, found: &[Found]) {
+fn same_topic(reader: &mut Reader, found: &[FoundPipeline]) {
     for (i, one) in found.iter().enumerate() {
-        let same = |other: &&Found| other.topic.is_some() && other.topic == one.topic;
+        let same = |other: &&FoundPipeline| other.topic.is_some() && other.topic == one.topic;
         let Some(other) = found[..i].iter().find(same) else { continue };
         let (Some((name, at)), Some((other, other_at)), Some(topic)) = (&one.name, &other.name, &one.topic)
         else {

@@ -64,7 +64,7 @@ pub struct PipelineConfig {
     pub(super) given: BTreeMap<String, At>,
 }
 
-pub(super) struct Found {
+pub(super) struct FoundPipeline {
     pub(super) config: Option<PipelineConfig>,
     /// Its name and where the name was given, for the check of duplicates.
     pub(super) name: Option<(String, At)>,
@@ -78,7 +78,7 @@ impl PipelineConfig {
         reader: &mut Reader,
         (section, at): (&Section<'_>, &At),
         (index, engine): (usize, &EngineConfig),
-    ) -> Found {
+    ) -> FoundPipeline {
         let name = reader.text(section, "name");
         let source = reader.text(section, "source");
         let named = name.clone().or_else(|| source.clone());
@@ -171,7 +171,7 @@ impl PipelineConfig {
             }),
             _ => None,
         };
-        Found {
+        FoundPipeline {
             config,
             name: named.map(|named| (named.value, named.at)),
             source: source.filter(|_| name.is_none()).map(|source| source.value),

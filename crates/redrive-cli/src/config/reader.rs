@@ -10,7 +10,7 @@ use super::example;
 use super::fault::Fault;
 use super::keys::Keys;
 use super::named::Named;
-use super::tree::{At, Data, Entry, HUGE, Node, Table};
+use super::tree::{At, Data, HUGE, Node, Table, TreeEntry};
 
 /// A value and where it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +63,7 @@ impl<'t> Section<'t> {
         self.part.as_deref()
     }
 
-    pub fn get(&self, key: &str) -> Option<&'t Entry> {
+    pub fn get(&self, key: &str) -> Option<&'t TreeEntry> {
         self.table.get(key)
     }
 
@@ -325,7 +325,7 @@ impl Reader {
         tables
     }
 
-    fn wrong_kind<T>(&mut self, section: &Section<'_>, entry: &Entry, wanted: &str) -> Option<T> {
+    fn wrong_kind<T>(&mut self, section: &Section<'_>, entry: &TreeEntry, wanted: &str) -> Option<T> {
         let meant = match (&entry.node.data, wanted) {
             (Data::Text(text), "true or false") => {
                 [("true", "true"), ("on", "true"), ("false", "false"), ("off", "false")]
@@ -343,7 +343,7 @@ impl Reader {
     fn wrong_kind_for<T>(
         &mut self,
         section: &Section<'_>,
-        entry: &Entry,
+        entry: &TreeEntry,
         wanted: &str,
         meant: Option<String>,
     ) -> Option<T> {

@@ -41,11 +41,11 @@ pub struct Node {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    pub entries: Vec<Entry>,
+    pub entries: Vec<TreeEntry>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct TreeEntry {
     pub key: String,
     pub key_at: At,
     pub node: Node,
@@ -54,9 +54,9 @@ pub struct Entry {
 impl Table {
     /// The table that a parsed file is, in the order of the file.
     pub fn of_file(table: &DeTable<'_>) -> Self {
-        let mut entries: Vec<Entry> = table
+        let mut entries: Vec<TreeEntry> = table
             .iter()
-            .map(|(key, value)| Entry {
+            .map(|(key, value)| TreeEntry {
                 key: key.get_ref().to_string(),
                 key_at: At::File(key.span()),
                 node: Node::of_file(value),
@@ -69,13 +69,13 @@ impl Table {
         Self { entries }
     }
 
-    pub fn get(&self, key: &str) -> Option<&Entry> {
+    pub fn get(&self, key: &str) -> Option<&TreeEntry> {
         self.entries.iter().find(|entry| entry.key == key)
     }
 
     /// The value of a key, put in place of what was there.
     pub fn set(&mut self, key: &str, data: Data, at: At) {
-        let entry = Entry { key: key.to_owned(), key_at: at.clone(), node: Node { data, at } };
+        let entry = TreeEntry { key: key.to_owned(), key_at: at.clone(), node: Node { data, at } };
         match self.entries.iter_mut().find(|entry| entry.key == key) {
             Some(found) => *found = entry,
             None => self.entries.push(entry),

@@ -33,7 +33,7 @@ pub struct Questions {
 
 /// Everything that is told about one pipeline.
 #[derive(Clone, Debug)]
-pub struct Figures {
+pub struct PipelineFigures {
     pub forecast: Forecast,
     pub load: Option<Load>,
     /// The amplification if twice as many messages failed at first.
@@ -85,7 +85,7 @@ pub struct DeadFigures {
 
 const DAY_S: f64 = 86_400.0;
 
-impl Figures {
+impl PipelineFigures {
     pub fn of(pipeline: &PipelineConfig, questions: &Questions) -> Self {
         let policy = &pipeline.policy;
         let forecast = policy.forecast();

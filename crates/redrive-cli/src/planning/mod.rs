@@ -6,5 +6,5 @@ pub mod slo;
 pub mod text;
 
 pub use assume::Assumed;
-pub use figures::{Figures, Questions};
+pub use figures::{PipelineFigures, Questions};
 pub use slo::{Answer, Slo};

@@ -9,7 +9,7 @@ use redrive_core::forecast_budget::BudgetForecast;
 use redrive_core::forecast_outage::Reload;
 use redrive_core::policy::{BudgetRate, OnExhausted};
 
-use super::figures::{BudgetFigures, DeadFigures, Figures, JitterFigures, Questions};
+use super::figures::{BudgetFigures, DeadFigures, JitterFigures, PipelineFigures, Questions};
 use crate::config::PipelineConfig;
 use crate::output::{bytes, count, percent, rate};
 
@@ -17,7 +17,7 @@ use crate::output::{bytes, count, percent, rate};
 const HEAD_WIDTH: usize = 77;
 
 /// The lines about one pipeline.
-pub fn lines(pipeline: &PipelineConfig, figures: &Figures, questions: &Questions) -> Vec<String> {
+pub fn lines(pipeline: &PipelineConfig, figures: &PipelineFigures, questions: &Questions) -> Vec<String> {
     let mut lines = vec![head(pipeline)];
     let mut put = |label: &str, text: String| lines.push(format!("  {label:<19} {text}"));
     for line in figures.forecast.to_string().lines() {
@@ -97,7 +97,7 @@ fn head(pipeline: &PipelineConfig) -> String {
 
 /// The configured pipeline first. The outage gate keeps all messages alive up to `hold_max`; what their attempts alone
 /// would do is for comparison.
-fn outage_text(figures: &Figures) -> String {
+fn outage_text(figures: &PipelineFigures) -> String {
     let Some(own) = figures.outages.first() else { return String::new() };
     let worst = figures.outages.iter().skip(1).max_by(|a, b| a.dead.total_cmp(&b.dead));
     let of = |figures: &JitterFigures| format!("{} (jitter {})", percent(figures.dead), figures.jitter);

@@ -61,7 +61,7 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let pills = Arc::new(Pills::default());
     let health = HealthLog::default();
     let tokens = check(config, global)?;
-    let parts: Vec<Parts> = config.pipelines.iter().map(Parts::of).collect();
+    let parts: Vec<PipelineParts> = config.pipelines.iter().map(PipelineParts::of).collect();
     let pipelines = |hash_key: Option<&Secret>| prepare(config, hash_key, &parts, &pills, &health);
     let files = config.server.tls.clone();
     let tls = files.as_ref().map(|(cert, key)| server_tls::read(cert, key));
@@ -176,13 +176,13 @@ fn on_kafka(
 }
 
 /// What a pipeline shares with those who watch it.
-struct Parts {
+struct PipelineParts {
     /// If its sink has some. Loaded once the stores are open.
     subscriptions: Option<Subscriptions>,
     events: Events,
 }
 
-impl Parts {
+impl PipelineParts {
     fn of(pipeline: &PipelineConfig) -> Self {
         Self { subscriptions: subscriptions::table(pipeline), events: Events::default() }
     }
@@ -219,33 +219,34 @@ fn check(config: &Config, global: &Global) -> Result<Option<Vec<Token>>, Failed>
 fn prepare(
     config: &Config,
     hash_key: Option<&Secret>,
-    parts: &[Parts],
+    parts: &[PipelineParts],
     pills: &Arc<Pills>,
     health: &HealthLog,
 ) -> Result<Vec<Pipeline>, Failed> {
-    let pipelines = config.pipelines.iter().zip(parts).map(|(pipeline, Parts { subscriptions, events })| {
-        let parts = SinkParts {
-            timeout: pipeline.policy.timeout(),
-            hash_key: hash_key.cloned(),
-            subscriptions: subscriptions.clone(),
-        };
-        let sink = pipeline.sink.settings.build(&parts).map_err(|faults| {
-            let faults: Vec<String> =
-                faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)).collect();
-            Failed::usage(faults.join("\n"))
-        })?;
-        let sink: Arc<dyn Sink> = Arc::new(DeliveredLog::new(sink, pipeline.log_delivered));
-        let are_places = config.engine.kind == EngineKind::Kafka;
-        let log = FailureLog::new(&pipeline.name, are_places);
-        let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
-        let made = pipeline_of(pipeline, sink, health.clone(), &log, events.clone());
-        let (on_dead_letter, events) = (on_dead_letter(log, pills), events.clone());
-        Ok(made.on_dead_letter(move |letter| {
-            let now = WallClock.now();
-            on_dead_letter(letter, now);
-            events::dead_letter(&events, letter, are_places, now);
-        }))
-    });
+    let pipelines =
+        config.pipelines.iter().zip(parts).map(|(pipeline, PipelineParts { subscriptions, events })| {
+            let parts = SinkParts {
+                timeout: pipeline.policy.timeout(),
+                hash_key: hash_key.cloned(),
+                subscriptions: subscriptions.clone(),
+            };
+            let sink = pipeline.sink.settings.build(&parts).map_err(|faults| {
+                let faults: Vec<String> =
+                    faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)).collect();
+                Failed::usage(faults.join("\n"))
+            })?;
+            let sink: Arc<dyn Sink> = Arc::new(DeliveredLog::new(sink, pipeline.log_delivered));
+            let are_places = config.engine.kind == EngineKind::Kafka;
+            let log = FailureLog::new(&pipeline.name, are_places);
+            let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
+            let made = pipeline_of(pipeline, sink, health.clone(), &log, events.clone());
+            let (on_dead_letter, events) = (on_dead_letter(log, pills), events.clone());
+            Ok(made.on_dead_letter(move |letter| {
+                let now = WallClock.now();
+                on_dead_letter(letter, now);
+                events::dead_letter(&events, letter, are_places, now);
+            }))
+        });
     pipelines.collect()
 }
 

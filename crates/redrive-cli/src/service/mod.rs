@@ -31,5 +31,5 @@ pub mod supervise;
 pub mod tokens;
 
 pub use assemble::{Assembled, assemble};
-pub use run::{Ended, Runtimes};
+pub use run::{RunEnd, Runtimes};
 pub use signals::Signals;

@@ -41,7 +41,7 @@ impl Runtimes {
 
 /// How a run ended that was asked to.
 #[derive(Debug)]
-pub struct Ended {
+pub struct RunEnd {
     pub report: RunReport,
 }
 
@@ -51,7 +51,7 @@ pub fn run(
     assembled: Assembled,
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
-) -> Result<Ended, Failed> {
+) -> Result<RunEnd, Failed> {
     let Assembled { redrive, service, server, findings, alerts, pills, dir, on_purged, auto_replays, .. } =
         assembled;
     for finding in findings {
@@ -104,7 +104,7 @@ pub fn run(
     let served = runtimes.api.block_on(api);
     let report = ended.map_err(|error| run_failed(&error))?;
     match served {
-        Ok(Ok(())) => Ok(Ended { report }),
+        Ok(Ok(())) => Ok(RunEnd { report }),
         Ok(Err(error)) => Err(Failed::usage(error.to_string())),
         Err(error) => Err(Failed::new(Exit::Storage, format!("the API ended: {error}"))),
     }

@@ -25,7 +25,7 @@ pub const TITLE_BYTES_MAX: usize = 200;
 
 /// Why a message died, as far as it decides about its group.
 #[derive(Clone, Copy, Debug)]
-pub struct Cause<'a> {
+pub struct DeathCause<'a> {
     pub reason: Reason,
     /// Class, status and text of the last attempt, if there was one.
     pub class: Option<Class>,
@@ -48,7 +48,7 @@ pub struct Fingerprint {
 const UNTRIED: &str = "(no attempt was made)";
 
 /// The fingerprint of a cause: the first rule that matches, else what is left of the error.
-pub fn fingerprint(cause: &Cause<'_>, rules: &GroupRules) -> Fingerprint {
+pub fn fingerprint(cause: &DeathCause<'_>, rules: &GroupRules) -> Fingerprint {
     if let Some(name) = cause.error.and_then(|error| rules.name_for(error)) {
         let group = GroupId::of(VERSION, &["rule", name]);
         return Fingerprint { version: VERSION, group, title: name.to_owned() };

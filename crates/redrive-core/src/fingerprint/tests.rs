@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::fingerprint::{Cause, GroupRule, GroupRules, fingerprint, trace};
+use crate::fingerprint::{DeathCause, GroupRule, GroupRules, fingerprint, trace};
 use crate::{Class, Reason};
 
 /// Never change a line: letters are stored with what stood there. A better text is a new version.
@@ -102,7 +102,7 @@ fn a_stack_trace_is_its_exception_and_top_frame() {
 
 #[test]
 fn class_reason_status_and_sink_tell_groups_apart_and_a_rule_joins_them() {
-    let cause = Cause {
+    let cause = DeathCause {
         reason: Reason::MaxRetries,
         class: Some(Class::Transient),
         status: Some(503),
@@ -112,13 +112,13 @@ fn class_reason_status_and_sink_tell_groups_apart_and_a_rule_joins_them() {
     let none = GroupRules::default();
     let first = fingerprint(&cause, &none);
     assert_eq!(first.title, "503 order <n>");
-    assert_eq!(fingerprint(&Cause { error: Some("503 order 18"), ..cause }, &none), first);
+    assert_eq!(fingerprint(&DeathCause { error: Some("503 order 18"), ..cause }, &none), first);
     let others = [
-        Cause { reason: Reason::Permanent, ..cause },
-        Cause { class: Some(Class::Permanent), ..cause },
-        Cause { status: Some(502), ..cause },
-        Cause { sink: "stdout", ..cause },
-        Cause { error: None, ..cause },
+        DeathCause { reason: Reason::Permanent, ..cause },
+        DeathCause { class: Some(Class::Permanent), ..cause },
+        DeathCause { status: Some(502), ..cause },
+        DeathCause { sink: "stdout", ..cause },
+        DeathCause { error: None, ..cause },
     ];
     let rules = GroupRules::new([GroupRule::new("order", "orders").unwrap()]);
     for other in others {
@@ -142,7 +142,7 @@ fn check(text: &str) {
     assert!(once.len() <= TITLE_BYTES_MAX, "{} bytes", once.len());
     assert!(!once.chars().any(crate::text::printable::is_unsafe), "{once:?}");
     assert_eq!(normalise(&once), once, "of {text:?}");
-    let cause = Cause { reason: Reason::Gone, class: None, status: None, error: Some(text), sink: "" };
+    let cause = DeathCause { reason: Reason::Gone, class: None, status: None, error: Some(text), sink: "" };
     let print = fingerprint(&cause, &GroupRules::default());
     assert!(print.title.len() <= TITLE_BYTES_MAX && !print.title.is_empty());
 }

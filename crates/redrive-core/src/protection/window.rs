@@ -13,7 +13,7 @@ const SLOTS: usize = 20;
 #[derive(Clone, Debug)]
 pub struct Window {
     slot_ms: u64,
-    slots: [Slot; SLOTS],
+    slots: [WindowSlot; SLOTS],
     /// When the first call since the last clearing came.
     began: Option<Time>,
     /// The slot of the last call, and which milliseconds are its: most calls fall into the same one, and need no division.
@@ -22,7 +22,7 @@ pub struct Window {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct WindowSlot {
     number: u64,
     calls: u32,
     failed: u32,
@@ -38,7 +38,7 @@ pub struct Sum {
 impl Window {
     pub fn new(span: Duration) -> Self {
         let slot_ms = millis(span).div_ceil(SLOTS as u64).max(1);
-        Self { slot_ms, slots: [Slot::default(); SLOTS], began: None, at: 0, at_ms: 0..0 }
+        Self { slot_ms, slots: [WindowSlot::default(); SLOTS], began: None, at: 0, at_ms: 0..0 }
     }
 
     pub fn add(&mut self, now: Time, failed: bool) {
@@ -57,7 +57,7 @@ impl Window {
         self.at_ms = (number - 1) * self.slot_ms..number.saturating_mul(self.slot_ms);
         let slot = &mut self.slots[self.at];
         if slot.number != number {
-            *slot = Slot { number, ..Slot::default() };
+            *slot = WindowSlot { number, ..WindowSlot::default() };
         }
     }
 
@@ -74,7 +74,7 @@ impl Window {
     /// What came within the window before `now`. Slots of the future, after a clock was set back, do not count.
     pub fn sum(&self, now: Time) -> Sum {
         let last = self.number(now);
-        let within = |slot: &&Slot| slot.number <= last && last - slot.number < SLOTS as u64;
+        let within = |slot: &&WindowSlot| slot.number <= last && last - slot.number < SLOTS as u64;
         self.slots.iter().filter(within).fold(Sum::default(), |sum, slot| Sum {
             calls: sum.calls.saturating_add(slot.calls),
             failed: sum.failed.saturating_add(slot.failed),
@@ -88,7 +88,7 @@ impl Window {
     }
 
     pub fn clear(&mut self) {
-        self.slots = [Slot::default(); SLOTS];
+        self.slots = [WindowSlot::default(); SLOTS];
         (self.began, self.at_ms) = (None, 0..0);
     }
 

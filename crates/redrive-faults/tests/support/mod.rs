@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use redrive_faults::plan::{self, Random};
-use redrive_faults::verify::{Asked, Scratch, Seen, verify_as};
+use redrive_faults::plan::{self, SplitMix};
+use redrive_faults::verify::{Asked, Scratch, SeenEffects, verify_as};
 
 /// No run of the victim takes this long unless it hangs.
 /// Longer than anything takes, also on a machine that is busy elsewhere.
@@ -50,15 +50,15 @@ impl Rig {
         std::fs::metadata(&self.acks).map_or(0, |metadata| metadata.len())
     }
 
-    pub(crate) fn verify(&self, started: bool) -> Result<Seen, String> {
+    pub(crate) fn verify(&self, started: bool) -> Result<SeenEffects, String> {
         if !self.dir.exists() {
-            return Ok(Seen::default());
+            return Ok(SeenEffects::default());
         }
         verify_as(&self.dir, &self.acks, Asked { started, tuning: plan::tuning() })
     }
 
     /// Keeps everything for a look when a test fails.
-    pub(crate) fn check(&self, started: bool, what: &str) -> Seen {
+    pub(crate) fn check(&self, started: bool, what: &str) -> SeenEffects {
         self.verify(started).unwrap_or_else(|error| {
             let kept = std::env::temp_dir().join(format!("redrive-failed-{}", std::process::id()));
             let _ = redrive_faults::verify::copy_dir(&self.scratch.0, &kept);
@@ -130,7 +130,7 @@ pub(crate) fn often(variable: &str, default: u64) -> u64 {
 }
 
 /// Waits until the victim works, then a moment more; in one case of four only the moment, which may fall into opening.
-pub(crate) fn random_moment(rig: &Rig, random: &mut Random) {
+pub(crate) fn random_moment(rig: &Rig, random: &mut SplitMix) {
     if !random.chance(25) {
         let (before, begun) = (rig.acks_len(), Instant::now());
         while rig.acks_len() == before {

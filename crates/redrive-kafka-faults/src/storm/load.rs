@@ -45,13 +45,13 @@ impl ProducerContext for Failed {
 /// A load that goes on in a thread of its own.
 #[derive(Debug)]
 pub struct Load {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLoad>,
     /// Nothing once it was ended.
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedLoad {
     ended: AtomicBool,
     written: [AtomicU64; 2],
     /// Partitions of the source of each flow that records go to.
@@ -70,7 +70,7 @@ impl Load {
         seen: Arc<Seen>,
     ) -> Result<Self, Error> {
         let counts = || [AtomicI32::new(partitions), AtomicI32::new(partitions)];
-        let shared = Shared {
+        let shared = SharedLoad {
             ended: AtomicBool::new(false),
             written: [AtomicU64::new(0), AtomicU64::new(0)],
             partitions: counts(),
@@ -80,7 +80,8 @@ impl Load {
         let failed = Failed::default();
         let producers = [producer(brokers, "lz4", &failed)?, producer(brokers, "zstd", &failed)?];
         let queues = BTreeMap::new();
-        let mut writer = Writer { shared: Arc::clone(&shared), producers, queues, failed, topics, seen };
+        let mut writer =
+            RecordWriter { shared: Arc::clone(&shared), producers, queues, failed, topics, seen };
         let thread = std::thread::spawn(move || writer.run(per_second));
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -122,8 +123,8 @@ struct Queue {
     on_their_way: Arc<AtomicU64>,
 }
 
-struct Writer {
-    shared: Arc<Shared>,
+struct RecordWriter {
+    shared: Arc<SharedLoad>,
     producers: [BaseProducer<Failed>; 2],
     /// By producer, flow and partition.
     queues: BTreeMap<(usize, usize, i32), Queue>,
@@ -132,7 +133,7 @@ struct Writer {
     seen: Arc<Seen>,
 }
 
-impl Writer {
+impl RecordWriter {
     fn run(&mut self, per_second: u64) -> Result<(), Error> {
         let (mut last, mut owed) = (Instant::now(), 0.0);
         while !self.shared.ended.load(Ordering::Relaxed) {

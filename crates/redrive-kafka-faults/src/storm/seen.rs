@@ -24,11 +24,11 @@ pub struct Attempt {
 /// Shared between the receiver, the load and the storm.
 #[derive(Debug, Default)]
 pub struct Seen {
-    flows: [Mutex<Calls>; 2],
+    flows: [Mutex<SeenCalls>; 2],
 }
 
 #[derive(Debug, Default)]
-struct Calls {
+struct SeenCalls {
     attempts: Vec<Attempt>,
     failed: HashMap<u64, u8>,
     reached: HashSet<u64>,
@@ -43,7 +43,7 @@ impl Seen {
     /// Decides how a call is answered and records it. A record that succeeded once succeeds every time.
     pub fn answer(&self, flow: Flow, number: u64, partition: i32, arrived_us: u64) -> bool {
         let mut calls = self.calls(flow);
-        let Calls { failed, repaired, .. } = &mut *calls;
+        let SeenCalls { failed, repaired, .. } = &mut *calls;
         let failures = failed.entry(number).or_default();
         let succeeded = match Fate::of(&order::id(number)) {
             Fate::Success => true,
@@ -114,7 +114,7 @@ impl Seen {
         self.calls(flow).attempts.clone()
     }
 
-    fn calls(&self, flow: Flow) -> MutexGuard<'_, Calls> {
+    fn calls(&self, flow: Flow) -> MutexGuard<'_, SeenCalls> {
         self.flows[flow.index()].lock().expect("no call panics")
     }
 }

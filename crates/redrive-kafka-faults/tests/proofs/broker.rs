@@ -1,6 +1,6 @@
 //! The broker goes away and comes back with the same data.
 
-use redrive_lab::kafka::broker::End;
+use redrive_lab::kafka::broker::BrokerEnd;
 use redrive_lab::kafka::trace;
 
 use super::support::{Flow, World, own_broker, wait_for};
@@ -18,7 +18,7 @@ fn nothing_is_lost_while_the_broker_is_killed_and_started_again() {
     let flow = Flow::start(world.loader(), PER_SECOND);
     let members = ["one", "two"].map(|name| world.member(name));
     world.wait_until_moving();
-    for end in [End::Kill, End::Stop] {
+    for end in [BrokerEnd::Kill, BrokerEnd::Stop] {
         let written = flow.written();
         wait_for("the load", || flow.written() > written + 2 * PER_SECOND);
         world.interrupted(trace::wall_us());

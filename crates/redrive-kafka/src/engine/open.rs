@@ -74,7 +74,7 @@ pub(crate) fn open(
     let prepare = if ordered { topics::prepare_ordered } else { topics::prepare };
     let topics = prepare(cluster, pipeline, cluster.topics)?;
     let config = cluster.consumer(&pipeline.name);
-    let counts = Counts::ask(&config, cluster, pipeline, &topics)?;
+    let counts = PartitionCounts::ask(&config, cluster, pipeline, &topics)?;
     let mailbox = Arc::new(Mailbox::default());
     let outbox = Outbox::new(cluster.producer(), &mailbox).map_err(|error| unavailable(&error))?;
     let control = Control::follow(cluster, &topics, &mailbox).map_err(|error| unavailable(&error))?;
@@ -161,9 +161,9 @@ fn drain(cluster: &Cluster, pipeline: &KafkaPipeline, asked: Option<Duration>) -
 }
 
 /// How many partitions the topics have.
-struct Counts(HashMap<String, i32>);
+struct PartitionCounts(HashMap<String, i32>);
 
-impl Counts {
+impl PartitionCounts {
     fn ask(
         config: &ClientConfig,
         cluster: &Cluster,
@@ -212,7 +212,7 @@ fn read_topics(pipeline: &KafkaPipeline, topics: &Topics) -> Vec<(String, LaneKi
     }
 }
 
-fn consumer_config(mut config: ClientConfig, read: &[String], counts: &Counts) -> ClientConfig {
+fn consumer_config(mut config: ClientConfig, read: &[String], counts: &PartitionCounts) -> ClientConfig {
     let partitions: i32 = read.iter().map(|name| counts.of(name)).sum();
     let kbytes = (PREFETCH_KBYTES / partitions.max(1) as usize).clamp(256, 16 << 10);
     for (key, value) in [

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::{ClusterStanding, Condition, Flow, ProblemKind};
+use redrive::engine::{ClusterStanding, Condition, PartitionFlow, ProblemKind};
 
 use super::standing::Watcher;
 use crate::backlog::lane::PartitionLane;
@@ -45,15 +45,15 @@ impl GroupStatus {
     }
 
     /// Every partition that is read here or was, in the order of their names.
-    fn flows(&self, lanes: &Lanes) -> Vec<Flow> {
+    fn flows(&self, lanes: &Lanes) -> Vec<PartitionFlow> {
         let here = lanes.iter().map(|lane| (Arc::clone(&lane.topic), lane.partition));
         let elsewhere = self.read.keys().filter(|(topic, partition)| !lanes.contains(topic, *partition));
-        let mut flows: Vec<Flow> = here
+        let mut flows: Vec<PartitionFlow> = here
             .chain(elsewhere.cloned())
             .map(|name| {
                 let lag = lanes.find(&name.0, name.1).map(|at| lanes[at].lag());
                 let consumed = self.read.get(&name).copied().unwrap_or(0);
-                Flow { lag, topic: name.0, partition: name.1, consumed }
+                PartitionFlow { lag, topic: name.0, partition: name.1, consumed }
             })
             .collect();
         flows.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));

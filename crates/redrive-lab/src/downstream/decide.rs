@@ -10,7 +10,7 @@ const LATENCY: u64 = 2;
 
 /// A call as the decision sees it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Call<'a> {
+pub(super) struct StubCall<'a> {
     pub(super) id: &'a str,
     /// Counted from 1.
     pub(super) attempt: u32,
@@ -22,7 +22,7 @@ pub(super) struct Call<'a> {
 ///
 /// The failures by `fail_rate` are drawn per id and not per call: an order fails at its first attempts and then
 /// succeeds, so no order is so unlucky that it fails for ever.
-pub(super) fn decide(switches: &Switches, seed: u64, call: Call<'_>) -> Result<(), StubFailure> {
+pub(super) fn decide(switches: &Switches, seed: u64, call: StubCall<'_>) -> Result<(), StubFailure> {
     if switches.poison_detect && call.mark == Fate::Poison {
         return Err(StubFailure::Poison);
     }
@@ -38,7 +38,7 @@ pub(super) fn decide(switches: &Switches, seed: u64, call: Call<'_>) -> Result<(
 }
 
 /// The number that decides how long the call takes.
-pub(super) fn latency_number(seed: u64, call: Call<'_>) -> redrive_core::Random {
+pub(super) fn latency_number(seed: u64, call: StubCall<'_>) -> redrive_core::Random {
     redrive_core::Random(seed::draw(seed, call.id, LATENCY.wrapping_add(u64::from(call.attempt) << 8)))
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use crate::downstream::failure::FailureKind;
 
     fn kind(switches: &Switches, seed: u64, attempt: u32, mark: Fate, id: &str) -> Option<FailureKind> {
-        decide(switches, seed, Call { id, attempt, mark }).err().map(|failure| failure.kind())
+        decide(switches, seed, StubCall { id, attempt, mark }).err().map(|failure| failure.kind())
     }
 
     #[test]

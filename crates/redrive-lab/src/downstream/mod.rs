@@ -33,7 +33,7 @@ pub use latency::Latency;
 pub use ledger::{Applied, LedgerFault, LedgerOptions, Page};
 pub use options::{DownstreamError, Options};
 pub use outage::{OutageStyle, OutageWindow};
-pub use server::{Report, Server, run};
+pub use server::{ServedReport, Server, run};
 pub use stats::Stats;
 pub use stub::Downstream;
 pub use switches::{SwitchFault, SwitchFaults, Switches};

@@ -18,7 +18,7 @@ pub struct Server {
 
 /// How it went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct ServedReport {
     pub stats: Stats,
     /// Connections whose call had not ended in time and that were cut.
     pub cut: usize,
@@ -54,7 +54,7 @@ impl Server {
     }
 
     /// Serves until `shutdown`, and then at most a second longer.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<Report, DownstreamError> {
+    pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<ServedReport, DownstreamError> {
         let addr = self.addr();
         let (door, at_door) = watch::channel(Door::Open);
         let serving = self.listen.serve(Arc::clone(&self.downstream), at_door, shutdown);
@@ -66,7 +66,7 @@ impl Server {
             Served::Drained => 0,
             Served::Cut { connections } => connections,
         };
-        Ok(Report { stats: self.downstream.stats(), cut })
+        Ok(ServedReport { stats: self.downstream.stats(), cut })
     }
 }
 
@@ -81,6 +81,9 @@ async fn keep_the_door(downstream: &Downstream, door: &watch::Sender<Door>) {
 }
 
 /// Opens, binds and serves until `shutdown`: what `redrive downstream` does.
-pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<Report, DownstreamError> {
+pub async fn run(
+    options: Options,
+    shutdown: impl Future<Output = ()>,
+) -> Result<ServedReport, DownstreamError> {
     Server::bind(&options).await?.run(shutdown).await
 }

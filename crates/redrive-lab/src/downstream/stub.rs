@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::decide::{Call, decide, latency_number};
+use super::decide::{StubCall, decide, latency_number};
 use super::ledger::Ledger;
 use super::stats::Counters;
 use super::{Applied, LedgerFault, Options, OutageStyle, Page, Stats, StubFailure, SwitchFaults, Switches};
@@ -16,8 +16,8 @@ use crate::mark::Marked;
 #[derive(Debug)]
 pub struct Downstream {
     seed: u64,
-    setting: RwLock<Setting>,
-    /// Told about every change of the switches.
+    setting: RwLock<StubSetting>,
+    /// AuditVerdict about every change of the switches.
     changed: Notify,
     ledger: Ledger,
     counters: Counters,
@@ -25,7 +25,7 @@ pub struct Downstream {
 
 /// The switches, and since when the outage window counts.
 #[derive(Clone, Debug)]
-struct Setting {
+struct StubSetting {
     switches: Switches,
     window_set: Instant,
 }
@@ -33,7 +33,7 @@ struct Setting {
 impl Downstream {
     /// Opens the ledger. An outage window counts from now.
     pub async fn open(options: &Options) -> Result<Self, LedgerFault> {
-        let setting = Setting { switches: options.switches.clone(), window_set: Instant::now() };
+        let setting = StubSetting { switches: options.switches.clone(), window_set: Instant::now() };
         Ok(Self {
             seed: options.seed,
             setting: RwLock::new(setting),
@@ -57,7 +57,7 @@ impl Downstream {
     async fn call(&self, id: &str, attempt: u32, payload: &[u8]) -> Result<Applied, StubFailure> {
         self.outage_ends_the_call().await?;
         let switches = self.switches();
-        let call = Call { id, attempt: attempt.max(1), mark: Marked::read(payload).fate() };
+        let call = StubCall { id, attempt: attempt.max(1), mark: Marked::read(payload).fate() };
         let latency = switches.latency.drawn(latency_number(self.seed, call));
         if !latency.is_zero() {
             tokio::time::sleep(latency).await;
@@ -120,7 +120,7 @@ impl Downstream {
         let switches = setting.switches.changed(change)?;
         let window_set =
             if change.contains_key("outage_window") { Instant::now() } else { setting.window_set };
-        *setting = Setting { switches: switches.clone(), window_set };
+        *setting = StubSetting { switches: switches.clone(), window_set };
         drop(setting);
         self.changed.notify_waiters();
         Ok(switches)
@@ -155,7 +155,7 @@ impl Downstream {
         self.ledger.notice()
     }
 
-    fn setting(&self) -> Setting {
+    fn setting(&self) -> StubSetting {
         self.setting.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -15,7 +15,7 @@ const NAMED_MAX: usize = 10;
 
 /// What is known of one order.
 #[derive(Clone, Copy, Debug, Default)]
-struct Seen {
+struct SeenRecords {
     attempts: u8,
     successes: u8,
     letters: u8,
@@ -28,18 +28,18 @@ struct Seen {
 /// Takes in what happened, then judges.
 #[derive(Debug)]
 pub struct Audit {
-    orders: Vec<Seen>,
+    orders: Vec<SeenRecords>,
     begun_us: u64,
     /// Kills, rebalances, restarts: what may have made something happen twice. Ascending, in milliseconds.
     interruptions_ms: Vec<u32>,
     attempts_max: u8,
-    told: Told,
+    told: AuditVerdict,
     repeat_ages_ms: Vec<u32>,
 }
 
 /// The verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct AuditVerdict {
     pub produced: u64,
     pub succeeded: u64,
     pub dead: u64,
@@ -80,9 +80,13 @@ impl Audit {
             interruptions_us.iter().map(|at| after_ms(begun_us, *at)).collect();
         interruptions_ms.sort_unstable();
         Self {
-            orders: vec![Seen::default(); produced as usize],
+            orders: vec![SeenRecords::default(); produced as usize],
             begun_us,
-            told: Told { produced, interruptions: interruptions_ms.len() as u64, ..Told::default() },
+            told: AuditVerdict {
+                produced,
+                interruptions: interruptions_ms.len() as u64,
+                ..AuditVerdict::default()
+            },
             interruptions_ms,
             attempts_max,
             repeat_ages_ms: Vec::new(),
@@ -135,11 +139,11 @@ impl Audit {
     }
 
     /// Judges every order by the fates of the workload.
-    pub fn told(self) -> Told {
+    pub fn told(self) -> AuditVerdict {
         self.told_by(|i| Fate::of(&order::id(i)))
     }
 
-    pub fn told_by(mut self, fate: impl Fn(u64) -> Fate) -> Told {
+    pub fn told_by(mut self, fate: impl Fn(u64) -> Fate) -> AuditVerdict {
         let told = &mut self.told;
         for (i, seen) in self.orders.iter().enumerate() {
             let poison = fate(i as u64) == Fate::Poison;
@@ -166,7 +170,7 @@ impl Audit {
     }
 }
 
-impl Told {
+impl AuditVerdict {
     /// `succeeded + dead == produced` by id, each with the end its fate demands, none invented.
     pub fn all_ended_once(&self) -> Result<(), String> {
         let adds_up = self.succeeded + self.dead == self.produced;
@@ -175,7 +179,7 @@ impl Told {
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for AuditVerdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { produced, succeeded, dead, attempts, missing, both, wrong, strangers, .. } = self;
         write!(

@@ -22,7 +22,7 @@ pub struct Broker {
 
 /// How a broker ends before it is started again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum BrokerEnd {
     /// It closes its files.
     Stop,
     /// `kill -9`.
@@ -102,10 +102,10 @@ impl Broker {
     }
 
     /// Ends it and starts it again on the same port with the same data; returns when it answers.
-    pub fn restart(&mut self, end: End) -> Result<(), Error> {
+    pub fn restart(&mut self, end: BrokerEnd) -> Result<(), Error> {
         match end {
-            End::Stop => self.run(&["restart"]),
-            End::Kill => self.run(&["restart", "-9"]),
+            BrokerEnd::Stop => self.run(&["restart"]),
+            BrokerEnd::Kill => self.run(&["restart", "-9"]),
         }
         .map(drop)
     }

@@ -21,14 +21,14 @@ const EVENTS: usize = 64;
 
 /// Counts what the broker acknowledged and what it did not.
 #[derive(Clone, Debug, Default)]
-struct Answers {
+struct AckCounts {
     written: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
 }
 
-impl ClientContext for Answers {}
+impl ClientContext for AckCounts {}
 
-impl ProducerContext for Answers {
+impl ProducerContext for AckCounts {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
@@ -39,8 +39,8 @@ impl ProducerContext for Answers {
 
 /// Writes orders; order i goes to the same partition every time, and so do all orders of its customer.
 pub struct Loader {
-    producer: BaseProducer<Answers>,
-    answers: Answers,
+    producer: BaseProducer<AckCounts>,
+    answers: AckCounts,
     topic: String,
     partitions: u64,
 }
@@ -66,7 +66,7 @@ impl Loader {
         for (name, value) in passed_on {
             config.set(*name, *value);
         }
-        let answers = Answers::default();
+        let answers = AckCounts::default();
         let producer = BaseProducer::from_config_and_context(&config, answers.clone())?;
         Ok(Self { producer, answers, topic: topic.to_owned(), partitions })
     }

@@ -97,14 +97,14 @@ impl std::fmt::Debug for Lag {
 
 /// How far topic and group are, summed over all partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct TopicProgress {
     /// Records that were ever written.
     pub written: i64,
     /// Records before the committed offsets.
     pub committed: i64,
 }
 
-impl Progress {
+impl TopicProgress {
     pub fn lag(self) -> i64 {
         self.written - self.committed
     }
@@ -116,14 +116,14 @@ impl Lag {
     }
 
     /// A partition without a committed offset counts from its first record.
-    pub fn look(&self) -> Result<Progress, Error> {
+    pub fn look(&self) -> Result<TopicProgress, Error> {
         let reach = reach_by(&self.consumer, &self.topic)?;
         let mut asked = TopicPartitionList::new();
         for (partition, _) in (0..).zip(&reach) {
             asked.add_partition(&self.topic, partition);
         }
         let answered = self.consumer.committed_offsets(asked, PATIENCE)?;
-        let mut progress = Progress { written: 0, committed: 0 };
+        let mut progress = TopicProgress { written: 0, committed: 0 };
         for element in answered.elements() {
             let (low, high) = reach[element.partition() as usize];
             progress.written += high;

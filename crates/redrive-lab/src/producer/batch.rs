@@ -10,7 +10,7 @@ use crate::{mark, seed};
 
 /// One order, ready to be sent. The same however often it is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct ReadyOrder {
     pub id: String,
     /// The customer, who is the message's key.
     pub key: String,
@@ -25,7 +25,7 @@ pub struct Batch {
     /// Their numbers in the run.
     pub numbers: Range<u64>,
     pub created: Time,
-    pub orders: Vec<Order>,
+    pub orders: Vec<ReadyOrder>,
 }
 
 impl Batch {
@@ -49,7 +49,7 @@ impl Batch {
 
     /// As the library takes them.
     pub fn messages(&self) -> Vec<Message> {
-        let message = |order: &Order| {
+        let message = |order: &ReadyOrder| {
             let builder = Message::builder(order.id.clone()).key(order.key.clone());
             builder.payload(order.payload.clone()).created(self.created).build()
         };
@@ -70,12 +70,12 @@ impl Batch {
     }
 }
 
-fn order(seed: u64, rates: Rates, number: u64, created: Time) -> Order {
+fn order(seed: u64, rates: Rates, number: u64, created: Time) -> ReadyOrder {
     let id = seed::id(seed, number);
     let fate = rates.fate(&id);
     let customer = number % CUSTOMERS;
     let payload = mark::order(&id, customer, number, created.as_millis(), fate);
-    Order { id, key: format!("c-{customer}"), fate, payload }
+    ReadyOrder { id, key: format!("c-{customer}"), fate, payload }
 }
 
 #[cfg(test)]

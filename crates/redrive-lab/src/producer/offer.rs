@@ -31,7 +31,7 @@ pub(super) struct Desk {
     open: Mutex<BTreeMap<u64, Range<u64>>>,
     ids: Option<Mutex<BufWriter<File>>>,
     end: Mutex<Option<End>>,
-    /// Told when the run has to end early.
+    /// AuditVerdict when the run has to end early.
     pub(super) ended: Notify,
 }
 

@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn in_an_outage_the_breaker_stops_the_calls() {
-        let outage = Outage { at: Duration::from_secs(10), lasts: Duration::from_secs(60) };
+        let outage = Outage { at: Duration::from_secs(10), lasts: Duration::from_mins(1) };
         let load = Load { fates: Fates::Rates(Rates::NONE), outage: Some(outage), ..load(80) };
         let off = run_all(&load, &Subject::plain(policy(), 64));
         let gated = Policy::tiers(["1s", "2s", "4s"]).build().unwrap();

@@ -12,7 +12,7 @@ use hyper::{HeaderMap, Method, Request};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use redrive_lab::downstream::{Downstream, Options, Report, Server};
+use redrive_lab::downstream::{Downstream, Options, ServedReport, Server};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -26,7 +26,7 @@ pub struct Running {
     pub addr: SocketAddr,
     pub downstream: Arc<Downstream>,
     stop: oneshot::Sender<()>,
-    server: JoinHandle<Report>,
+    server: JoinHandle<ServedReport>,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -101,7 +101,7 @@ impl Running {
             .await
     }
 
-    pub async fn stop(self) -> Report {
+    pub async fn stop(self) -> ServedReport {
         let _ = self.stop.send(());
         tokio::time::timeout(PATIENCE, self.server).await.expect("it stops").unwrap()
     }

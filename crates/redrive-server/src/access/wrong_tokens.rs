@@ -22,11 +22,11 @@ const TELL_EVERY: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct WrongTokens {
-    state: Mutex<State>,
+    state: Mutex<Attempts>,
 }
 
 #[derive(Debug)]
-struct State {
+struct Attempts {
     all: Bucket,
     by_peer: HashMap<IpAddr, Bucket>,
     total: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Noticed {
 impl WrongTokens {
     pub fn new(now: Instant) -> Self {
         let all = Bucket { left: ALL.burst, at: now };
-        let state = State { all, by_peer: HashMap::new(), total: 0, untold: 0, told: None };
+        let state = Attempts { all, by_peer: HashMap::new(), total: 0, untold: 0, told: None };
         Self { state: Mutex::new(state) }
     }
 
@@ -84,7 +84,7 @@ impl WrongTokens {
     }
 }
 
-impl State {
+impl Attempts {
     fn bucket(&mut self, peer: IpAddr, now: Instant) -> Option<&mut Bucket> {
         if self.by_peer.len() >= PEERS_MAX && !self.by_peer.contains_key(&peer) {
             self.by_peer.retain(|_, bucket| !bucket.is_full(PEER, now));

@@ -15,5 +15,5 @@ pub mod watcher;
 pub use facts::{Facts, Pill};
 pub use judge::{Finding, Limits};
 pub use kind::{AlertKind, Severity};
-pub use notice::{Notice, State};
+pub use notice::{Notice, NoticeState};
 pub use watcher::Watcher;

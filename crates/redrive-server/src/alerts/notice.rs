@@ -7,12 +7,12 @@ use super::facts::Pill;
 use super::kind::AlertKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum NoticeState {
     Firing,
     Resolved,
 }
 
-impl State {
+impl NoticeState {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Firing => "firing",
@@ -25,7 +25,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub kind: AlertKind,
-    pub state: State,
+    pub state: NoticeState,
     /// `None`: it is about the whole process.
     pub pipeline: Option<String>,
     pub at: Time,

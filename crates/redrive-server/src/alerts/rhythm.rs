@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive::Time;
 
 use super::kind::AlertKind;
-use super::notice::State;
+use super::notice::NoticeState;
 
 /// What is being told about: a kind, of one pipeline or of the whole process.
 pub type Subject = (AlertKind, Option<String>);
@@ -15,11 +15,11 @@ pub type Subject = (AlertKind, Option<String>);
 #[derive(Clone, Debug)]
 pub struct Rhythm {
     every: Duration,
-    standings: BTreeMap<Subject, Standing>,
+    standings: BTreeMap<Subject, AlertPhase>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Standing {
+struct AlertPhase {
     /// Since when it is wrong; `None`: it is not.
     since: Option<Time>,
     /// When it was last told that it is wrong.
@@ -31,7 +31,7 @@ struct Standing {
 /// What is to be told now, and since when it is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
-    pub state: State,
+    pub state: NoticeState,
     pub since: Time,
 }
 
@@ -53,14 +53,15 @@ impl Rhythm {
         let standing = self.standings.entry(subject).or_default();
         if !wrong {
             let since = standing.since.take()?;
-            return std::mem::take(&mut standing.open).then_some(Beat { state: State::Resolved, since });
+            return std::mem::take(&mut standing.open)
+                .then_some(Beat { state: NoticeState::Resolved, since });
         }
         let since = *standing.since.get_or_insert(now);
         if standing.told.is_some_and(|told| now.since(told) < self.every) {
             return None;
         }
         (standing.told, standing.open) = (Some(now), true);
-        Some(Beat { state: State::Firing, since })
+        Some(Beat { state: NoticeState::Firing, since })
     }
 }
 
@@ -73,7 +74,7 @@ mod tests {
     }
 
     /// What is told, second by second, when it is wrong during these spans.
-    fn told(wrong: &[(u64, u64)], secs: u64) -> Vec<(u64, State, u64)> {
+    fn told(wrong: &[(u64, u64)], secs: u64) -> Vec<(u64, NoticeState, u64)> {
         let mut rhythm = Rhythm::new(Duration::from_mins(1));
         let subject = || (AlertKind::QueueDepth, Some("orders".to_owned()));
         let beats = (0..secs).filter_map(|now| {
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn it_is_told_at_once_then_once_a_period_then_that_it_is_over() {
-        use State::{Firing, Resolved};
+        use NoticeState::{Firing, Resolved};
         assert_eq!(told(&[], 100), []);
         assert_eq!(
             told(&[(10, 150)], 200),
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_flickers_is_told_once_a_period() {
-        use State::{Firing, Resolved};
+        use NoticeState::{Firing, Resolved};
         let flicker: Vec<_> = (0..10).map(|i| (i * 10, i * 10 + 5)).collect();
         assert_eq!(
             told(&flicker, 100),

@@ -8,7 +8,7 @@ use redrive::Time;
 use super::facts::{Facts, Pill};
 use super::judge::{Finding, Limits, Past, judge};
 use super::kind::AlertKind;
-use super::notice::{Notice, PILLS_MAX, State};
+use super::notice::{Notice, NoticeState, PILLS_MAX};
 use super::rhythm::Rhythm;
 
 /// Watches some kinds of some pipelines. Whoever owns it looks once a second.
@@ -17,11 +17,11 @@ pub struct Watcher {
     kinds: Vec<AlertKind>,
     limits: Limits,
     rhythm: Rhythm,
-    pipelines: BTreeMap<String, Watched>,
+    pipelines: BTreeMap<String, WatchedPipeline>,
 }
 
 #[derive(Clone, Debug)]
-struct Watched {
+struct WatchedPipeline {
     past: Past,
     /// Pills that no notice has told of yet.
     untold: Vec<Pill>,
@@ -35,7 +35,7 @@ impl Watcher {
         every: Duration,
         now: Time,
     ) -> Self {
-        let watched = |name| (name, Watched { past: Past::at(now), untold: Vec::new() });
+        let watched = |name| (name, WatchedPipeline { past: Past::at(now), untold: Vec::new() });
         let pipelines = pipelines.into_iter().map(watched).collect();
         Self { kinds, limits, rhythm: Rhythm::new(every), pipelines }
     }
@@ -57,7 +57,7 @@ impl Watcher {
             let beat = self.rhythm.hear((kind, Some(pipeline.to_owned())), finding.is_some(), now);
             let Some(beat) = beat else { continue };
             let pills = match (kind, beat.state) {
-                (AlertKind::PoisonPill, State::Firing) => std::mem::take(&mut watched.untold),
+                (AlertKind::PoisonPill, NoticeState::Firing) => std::mem::take(&mut watched.untold),
                 _ => Vec::new(),
             };
             let mut notice = notice(kind, Some(pipeline), finding, now);
@@ -91,7 +91,7 @@ fn notice(kind: AlertKind, pipeline: Option<&str>, finding: Option<&Finding>, no
     };
     Notice {
         kind,
-        state: State::Firing,
+        state: NoticeState::Firing,
         pipeline: pipeline.map(str::to_owned),
         at: now,
         since: now,
@@ -160,9 +160,9 @@ mod tests {
         assert_eq!(watcher.look("orders", &with_pill("o-3", 400), at(400)), []);
         let later = watcher.look("orders", &Facts::default(), at(1000));
         let ids: Vec<&str> = later[0].pills.iter().map(|pill| pill.message_id.as_str()).collect();
-        assert_eq!((later[0].state, ids), (State::Firing, vec!["o-2", "o-3"]));
+        assert_eq!((later[0].state, ids), (NoticeState::Firing, vec!["o-2", "o-3"]));
         let over = watcher.look("orders", &Facts::default(), at(1300));
-        assert_eq!((over[0].state, over[0].pills.len()), (State::Resolved, 0));
+        assert_eq!((over[0].state, over[0].pills.len()), (NoticeState::Resolved, 0));
         assert_eq!(over[0].summary, "orders: poison_pill is over");
     }
 
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!((wrong.pipeline.as_deref(), wrong.summary.as_str()), (None, "the disk is nearly full"));
         assert_eq!(watcher.look_at_storage(Some("the disk is nearly full"), at(3)), None);
         let over = watcher.look_at_storage(None, at(4)).unwrap();
-        assert_eq!((over.state, over.since), (State::Resolved, at(2)));
+        assert_eq!((over.state, over.since), (NoticeState::Resolved, at(2)));
         assert_ne!(over.id(), wrong.id());
     }
 }

@@ -16,14 +16,14 @@ const LIST_DEFAULT: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ListParams {
+pub(crate) struct ActionListParams {
     since: Option<String>,
     limit: Option<usize>,
 }
 
 pub(crate) async fn list(
     State(shared): State<Shared>,
-    Params(params): Params<ListParams>,
+    Params(params): Params<ActionListParams>,
 ) -> Result<Json<Value>, Problem> {
     let since = params.since.as_deref().map(|text| selection::since(text, now())).transpose()?;
     let actions = shared.service.actions.list(since, params.limit.unwrap_or(LIST_DEFAULT)).await?;

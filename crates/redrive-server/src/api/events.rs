@@ -53,8 +53,8 @@ pub(crate) async fn stream(
         connection.follows();
     }
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok());
-    let start = Start::of(last, shared.started.as_millis(), &served.events);
-    let reader = Reader { events: served.events.clone(), kinds, run: shared.started.as_millis(), start };
+    let start = StreamStart::of(last, shared.started.as_millis(), &served.events);
+    let reader = EventReader { events: served.events.clone(), kinds, run: shared.started.as_millis(), start };
     let (sender, receiver) = mpsc::channel(1);
     let stopping = shared.readiness.clone();
     tokio::spawn(async move {
@@ -84,13 +84,13 @@ fn kinds(text: &str) -> Result<Vec<EventKind>, Problem> {
 
 /// Where a stream begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
+enum StreamStart {
     After(u64),
     /// The client's last event is one of an earlier process: all that there is follows, and something may be missing.
     Anew,
 }
 
-impl Start {
+impl StreamStart {
     /// Without a last event, what happens from now on.
     fn of(last: Option<&str>, run: u64, events: &Events) -> Self {
         let Some(last) = last else { return Self::After(events.latest()) };
@@ -103,30 +103,30 @@ impl Start {
 }
 
 /// One client and how far it has read.
-struct Reader {
+struct EventReader {
     events: Events,
     kinds: Option<Vec<EventKind>>,
     /// Numbers begin anew with each process.
     run: u64,
-    start: Start,
+    start: StreamStart,
 }
 
-impl Reader {
+impl EventReader {
     /// Until the client is gone or too slow.
     async fn run(self, sender: &mpsc::Sender<Bytes>) {
         let mut news = self.events.watch();
         let mut at = 0;
         let (run, retry) = (self.run, format!("retry: {RETRY_MS}\n\n"));
         let greeting = match self.start {
-            Start::After(number) => {
+            StreamStart::After(number) => {
                 at = number;
                 retry
             }
-            Start::Anew => {
+            StreamStart::Anew => {
                 format!("{retry}id: {run}-0\nevent: restarted\ndata: {{\"type\":\"restarted\"}}\n\n")
             }
         };
-        let mut is_first = self.start == Start::Anew;
+        let mut is_first = self.start == StreamStart::Anew;
         if sender.send(greeting.into()).await.is_err() {
             return;
         }
@@ -204,10 +204,13 @@ mod tests {
         String::from_utf8(receiver.recv().await.unwrap_or_default().to_vec()).unwrap()
     }
 
-    fn reader(events: &Events, last: Option<&str>) -> (Reader, mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
+    fn reader(
+        events: &Events,
+        last: Option<&str>,
+    ) -> (EventReader, mpsc::Sender<Bytes>, mpsc::Receiver<Bytes>) {
         let (sender, receiver) = mpsc::channel(1);
-        let start = Start::of(last, 7, events);
-        (Reader { events: events.clone(), kinds: None, run: 7, start }, sender, receiver)
+        let start = StreamStart::of(last, 7, events);
+        (EventReader { events: events.clone(), kinds: None, run: 7, start }, sender, receiver)
     }
 
     fn push(events: &Events, count: usize) {
@@ -234,9 +237,9 @@ mod tests {
     async fn a_new_client_gets_what_happens_from_now_on_and_one_of_an_earlier_process_everything() {
         let events = Events::default();
         push(&events, 3);
-        assert_eq!(Start::of(None, 7, &events), Start::After(3));
+        assert_eq!(StreamStart::of(None, 7, &events), StreamStart::After(3));
         for last in ["6-2", "nonsense", "7-x"] {
-            assert_eq!(Start::of(Some(last), 7, &events), Start::Anew, "{last}");
+            assert_eq!(StreamStart::of(Some(last), 7, &events), StreamStart::Anew, "{last}");
         }
         let (reader, sender, mut receiver) = reader(&events, Some("6-2"));
         tokio::spawn(async move { reader.run(&sender).await });

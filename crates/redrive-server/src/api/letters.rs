@@ -36,7 +36,7 @@ const REASON_BYTES_MAX: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ListParams {
+pub(crate) struct LetterListParams {
     filter: Option<String>,
     state: Option<String>,
     since: Option<String>,
@@ -55,7 +55,7 @@ pub(crate) struct LettersPage {
 pub(crate) async fn list(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
-    Params(params): Params<ListParams>,
+    Params(params): Params<LetterListParams>,
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());

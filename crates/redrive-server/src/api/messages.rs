@@ -25,7 +25,7 @@ const PAGE_DEFAULT: usize = 100;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ListParams {
+pub(crate) struct MessageListParams {
     state: Option<String>,
     filter: Option<String>,
     cursor: Option<String>,
@@ -45,7 +45,7 @@ pub(crate) struct MessagesPage {
 pub(crate) async fn list(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
-    Params(params): Params<ListParams>,
+    Params(params): Params<MessageListParams>,
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());

@@ -29,7 +29,7 @@ const REASON_BYTES_MAX: usize = 120;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ListParams {
+pub(crate) struct SubscriptionListParams {
     state: Option<String>,
     cursor: Option<String>,
     limit: Option<usize>,
@@ -139,7 +139,7 @@ impl From<Listed> for SubscriptionView {
 pub(crate) async fn list(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
-    Params(params): Params<ListParams>,
+    Params(params): Params<SubscriptionListParams>,
 ) -> Result<Response, Problem> {
     let (served, table) = found(&shared, &pipeline)?;
     let standing = params.state.as_deref().filter(|text| !text.is_empty()).map(standing).transpose()?;

@@ -19,13 +19,13 @@ const BATCH_SHARE: usize = 64;
 pub(crate) struct Connections {
     places: usize,
     epoch: Instant,
-    open: Mutex<Open>,
+    open: Mutex<OpenConnections>,
     /// A connection has ended.
     pub ended: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenConnections {
     next: u64,
     all: HashMap<u64, Arc<Connection>>,
     by_peer: HashMap<IpAddr, usize>,
@@ -117,12 +117,12 @@ impl Connections {
         (open.all.len() as u64, open.evicted)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Open {
+impl OpenConnections {
     /// Whoever has the most connections gives some up, those first that have stood still the longest.
     fn make_room(&mut self, count: usize) {
         let mut idle: Vec<(usize, u64, u64)> = self

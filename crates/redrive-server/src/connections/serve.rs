@@ -35,9 +35,9 @@ impl Service<Request<Incoming>> for Serve {
 
     fn call(&self, request: Request<Incoming>) -> Self::Future {
         let (mut router, connection) = (self.router.clone(), Arc::clone(&self.connection));
-        let running = Running::new(&connection);
+        let running = RunningRequest::new(&connection);
         Box::pin(async move {
-            let mut request = request.map(|body| Body::new(Watched::new(body, &connection)));
+            let mut request = request.map(|body| Body::new(WatchedBody::new(body, &connection)));
             let mut response = if connection.lane == Lane::Probes && !PROBES.contains(&request.uri().path()) {
                 drop(request);
                 let hint = "nothing was done; send it again after Retry-After";
@@ -58,35 +58,35 @@ impl Service<Request<Incoming>> for Serve {
 }
 
 /// Holds the connection from being taken for one that stands still.
-struct Running(Arc<Connection>);
+struct RunningRequest(Arc<Connection>);
 
-impl Running {
+impl RunningRequest {
     fn new(connection: &Arc<Connection>) -> Self {
         connection.begin();
         Self(Arc::clone(connection))
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         self.0.answered();
     }
 }
 
 /// The body of a request, which says when it was dropped before its end.
-struct Watched {
+struct WatchedBody {
     body: Incoming,
     at_end: bool,
     connection: Arc<Connection>,
 }
 
-impl Watched {
+impl WatchedBody {
     fn new(body: Incoming, connection: &Arc<Connection>) -> Self {
         Self { body, at_end: false, connection: Arc::clone(connection) }
     }
 }
 
-impl hyper::body::Body for Watched {
+impl hyper::body::Body for WatchedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -108,7 +108,7 @@ impl hyper::body::Body for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedBody {
     fn drop(&mut self) {
         if !self.at_end && !self.body.is_end_stream() {
             self.connection.left_unread();

@@ -30,7 +30,7 @@ pub struct Intake {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Given<'a> {
+struct GivenMessage<'a> {
     id: Option<String>,
     key: Option<String>,
     // Borrowed as it stands: numbers of 64 bits, the order of keys and white space are the sender's.
@@ -65,7 +65,8 @@ pub fn read(
     if let Some(found) = instead_of_object(text) {
         return Err(not_an_object(found));
     }
-    let given: Given<'_> = serde_json::from_slice(text).map_err(|error| not_a_message(&error, text))?;
+    let given: GivenMessage<'_> =
+        serde_json::from_slice(text).map_err(|error| not_a_message(&error, text))?;
     let payload = payload(given.payload, given.payload_base64.as_deref())?;
     let headers = given.headers.0;
     let id = match (given.id, &intake.id) {
@@ -215,7 +216,7 @@ fn not_a_message(error: &serde_json::Error, body: &[u8]) -> Problem {
             Problem::bad_message("something stands behind the JSON object", EXAMPLE)
         };
     }
-    let Some(fault) = fields::find::<Given<'_>>(body) else {
+    let Some(fault) = fields::find::<GivenMessage<'_>>(body) else {
         return Problem::bad_message(format!("this is not a message: {}", not_json(error)), EXAMPLE);
     };
     let hint = match fault.hint {

@@ -10,7 +10,7 @@ use super::classes::ROWS;
 use super::token::ProviderToken;
 use crate::fault::SinkFault;
 use crate::push::PushClasses;
-use crate::push::http2::{Server, Sessions};
+use crate::push::http2::{ServerAddress, Sessions};
 use crate::secret::Secret;
 use crate::webhook::ClientCertificate;
 use crate::webpush::options::read_key;
@@ -93,7 +93,7 @@ impl ApnsOptions {
                 crate::tls::client_with(self.ca_file.as_deref(), Some(&own)).map_err(by_our_names)?
             }
         };
-        let server = self.address().and_then(|address| Server::of(&address, tls));
+        let server = self.address().and_then(|address| ServerAddress::of(&address, tls));
         let server = server.ok_or_else(|| {
             let problem = format!("`url` is {:?}, which is not https://HOST or https://HOST:PORT", self.url);
             SinkFault::of("url", &self.url, problem, "remove `url`, and set environment = \"production\"")

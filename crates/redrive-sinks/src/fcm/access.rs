@@ -23,7 +23,7 @@ const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlen
 
 /// A token and until when it is used.
 #[derive(Clone)]
-struct Held {
+struct HeldToken {
     bearer: String,
     until: SystemTime,
 }
@@ -32,7 +32,7 @@ struct Held {
 pub struct Access {
     account: Account,
     pool: Pool,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<HeldToken>>,
     /// Whoever has it fetches; the others wait and find what was fetched.
     fetching: tokio::sync::Mutex<()>,
 }
@@ -75,7 +75,7 @@ impl Access {
         held.as_ref().filter(|held| now < held.until).map(|held| held.bearer.clone())
     }
 
-    async fn fetch(&self, classes: &PushClasses) -> Result<Held, Failure> {
+    async fn fetch(&self, classes: &PushClasses) -> Result<HeldToken, Failure> {
         let now = SystemTime::now();
         let secs = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let form = self.account.assertion(secs);
@@ -112,14 +112,14 @@ impl Access {
     }
 }
 
-fn held(body: &[u8], now: SystemTime) -> Option<Held> {
+fn held(body: &[u8], now: SystemTime) -> Option<HeldToken> {
     let said: Value = serde_json::from_slice(body).ok()?;
     let token = said.get("access_token")?.as_str().filter(|token| !token.is_empty())?;
     let valid =
         Duration::from_secs(said.get("expires_in").and_then(Value::as_u64).unwrap_or(3600).min(86_400));
     // A token that ends sooner than the margin is used for half of its time.
     let used = valid.checked_sub(BEFORE_END).filter(|used| !used.is_zero()).unwrap_or(valid / 2);
-    Some(Held { bearer: format!("Bearer {token}"), until: now + used })
+    Some(HeldToken { bearer: format!("Bearer {token}"), until: now + used })
 }
 
 /// `: invalid_grant`, if the answer has such a word.

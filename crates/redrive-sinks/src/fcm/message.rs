@@ -18,7 +18,7 @@ const TTL_SECS_MAX: u64 = 28 * 24 * 3600;
 
 /// One push.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Push {
+pub struct FcmPush {
     /// The registration token, topic or condition: a secret.
     pub target: String,
     /// When the app instance registered, if it is a stored one.
@@ -26,7 +26,7 @@ pub struct Push {
     message: Map<String, Value>,
 }
 
-impl Push {
+impl FcmPush {
     pub fn of(message: &Message, lookup: Lookup<'_>) -> Result<Self, FieldFault> {
         let mut object = json::object(message)?;
         let mut inner = match object.remove("message") {
@@ -80,7 +80,7 @@ pub fn check_token(token: &str) -> Result<(), FieldFault> {
     if token.is_empty() { Err(FieldFault::Missing("token")) } else { Ok(()) }
 }
 
-impl std::fmt::Debug for Push {
+impl std::fmt::Debug for FcmPush {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Push(…)")
     }
@@ -92,8 +92,8 @@ mod tests {
 
     use super::*;
 
-    fn push(value: &Value) -> Result<Push, FieldFault> {
-        Push::of(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None)
+    fn push(value: &Value) -> Result<FcmPush, FieldFault> {
+        FcmPush::of(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None)
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::account::Account;
 use super::classes::ROWS;
 use crate::fault::SinkFault;
 use crate::push::PushClasses;
-use crate::push::http2::{Server, Sessions};
+use crate::push::http2::{ServerAddress, Sessions};
 use crate::secret::Secret;
 use crate::webhook::Names;
 use crate::webhook::connect;
@@ -80,7 +80,7 @@ impl FcmOptions {
 
     pub(super) fn sessions(&self) -> Result<Sessions, SinkFault> {
         let tls = crate::tls::client(self.ca_file.as_deref())?;
-        let server = self.address().and_then(|address| Server::of(&address, tls));
+        let server = self.address().and_then(|address| ServerAddress::of(&address, tls));
         let server = server.ok_or_else(|| {
             let problem = format!("`url` is {:?}, which is not https://HOST or https://HOST:PORT", self.url);
             SinkFault::of("url", &self.url, problem, "remove `url`")

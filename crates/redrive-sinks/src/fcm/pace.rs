@@ -10,7 +10,7 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// Gives each request its moment.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RequestPace {
     /// Between two requests of all members.
     gap: Duration,
     turns: Mutex<Turns>,
@@ -23,7 +23,7 @@ struct Turns {
     next: Option<Instant>,
 }
 
-impl Pace {
+impl RequestPace {
     pub fn new(per_second: f64) -> Self {
         let gap = Duration::from_secs_f64(1.0 / per_second);
         Self { gap, turns: Mutex::new(Turns { gap, next: None }) }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn requests_are_spread_at_the_rate_after_a_short_burst() {
-        let (pace, now) = (Pace::new(100.0), Instant::now() + Duration::from_secs(10));
+        let (pace, now) = (RequestPace::new(100.0), Instant::now() + Duration::from_secs(10));
         let places: Vec<_> = (0..31).map(|_| pace.place(now) - now).collect();
         assert_eq!(places.iter().filter(|wait| wait.is_zero()).count(), 11);
         assert_eq!(places[30], Duration::from_millis(200));
@@ -68,12 +68,13 @@ mod tests {
     #[test]
     fn a_member_of_a_group_has_its_part_of_the_rate_and_all_of_it_when_it_is_alone_again() {
         let now = Instant::now() + Duration::from_secs(10);
-        let hundredth = |pace: &Pace| (0..101).map(|_| pace.place(now) - now).last().unwrap();
-        let whole = Pace::new(100.0);
-        let half = Pace::new(100.0);
+        let hundredth = |pace: &RequestPace| (0..101).map(|_| pace.place(now) - now).last().unwrap();
+        let whole = RequestPace::new(100.0);
+        let half = RequestPace::new(100.0);
         half.own(2, 4);
         assert_eq!(hundredth(&half) + AT_ONCE, 2 * (hundredth(&whole) + AT_ONCE));
-        let (mut together, members) = (0, [Pace::new(100.0), Pace::new(100.0), Pace::new(100.0)]);
+        let (mut together, members) =
+            (0, [RequestPace::new(100.0), RequestPace::new(100.0), RequestPace::new(100.0)]);
         for (pace, owned) in members.iter().zip([6, 4, 2]) {
             pace.own(owned, 12);
             together += (0..1_000).filter(|_| pace.place(now) < now + Duration::from_secs(1)).count();

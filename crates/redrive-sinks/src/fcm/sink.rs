@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::access::Access;
 use super::classes::Explained;
-use super::message::{Push, check_token};
+use super::message::{FcmPush, check_token};
 use super::options::FcmOptions;
-use super::pace::Pace;
+use super::pace::RequestPace;
 use crate::fault::SinkFault;
 use crate::push::failing::{self, Judged, Said};
 use crate::push::gate::{self, SubscriptionGate};
@@ -31,7 +31,7 @@ pub struct FcmSink {
     access: Access,
     sessions: Sessions,
     uri: Uri,
-    pace: Option<Pace>,
+    pace: Option<RequestPace>,
     timeout: Duration,
     classes: PushClasses,
     gate: SubscriptionGate,
@@ -54,14 +54,14 @@ impl FcmSink {
             access,
             sessions,
             uri,
-            pace: options.rate.map(Pace::new),
+            pace: options.rate.map(RequestPace::new),
             timeout: options.timeout,
             classes: options.classes,
             gate,
         })
     }
 
-    async fn push(&self, call: &Call, push: &Push) -> Result<StatusCode, Failure> {
+    async fn push(&self, call: &Call, push: &FcmPush) -> Result<StatusCode, Failure> {
         let deadline = Instant::now() + self.timeout;
         let ends = call.message.deadline().map(redrive_core::Time::as_millis);
         let body = push.body(ends, SystemTime::now()).map_err(failing::unsendable)?;
@@ -130,7 +130,7 @@ impl Sink for FcmSink {
 
     fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         Box::pin(async move {
-            let push = Push::of(&call.message, &|id| self.gate.stored(id)).map_err(failing::unsendable)?;
+            let push = FcmPush::of(&call.message, &|id| self.gate.stored(id)).map_err(failing::unsendable)?;
             self.gate.pass(&push.target, push.registered_ms, notes, self.push(&call, &push)).await
         })
     }

@@ -15,11 +15,11 @@ const ORIGINS_MAX: usize = 1_000;
 /// Who refused and who accepted, by numbers that stand for endpoints and origins.
 #[derive(Debug, Default)]
 pub struct KeyTrust {
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenCertificates>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct SeenCertificates {
     /// Counts what happens, so that no clock is needed to say what came first.
     step: u64,
     accepted: HashMap<u64, u64>,

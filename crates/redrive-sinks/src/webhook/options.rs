@@ -113,7 +113,7 @@ impl Default for WebhookOptions {
 
 /// Where messages go.
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(super) enum MessageTarget {
     Fixed(Uri),
     PerMessage(EndpointSource),
 }
@@ -179,7 +179,7 @@ impl WebhookOptions {
         Proxy::of(url, self.proxy_auth_file.as_deref(), self.timeout).map(Arc::new).map(Some)
     }
 
-    pub(super) fn target(&self) -> Result<Target, SinkFault> {
+    pub(super) fn target(&self) -> Result<MessageTarget, SinkFault> {
         let fix = "url = \"https://example.com/hook\", or endpoint = \"json:/url\"";
         match (&self.url, &self.endpoint) {
             (None, None) => Err(SinkFault::of("url", "", "neither `url` nor `endpoint` is set", fix)),
@@ -189,8 +189,8 @@ impl WebhookOptions {
                 "`url` and `endpoint` are both set",
                 "keep `url` or `endpoint`",
             )),
-            (None, Some(pick)) => Ok(Target::PerMessage(EndpointSource::of(pick))),
-            (Some(url), None) => endpoint::judge(url.expose()).map(Target::Fixed).map_err(|fault| {
+            (None, Some(pick)) => Ok(MessageTarget::PerMessage(EndpointSource::of(pick))),
+            (Some(url), None) => endpoint::judge(url.expose()).map(MessageTarget::Fixed).map_err(|fault| {
                 let instead = match fault {
                     EndpointFault::User => "; they belong into `headers.authorization_file`",
                     _ => "",

@@ -10,11 +10,11 @@ use tokio::sync::Semaphore;
 #[derive(Debug)]
 pub(super) struct Places {
     each: usize,
-    known: Mutex<HashMap<u64, Known>>,
+    known: Mutex<HashMap<u64, KnownEndpoint>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownEndpoint {
     /// Calls that are there or wait.
     calls: usize,
     free: Arc<Semaphore>,
@@ -52,13 +52,13 @@ impl Places {
 
     fn join(&self, unit: u64) -> Place<'_> {
         let mut known = self.known();
-        let new = || Known { calls: 0, free: Arc::new(Semaphore::new(self.each)) };
+        let new = || KnownEndpoint { calls: 0, free: Arc::new(Semaphore::new(self.each)) };
         let entry = known.entry(unit).or_insert_with(new);
         entry.calls += 1;
         Place { places: self, unit, free: Arc::clone(&entry.free), taken: false }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<u64, Known>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<u64, KnownEndpoint>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

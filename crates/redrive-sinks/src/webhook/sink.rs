@@ -12,7 +12,7 @@ use super::auth::{Authorization, Authorizer};
 use super::connect::Pool;
 use super::endpoint_hash::EndpointHash;
 use super::guard::Guard;
-use super::options::{self, Target, WebhookOptions};
+use super::options::{self, MessageTarget, WebhookOptions};
 use super::outcome::answer::{self, Answer};
 use super::outcome::classes::{ClassTable, Meaning, Trouble};
 use super::outcome::judge::{self, Receiver, WebhookError};
@@ -25,7 +25,7 @@ use crate::fault::SinkFault;
 
 /// Posts each message to a URL and says what the answer means.
 pub struct WebhookSink {
-    target: Target,
+    target: MessageTarget,
     template: Template,
     auth: Authorizer,
     limit_by: LimitBy,
@@ -58,11 +58,11 @@ impl WebhookSink {
         let hash = EndpointHash::of_key(options.hash_key.as_ref())?;
         // The one URL of the configuration is the operator's own choice, wherever it leads.
         let (guard, source) = match &target {
-            Target::Fixed(_) => (Guard::Off, None),
-            Target::PerMessage(source) if options.allow_private_addresses => {
+            MessageTarget::Fixed(_) => (Guard::Off, None),
+            MessageTarget::PerMessage(source) if options.allow_private_addresses => {
                 (Guard::Off, Some(source.clone()))
             }
-            Target::PerMessage(source) => (Guard::On, Some(source.clone())),
+            MessageTarget::PerMessage(source) => (Guard::On, Some(source.clone())),
         };
         Ok(Self {
             target,
@@ -236,8 +236,8 @@ impl WebhookSink {
 
     fn receiver(&self) -> Receiver {
         match self.target {
-            Target::Fixed(_) => Receiver::Ours,
-            Target::PerMessage(_) => Receiver::Theirs,
+            MessageTarget::Fixed(_) => Receiver::Ours,
+            MessageTarget::PerMessage(_) => Receiver::Theirs,
         }
     }
 }
@@ -246,8 +246,8 @@ impl Sink for WebhookSink {
     fn deliver(&self, call: Call) -> Delivery<'_> {
         Box::pin(async move {
             let endpoint = match &self.target {
-                Target::Fixed(url) => url.clone(),
-                Target::PerMessage(source) => source
+                MessageTarget::Fixed(url) => url.clone(),
+                MessageTarget::PerMessage(source) => source
                     .endpoint(&call.message)
                     .map_err(|fault| Failure::permanent(WebhookError::Endpoint(fault)))?,
             };
@@ -263,14 +263,14 @@ impl Sink for WebhookSink {
     /// The origin alone: for many webhooks the path is the key.
     fn target(&self) -> Option<String> {
         Some(match &self.target {
-            Target::Fixed(url) => {
+            MessageTarget::Fixed(url) => {
                 format!(
                     "{}://{}",
                     url.scheme_str().unwrap_or("http"),
                     url.authority().map_or("", |a| a.as_str())
                 )
             }
-            Target::PerMessage(_) => "the endpoint that each message names".to_owned(),
+            MessageTarget::PerMessage(_) => "the endpoint that each message names".to_owned(),
         })
     }
 
@@ -289,14 +289,14 @@ impl Sink for WebhookSink {
 
     /// Who limits by tenant or key has a receiver that does so too: what it asks of one holds for that one.
     fn is_one_endpoint(&self) -> bool {
-        matches!(self.target, Target::Fixed(_)) && self.limit_by == LimitBy::Endpoint
+        matches!(self.target, MessageTarget::Fixed(_)) && self.limit_by == LimitBy::Endpoint
     }
 
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
         let uri = match &self.target {
-            Target::PerMessage(source) => source.endpoint(message).ok()?,
-            Target::Fixed(_) if self.limit_by == LimitBy::Endpoint => return None,
-            Target::Fixed(url) => url.clone(),
+            MessageTarget::PerMessage(source) => source.endpoint(message).ok()?,
+            MessageTarget::Fixed(_) if self.limit_by == LimitBy::Endpoint => return None,
+            MessageTarget::Fixed(url) => url.clone(),
         };
         Some(Endpoint { origin: self.hash.origin(&uri), endpoint: self.unit(message, &uri) })
     }

@@ -38,7 +38,7 @@ pub enum MessageFault {
 
 /// What is sent in the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum PushContent {
     /// A push without data.
     Nothing,
     /// To be encrypted.
@@ -51,7 +51,7 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Push {
     pub subscription: Subscription,
-    pub content: Content,
+    pub content: PushContent,
     pub urgency: Option<&'static str>,
     pub topic: Option<String>,
     /// The public key that the subscription was made with, where the message says so.
@@ -85,12 +85,12 @@ impl Push {
         let content = match header("content-encoding").as_deref() {
             Some("aes128gcm") => {
                 encrypt::check(&body)?;
-                Content::Encrypted(body)
+                PushContent::Encrypted(body)
             }
             Some(other) if !other.eq_ignore_ascii_case("identity") => {
                 return Err(MessageFault::ContentEncoding);
             }
-            _ => Content::plain(body),
+            _ => PushContent::plain(body),
         };
         Ok(Self {
             subscription,
@@ -114,9 +114,9 @@ impl Push {
         Ok(Self {
             subscription: Subscription::of(&given, allow_http)?,
             content: match envelope.get("payload") {
-                None | Some(Value::Null) => Content::Nothing,
-                Some(Value::String(text)) => Content::plain(Bytes::from(text.clone())),
-                Some(other) => Content::plain(Bytes::from(other.to_string())),
+                None | Some(Value::Null) => PushContent::Nothing,
+                Some(Value::String(text)) => PushContent::plain(Bytes::from(text.clone())),
+                Some(other) => PushContent::plain(Bytes::from(other.to_string())),
             },
             urgency: text("urgency").map(|urgency| checked_urgency(&urgency)).transpose()?,
             topic: text("topic").map(checked_topic).transpose()?,
@@ -127,14 +127,16 @@ impl Push {
     /// The body that goes over the wire.
     pub fn body(&self) -> Result<Bytes, EncryptFault> {
         match &self.content {
-            Content::Nothing => Ok(Bytes::new()),
-            Content::Plain(plain) => encrypt::encrypt(plain, self.subscription.receiver()).map(Bytes::from),
-            Content::Encrypted(body) => Ok(body.clone()),
+            PushContent::Nothing => Ok(Bytes::new()),
+            PushContent::Plain(plain) => {
+                encrypt::encrypt(plain, self.subscription.receiver()).map(Bytes::from)
+            }
+            PushContent::Encrypted(body) => Ok(body.clone()),
         }
     }
 }
 
-impl Content {
+impl PushContent {
     fn plain(bytes: Bytes) -> Self {
         if bytes.is_empty() { Self::Nothing } else { Self::Plain(bytes) }
     }
@@ -195,12 +197,12 @@ mod tests {
     fn an_envelope_says_what_is_pushed_and_how() {
         let push =
             envelope(json!({"payload": {"title": "hi"}, "urgency": "high", "topic": "chat-7"})).unwrap();
-        assert_eq!(push.content, Content::Plain(Bytes::from_static(br#"{"title":"hi"}"#)));
+        assert_eq!(push.content, PushContent::Plain(Bytes::from_static(br#"{"title":"hi"}"#)));
         assert_eq!((push.urgency, push.topic.as_deref()), (Some("high"), Some("chat-7")));
         let text = envelope(json!({"payload": "hi", "vapid_key": "BAbc"})).unwrap();
-        assert_eq!(text.content, Content::Plain(Bytes::from_static(b"hi")));
+        assert_eq!(text.content, PushContent::Plain(Bytes::from_static(b"hi")));
         assert_eq!(text.vapid_key.as_deref(), Some("BAbc"));
-        assert_eq!(envelope(json!({})).unwrap().content, Content::Nothing);
+        assert_eq!(envelope(json!({})).unwrap().content, PushContent::Nothing);
     }
 
     #[test]
@@ -210,7 +212,10 @@ mod tests {
             .header("urgency", "low")
             .payload("hello");
         let push = Push::of(&message.build().unwrap(), false, &|_| None).unwrap();
-        assert_eq!((push.content, push.urgency), (Content::Plain(Bytes::from_static(b"hello")), Some("low")));
+        assert_eq!(
+            (push.content, push.urgency),
+            (PushContent::Plain(Bytes::from_static(b"hello")), Some("low"))
+        );
     }
 
     #[test]

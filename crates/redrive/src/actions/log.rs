@@ -27,19 +27,19 @@ const LINE_BYTES_MAX: u64 = 256 << 20;
 /// Who did what. Clones are handles to the same file; without a directory the actions are kept in memory.
 #[derive(Clone)]
 pub struct Actions {
-    shared: Arc<Shared>,
+    shared: Arc<SharedLog>,
 }
 
-struct Shared {
+struct SharedLog {
     naming: Naming,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     faults: Vec<String>,
     /// Discards and their undoing go one after the other, so that an action names exactly the letters it changes.
     pub(super) changing: tokio::sync::Mutex<()>,
 }
 
-struct State {
-    place: Place,
+struct LogState {
+    place: LogPlace,
     discards: Named,
     edits: Named,
     /// Pipelines whose last word was `pause`.
@@ -66,7 +66,7 @@ impl Named {
     }
 }
 
-enum Place {
+enum LogPlace {
     File {
         file: File,
         end: u64,
@@ -114,8 +114,8 @@ impl Actions {
 
     /// The same, for a process that shares its letters with others: its discards have names of their own.
     pub fn open_named(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
-        let mut state = State {
-            place: Place::Memory { lines: VecDeque::new(), before: 0 },
+        let mut state = LogState {
+            place: LogPlace::Memory { lines: VecDeque::new(), before: 0 },
             discards: Named::default(),
             edits: Named::default(),
             paused: BTreeSet::new(),
@@ -145,10 +145,10 @@ impl Actions {
                 file.set_len(whole)?;
                 file.sync_all()?;
             }
-            state.place = Place::File { file, end: whole, failed: false };
+            state.place = LogPlace::File { file, end: whole, failed: false };
         }
         let changing = tokio::sync::Mutex::new(());
-        Ok(Self { shared: Arc::new(Shared { naming, state: Mutex::new(state), faults, changing }) })
+        Ok(Self { shared: Arc::new(SharedLog { naming, state: Mutex::new(state), faults, changing }) })
     }
 
     /// What was wrong with the file when it was opened: a torn end, lines that cannot be read.
@@ -286,7 +286,7 @@ impl Actions {
     /// Files are read and synced where waiting does no harm.
     async fn with<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut State) -> std::io::Result<T> + Send + 'static,
+        work: impl FnOnce(&mut LogState) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T, ActionError> {
         let shared = Arc::clone(&self.shared);
         let work = move || work(&mut shared.state.lock().unwrap_or_else(PoisonError::into_inner));
@@ -295,7 +295,7 @@ impl Actions {
     }
 }
 
-impl State {
+impl LogState {
     fn index(&mut self, action: &Action, at: u64) {
         match action.action {
             ActionKind::Pause => drop(self.paused.insert(action.pipeline.clone())),
@@ -322,7 +322,7 @@ impl State {
     fn append(&mut self, action: &Action) -> std::io::Result<()> {
         let line = action.to_line();
         let at = match &mut self.place {
-            Place::Memory { lines, before } => {
+            LogPlace::Memory { lines, before } => {
                 if lines.len() == MEMORY_MAX {
                     lines.pop_front();
                     *before += 1;
@@ -332,7 +332,7 @@ impl State {
                 lines.push_back(line);
                 *before + lines.len() as u64 - 1
             }
-            Place::File { file, end, failed } => {
+            LogPlace::File { file, end, failed } => {
                 if *failed {
                     return Err(std::io::Error::other("an earlier write failed; start again after a repair"));
                 }
@@ -357,7 +357,7 @@ impl State {
     /// Goes through the lines from `from` on until `line` says that it is enough.
     fn each_from(&self, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<()> {
         match &self.place {
-            Place::Memory { lines, before } => {
+            LogPlace::Memory { lines, before } => {
                 for (at, text) in (*before..).zip(lines).skip_while(|(at, _)| *at < from) {
                     if !line(at, text.trim_end()) {
                         break;
@@ -365,7 +365,7 @@ impl State {
                 }
                 Ok(())
             }
-            Place::File { file, .. } => walk(file, from, line).map(drop),
+            LogPlace::File { file, .. } => walk(file, from, line).map(drop),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use redrive_core::Time;
-use redrive_core::fingerprint::{Cause, fingerprint};
+use redrive_core::fingerprint::{DeathCause, fingerprint};
 use redrive_core::{GroupRules, Reason};
 use serde_json::Value;
 
@@ -66,7 +66,8 @@ fn check(case: &str, expected: &Value, understood: &Understood) {
     assert_eq!(understood.is_pointer, expected["pointer"] == true, "{case}");
     if let Some(group) = text("group") {
         let error = understood.error.as_deref();
-        let cause = Cause { reason: Reason::Imported, class: None, status: None, error, sink: "webhook" };
+        let cause =
+            DeathCause { reason: Reason::Imported, class: None, status: None, error, sink: "webhook" };
         assert_eq!(fingerprint(&cause, &GroupRules::default()).title, group, "{case}");
     }
 }

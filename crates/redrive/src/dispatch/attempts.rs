@@ -14,7 +14,7 @@ use super::calls::{Call, CallId};
 use super::health::HealthChange;
 use super::machine::{Ended, Machine, Start};
 use super::permits::Permit;
-use super::protection::{Admission, CallEnd, Told, Which};
+use super::protection::{Admission, CallEnd, CallEvidence, Which};
 use super::resets::{Blame, Closed, Turn};
 use super::routes::Routed;
 use super::shared_wait::AskedWait;
@@ -261,7 +261,7 @@ impl Machine {
         self.protection.took(now.since(call.started));
         self.end_turn_at(&call, now);
         self.note_answer(&call, now);
-        self.tell_protection(&call, Told::Sign(Sign::Good), Contact::Served, None, now);
+        self.tell_protection(&call, CallEvidence::Sign(Sign::Good), Contact::Served, None, now);
         self.protection.succeeded(now);
         self.settle(settle::succeeded(call.delivery), None);
     }
@@ -270,7 +270,7 @@ impl Machine {
     fn tell_protection(
         &mut self,
         call: &Call,
-        told: Told,
+        told: CallEvidence,
         contact: Contact,
         retry_after: Option<Duration>,
         now: Time,
@@ -283,8 +283,8 @@ impl Machine {
         let opened = self.protection.ended(CallEnd { message, which, is_probe: *is_probe, told }, now);
         let (is_good, counts) = match told {
             _ if contact == Contact::NotMade => (None, false),
-            Told::Sign(sign) => (Some(sign == Sign::Good), which.counts(sign)),
-            Told::Busy | Told::Nothing => (None, false),
+            CallEvidence::Sign(sign) => (Some(sign == Sign::Good), which.counts(sign)),
+            CallEvidence::Busy | CallEvidence::Nothing => (None, false),
         };
         let ended = EndpointCall { counts, is_good, retry_after, ..EndpointCall::default() };
         self.tell_endpoint(call, ended, contact, told, now);
@@ -302,7 +302,7 @@ impl Machine {
         let (failure, is_shared) = self.blame_for_reset(&mut call, failure, now);
         let asked = failure.retry_after().map(|asked| asked.min(self.policy.retry_after_max()));
         let shared = asked.map(|asked| asked.min(self.policy.retry_after_shared_max()));
-        let told = Told::of(&failure, &call.delivery.meta);
+        let told = CallEvidence::of(&failure, &call.delivery.meta);
         self.tell_protection(&call, told, contact(&failure), shared, now);
         if let Some(asked) = asked.filter(|asked| !asked.is_zero()) {
             let until = now.plus(asked.min(self.policy.retry_after_shared_max()));
@@ -497,10 +497,17 @@ impl Machine {
     }
 
     /// Tells the endpoint of a call how it ended.
-    fn tell_endpoint(&mut self, call: &Call, ended: EndpointCall, contact: Contact, told: Told, now: Time) {
+    fn tell_endpoint(
+        &mut self,
+        call: &Call,
+        ended: EndpointCall,
+        contact: Contact,
+        told: CallEvidence,
+        now: Time,
+    ) {
         if let (Some(routes), Some(to)) = (&mut self.routes, call.to) {
-            let failed = if let Told::Sign(Sign::Bad(kind)) = told { Some(kind) } else { None };
-            let is_answer = failed.is_some() || told == Told::Sign(Sign::Good);
+            let failed = if let CallEvidence::Sign(Sign::Bad(kind)) = told { Some(kind) } else { None };
+            let is_answer = failed.is_some() || told == CallEvidence::Sign(Sign::Good);
             let voice = routes.voice(to, call.delivery.message.tenant(), contact, is_answer);
             let is_first = !matches!(Which::of(&call.delivery.meta), Which::Later { .. });
             let slow = if is_first { routes.slow(failed) } else { None };

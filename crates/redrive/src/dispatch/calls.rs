@@ -84,7 +84,7 @@ pub(super) struct Calls {
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// In blocking mode, calls that wait for their next attempt: each keeps its slot and its permit.
-    waiting: Waiting,
+    waiting: WaitingCall,
 }
 
 #[derive(Debug)]
@@ -200,11 +200,11 @@ impl Calls {
 
 /// Bounded by the permits: who waits here holds one.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitingCall {
     by_due: BTreeSet<(Time, CallId)>,
 }
 
-impl Waiting {
+impl WaitingCall {
     fn insert(&mut self, due: Time, call: CallId) {
         self.by_due.insert((due, call));
     }

@@ -73,7 +73,7 @@ pub(super) struct CallEnd {
     pub(super) message: u64,
     pub(super) which: Which,
     pub(super) is_probe: bool,
-    pub(super) told: Told,
+    pub(super) told: CallEvidence,
 }
 
 /// Which attempt of its message a call was, as far as the breaker is concerned.
@@ -107,7 +107,7 @@ impl Which {
 
 /// What a call tells about the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum CallEvidence {
     Sign(Sign),
     /// It is there, but wants to be left alone.
     Busy,
@@ -135,7 +135,7 @@ pub struct Protection {
     unheard: Vec<HealthEntry>,
 }
 
-impl Told {
+impl CallEvidence {
     /// What a failure says about the sink, given what was known of the message before.
     pub(super) fn of(failure: &Failure, before: &Meta) -> Self {
         match failure.class() {
@@ -310,36 +310,36 @@ impl Protection {
     /// Hears how a call ended. Whether it made the breaker open.
     pub(super) fn ended(&mut self, end: CallEnd, now: Time) -> bool {
         let CallEnd { message, which, is_probe, told } = end;
-        let is_good = told == Told::Sign(Sign::Good);
+        let is_good = told == CallEvidence::Sign(Sign::Good);
         if let Some(ramp) = &mut self.ramp
-            && told != Told::Nothing
+            && told != CallEvidence::Nothing
         {
             ramp.ended(is_good);
             ramp.tick(now);
         }
-        if let Told::Sign(_) = told {
+        if let CallEvidence::Sign(_) = told {
             self.pulse.beat(message, which == Which::First, is_good, now);
         }
         if is_good {
             self.wait.answered();
-        } else if told != Told::Nothing {
+        } else if told != CallEvidence::Nothing {
             self.recording.failed(is_probe, now);
         }
-        let says_nothing = matches!(told, Told::Sign(Sign::Bad(_)) | Told::Busy);
-        let change = match if self.many_endpoints && says_nothing { Told::Nothing } else { told } {
-            Told::Nothing if is_probe => {
+        let says_nothing = matches!(told, CallEvidence::Sign(Sign::Bad(_)) | CallEvidence::Busy);
+        let change = match if self.many_endpoints && says_nothing { CallEvidence::Nothing } else { told } {
+            CallEvidence::Nothing if is_probe => {
                 self.breaker.probe_came_to_nothing();
                 None
             }
             _ if is_probe => self.breaker.probe_ended(message, is_good, now),
-            Told::Sign(sign) => match which {
+            CallEvidence::Sign(sign) => match which {
                 Which::First => self.breaker.first_attempt(message, sign, now),
                 Which::FirstSinceReplay => self.breaker.first_since_replay(message, sign, now),
                 Which::Later { first_failed } => {
                     self.breaker.later_attempt(Retried { message, first_failed }, sign, now)
                 }
             },
-            Told::Busy | Told::Nothing => None,
+            CallEvidence::Busy | CallEvidence::Nothing => None,
         };
         let opened = matches!(change, Some(Change::Opened(_)));
         self.breaker_changed(change, now);

@@ -12,7 +12,7 @@ const ANNOUNCED_MAX: usize = 8;
 
 /// The end of the suspect that ran last, on its way into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-enum End {
+enum SuspectEnd {
     #[default]
     None,
     /// Its verdict is in the batch.
@@ -39,7 +39,7 @@ pub(super) struct SuspectStart {
 #[derive(Debug)]
 pub(super) struct SuspectQueue {
     suspects: Suspects<Delivery>,
-    end: End,
+    end: SuspectEnd,
     /// Suspects that came since somebody asked.
     new: usize,
     has_met_any: bool,
@@ -48,7 +48,7 @@ pub(super) struct SuspectQueue {
 impl SuspectQueue {
     /// A message is convicted after this many crashes.
     pub(super) fn new(threshold: u32) -> Self {
-        Self { suspects: Suspects::new(threshold), end: End::None, new: 0, has_met_any: false }
+        Self { suspects: Suspects::new(threshold), end: SuspectEnd::None, new: 0, has_met_any: false }
     }
 
     /// A suspect came; it may be convicted already and not be queued.
@@ -125,15 +125,15 @@ impl SuspectQueue {
 
     /// The verdict of the suspect that ran is in the batch.
     pub(super) fn ended(&mut self, cleared: bool) {
-        self.end = End::InBatch { cleared };
+        self.end = SuspectEnd::InBatch { cleared };
     }
 
     /// The batch was given to the engine. Returns how many were cleared if that ended the last suspect's turn. A silence
     /// lasts until the end is stored: until then the suspect would be blamed for what others do.
     pub(super) fn submitted(&mut self, ticket: Ticket) -> Option<u64> {
-        let End::InBatch { cleared } = self.end else { return None };
+        let SuspectEnd::InBatch { cleared } = self.end else { return None };
         if self.suspects.want_silence() {
-            self.end = End::Given { ticket, cleared };
+            self.end = SuspectEnd::Given { ticket, cleared };
             return None;
         }
         self.end_turn(cleared)
@@ -142,13 +142,13 @@ impl SuspectQueue {
     /// What was given to the engine is stored. Returns how many were cleared if that ended the last suspect's turn.
     pub(super) fn durable(&mut self, is_stored: impl Fn(Ticket) -> bool) -> Option<u64> {
         match self.end {
-            End::Given { ticket, cleared } if is_stored(ticket) => self.end_turn(cleared),
+            SuspectEnd::Given { ticket, cleared } if is_stored(ticket) => self.end_turn(cleared),
             _ => None,
         }
     }
 
     fn end_turn(&mut self, cleared: bool) -> Option<u64> {
-        self.end = End::None;
+        self.end = SuspectEnd::None;
         self.suspects.ended(cleared);
         self.suspects.is_empty().then(|| self.suspects.cleared())
     }

@@ -20,7 +20,7 @@ pub struct Condition {
     /// Whether dead letters are still being read, so that their counts are not complete.
     pub letters_loading: bool,
     /// The partitions that this process reads, each by itself; empty for engines without partitions.
-    pub flows: Vec<Flow>,
+    pub flows: Vec<PartitionFlow>,
     /// `None` for engines without a cluster.
     pub cluster: Option<ClusterStanding>,
     /// At most [`PROBLEMS_MAX`].
@@ -29,7 +29,7 @@ pub struct Condition {
 
 /// What comes of one partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flow {
+pub struct PartitionFlow {
     pub topic: Arc<str>,
     pub partition: i32,
     /// Records that were not delivered yet. `None` if the partition belongs to another process by now.

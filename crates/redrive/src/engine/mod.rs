@@ -25,7 +25,7 @@ pub mod overlay;
 #[cfg(feature = "testing")]
 pub mod conformance;
 
-pub use condition::{ClusterStanding, Condition, Flow, Partitions, Problem, ProblemKind};
+pub use condition::{ClusterStanding, Condition, PartitionFlow, Partitions, Problem, ProblemKind};
 pub use edit::{EditAnswer, LetterEdit, LetterVersion, Replaced};
 pub use groups::{GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling};
 pub use history::{Attempt, History};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// One entry that differs from the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change<V> {
+pub enum OverlayEntry<V> {
     /// `fresh`: the table has no such entry, so that a removal may simply forget this change.
     Put {
         value: V,
@@ -18,7 +18,7 @@ pub enum Change<V> {
     Gone,
 }
 
-impl<V> Change<V> {
+impl<V> OverlayEntry<V> {
     pub fn value(&self) -> Option<&V> {
         match self {
             Self::Put { value, .. } => Some(value),
@@ -27,7 +27,7 @@ impl<V> Change<V> {
     }
 }
 
-pub type Changes<K, V> = BTreeMap<K, Change<V>>;
+pub type Changes<K, V> = BTreeMap<K, OverlayEntry<V>>;
 
 /// The table behind an overlay, read only.
 pub trait Far<K, V> {
@@ -54,20 +54,20 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
     /// Adds an entry whose key is not in use.
     pub fn put(&mut self, key: K, value: V) {
         let fresh = !self.delta.contains_key(&key) && !self.frozen.contains_key(&key);
-        self.delta.insert(key, Change::Put { value, fresh });
+        self.delta.insert(key, OverlayEntry::Put { value, fresh });
     }
 
     /// Sets an entry, whether its key is in use or not.
     pub fn set(&mut self, key: K, value: V) {
-        let fresh = matches!(self.delta.get(&key), Some(Change::Put { fresh: true, .. }));
-        self.delta.insert(key, Change::Put { value, fresh });
+        let fresh = matches!(self.delta.get(&key), Some(OverlayEntry::Put { fresh: true, .. }));
+        self.delta.insert(key, OverlayEntry::Put { value, fresh });
     }
 
     pub fn remove(&mut self, key: &K) {
-        if matches!(self.delta.get(key), Some(Change::Put { fresh: true, .. })) {
+        if matches!(self.delta.get(key), Some(OverlayEntry::Put { fresh: true, .. })) {
             self.delta.remove(key);
         } else {
-            self.delta.insert(key.clone(), Change::Gone);
+            self.delta.insert(key.clone(), OverlayEntry::Gone);
         }
     }
 
@@ -159,8 +159,8 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
         let bounds = (Bound::Included(from), end.map_or(Bound::Unbounded, Bound::Included));
         for (key, change) in self.frozen.range(bounds).chain(self.delta.range(bounds)) {
             match change {
-                Change::Put { value, .. } => drop(found.insert(key.clone(), value.clone())),
-                Change::Gone => drop(found.remove(key)),
+                OverlayEntry::Put { value, .. } => drop(found.insert(key.clone(), value.clone())),
+                OverlayEntry::Gone => drop(found.remove(key)),
             }
         }
     }

@@ -56,12 +56,12 @@ impl Default for RecentFigures {
 /// Counts into the part of the window that `now` falls into.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
-    slots: Vec<Slot>,
+    slots: Vec<RecentSlot>,
     gate: ClosedSpans,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct RecentSlot {
     number: u64,
     figures: RecentFigures,
 }
@@ -99,7 +99,7 @@ impl Recent {
     pub(crate) fn figures(&self, now: Time) -> RecentFigures {
         let from = (now.as_millis() / SLOT_MS).saturating_sub(SLOTS as u64 - 1);
         let mut all = RecentFigures::default();
-        for Slot { figures, .. } in self.slots.iter().filter(|slot| slot.number >= from) {
+        for RecentSlot { figures, .. } in self.slots.iter().filter(|slot| slot.number >= from) {
             all.end_to_end = all.end_to_end.merged(&figures.end_to_end);
             all.lateness = all.lateness.merged(&figures.lateness);
             all.held = all.held.merged(&figures.held);
@@ -115,11 +115,11 @@ impl Recent {
         let number = now.as_millis() / SLOT_MS;
         let at = (number % SLOTS as u64) as usize;
         while self.slots.len() <= at {
-            self.slots.push(Slot { number: 0, figures: RecentFigures::default() });
+            self.slots.push(RecentSlot { number: 0, figures: RecentFigures::default() });
         }
         let slot = &mut self.slots[at];
         if slot.number != number {
-            *slot = Slot { number, figures: RecentFigures::default() };
+            *slot = RecentSlot { number, figures: RecentFigures::default() };
         }
         &mut slot.figures
     }

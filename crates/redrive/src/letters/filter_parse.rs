@@ -12,14 +12,14 @@ use super::filter::{
 use crate::engine::LetterState;
 
 /// A value as it was written.
-struct Word {
+struct WrittenValue {
     text: String,
     /// In quotes: nothing in it is a sign.
     quoted: bool,
     column: usize,
 }
 
-struct Reader<'a> {
+struct TokenReader<'a> {
     rest: std::iter::Peekable<std::str::Chars<'a>>,
     column: usize,
 }
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Read<Filter> {
     if text.len() > FILTER_BYTES_MAX {
         return wrong(1, format!("a filter has at most {FILTER_BYTES_MAX} bytes, this one {}", text.len()));
     }
-    let mut reader = Reader { rest: text.chars().peekable(), column: 1 };
+    let mut reader = TokenReader { rest: text.chars().peekable(), column: 1 };
     let mut terms = Vec::new();
     loop {
         reader.skip_spaces();
@@ -52,7 +52,7 @@ pub(super) fn parse(text: &str) -> Read<Filter> {
     Ok(Filter { terms })
 }
 
-impl Reader<'_> {
+impl TokenReader<'_> {
     fn peek(&mut self) -> Option<char> {
         self.rest.peek().copied()
     }
@@ -103,20 +103,20 @@ impl Reader<'_> {
         Ok(Term { negated, test: test.with(&words)? })
     }
 
-    fn word(&mut self, field: &str) -> Read<Word> {
+    fn word(&mut self, field: &str) -> Read<WrittenValue> {
         let column = self.column;
         if self.take_if(|c| c == '"').is_none() {
             let text = self.take_while(|c| !c.is_whitespace() && c != ',');
             if text.is_empty() {
                 return wrong(column, format!("here a value for `{field}` is expected"));
             }
-            return Ok(Word { text, quoted: false, column });
+            return Ok(WrittenValue { text, quoted: false, column });
         }
         let mut text = String::new();
         loop {
             match self.next() {
                 None => return wrong(column, "this quote is never closed"),
-                Some('"') => return Ok(Word { text, quoted: true, column }),
+                Some('"') => return Ok(WrittenValue { text, quoted: true, column }),
                 Some('\\') => match self.next() {
                     Some(escaped @ ('"' | '\\')) => text.push(escaped),
                     Some(_) => return wrong(self.column - 2, "in quotes, only \\\" and \\\\ are escapes"),
@@ -195,7 +195,7 @@ impl Field {
         })
     }
 
-    fn with(self, words: &[Word]) -> Read<Test> {
+    fn with(self, words: &[WrittenValue]) -> Read<Test> {
         Ok(match self {
             Self::Reason => Test::Reason(named(words, "reason", Reason::ALL, Reason::name)?),
             Self::ErrorClass => {
@@ -225,16 +225,16 @@ impl Field {
     }
 }
 
-fn each<T>(words: &[Word], read: impl Fn(&Word) -> Read<T>) -> Read<Vec<T>> {
+fn each<T>(words: &[WrittenValue], read: impl Fn(&WrittenValue) -> Read<T>) -> Read<Vec<T>> {
     words.iter().map(read).collect()
 }
 
-fn texts(words: &[Word]) -> Vec<String> {
+fn texts(words: &[WrittenValue]) -> Vec<String> {
     words.iter().map(|word| word.text.clone()).collect()
 }
 
 fn named<T: Copy, const N: usize>(
-    words: &[Word],
+    words: &[WrittenValue],
     field: &str,
     all: [T; N],
     name: fn(T) -> &'static str,
@@ -253,7 +253,7 @@ fn named<T: Copy, const N: usize>(
 }
 
 /// The sign in front of a value, and the rest of it.
-fn sign(word: &Word) -> (Comparison, &str) {
+fn sign(word: &WrittenValue) -> (Comparison, &str) {
     if word.quoted {
         return (Comparison::Equal, &word.text);
     }
@@ -262,7 +262,7 @@ fn sign(word: &Word) -> (Comparison, &str) {
     found.into_iter().next().unwrap_or((Comparison::Equal, &word.text))
 }
 
-fn number(word: &Word, field: &str, example: &str) -> Read<Compared<u64>> {
+fn number(word: &WrittenValue, field: &str, example: &str) -> Read<Compared<u64>> {
     let (how, rest) = sign(word);
     // `parse` alone would take `+3`.
     match rest.parse().ok().filter(|_| rest.bytes().all(|b| b.is_ascii_digit())) {
@@ -271,7 +271,7 @@ fn number(word: &Word, field: &str, example: &str) -> Read<Compared<u64>> {
     }
 }
 
-fn age(word: &Word) -> Read<Compared<Duration>> {
+fn age(word: &WrittenValue) -> Read<Compared<Duration>> {
     let (how, rest) = sign(word);
     let with = duration::parse(rest).or_else(|error| wrong(word.column, error.to_string()))?;
     if how == Comparison::Equal {
@@ -281,7 +281,7 @@ fn age(word: &Word) -> Read<Compared<Duration>> {
     Ok(Compared { how, with })
 }
 
-fn payload(word: &Word) -> Read<PayloadTest> {
+fn payload(word: &WrittenValue) -> Read<PayloadTest> {
     let (how, rest) = sign(word);
     if how == Comparison::Equal {
         return Ok(PayloadTest::Text(word.text.clone()));

@@ -143,9 +143,9 @@ impl Selection {
         after: Option<u64>,
         limit: usize,
         mut keep: impl FnMut(Letter) -> (T, usize),
-    ) -> Result<Part<T>, SelectError> {
+    ) -> Result<SelectionPart<T>, SelectError> {
         let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
-        let mut part = Part { kept: Vec::new(), next: after, scanned: 0 };
+        let mut part = SelectionPart { kept: Vec::new(), next: after, scanned: 0 };
         let mut bytes = 0;
         // Open letters are found by their group without a look at the others.
         let group =
@@ -208,7 +208,7 @@ impl Selection {
 }
 
 /// What is kept of a part of a selection; see [`Page`].
-struct Part<T> {
+struct SelectionPart<T> {
     kept: Vec<T>,
     next: Option<u64>,
     scanned: u64,

@@ -6,7 +6,7 @@ use crate::engine::{EngineError, MessagePhase, MessageState, PendingAt, PendingM
 use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::select::{self, LetterIds, SelectError};
 use crate::run::command::Command;
-use crate::run::steer::{Found, Part};
+use crate::run::steer::{FoundMessages, Part};
 
 /// Messages that a search looks at before it gives up.
 pub const SEARCH_MAX: u64 = 1_000_000;
@@ -74,9 +74,9 @@ pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Locate
     let number = number_of(handle, name);
     let found = handle.ask(|reply| Command::Find { id: name.to_owned(), number, reply }).await?;
     let parts: &[Part] = match found {
-        Found::Runs => return Ok(Located::InFlight),
-        Found::Waits(at) => return Ok(Located::Waits(at)),
-        Found::NotWaiting => match handle.message(name).await {
+        FoundMessages::Runs => return Ok(Located::InFlight),
+        FoundMessages::Waits(at) => return Ok(Located::Waits(at)),
+        FoundMessages::NotWaiting => match handle.message(name).await {
             Ok(Some(known)) => match known.state {
                 // Ready messages stand in no table.
                 MessagePhase::Ready => &[Part::Waiting(PendingState::Ready)],
@@ -90,7 +90,7 @@ pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Locate
             Ok(None) | Err(HandleError::NotRemembered(_)) => &PARTS,
             Err(error) => return Err(error),
         },
-        Found::Unknown => &PARTS,
+        FoundMessages::Unknown => &PARTS,
     };
     Ok(match search(handle, name, parts).await? {
         Searched::Found(Part::Started, _) => Located::InFlight,

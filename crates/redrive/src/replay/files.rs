@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::job::{self, Facts, Progress};
+use super::job::{self, Facts, JobProgress};
 use crate::private;
 
 /// A job file holds a description in words; nobody needs more than this.
@@ -20,8 +20,8 @@ pub(super) struct Files {
 
 /// What was found in the directory.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub jobs: Vec<(Facts, Progress)>,
+pub(super) struct FoundJobs {
+    pub jobs: Vec<(Facts, JobProgress)>,
     /// The highest number in use, also by what cannot be read.
     pub highest: u64,
     /// Files that cannot be read, with why.
@@ -30,14 +30,14 @@ pub(super) struct Found {
 
 impl Files {
     /// Opens or makes the directory and reads all jobs.
-    pub(super) fn open(dir: &Path) -> io::Result<(Self, Found)> {
+    pub(super) fn open(dir: &Path) -> io::Result<(Self, FoundJobs)> {
         let files = Self { dir: dir.join("replays") };
         match private::create_dir(&files.dir) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
         File::open(dir)?.sync_all()?;
-        let mut found = Found::default();
+        let mut found = FoundJobs::default();
         let mut selections = Vec::new();
         for entry in fs::read_dir(&files.dir)? {
             let path = entry?.path();
@@ -71,7 +71,7 @@ impl Files {
         self.dir.join(format!("{}.{extension}", job::name(number)))
     }
 
-    pub(super) fn write(&self, facts: &Facts, progress: &Progress) -> io::Result<()> {
+    pub(super) fn write(&self, facts: &Facts, progress: &JobProgress) -> io::Result<()> {
         let text = format!("{:#}\n", job::to_json(facts, progress));
         self.write_durably(facts.number, "json", |out| out.write_all(text.as_bytes()))
     }
@@ -140,7 +140,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn read_job(path: &Path) -> Result<(Facts, Progress), String> {
+fn read_job(path: &Path) -> Result<(Facts, JobProgress), String> {
     let len = fs::metadata(path).map_err(|error| error.to_string())?.len();
     if len > JOB_BYTES_MAX {
         return Err(format!("it has {len} bytes, which no job has"));

@@ -272,7 +272,7 @@ mod tests {
     use redrive_core::Time;
 
     use super::*;
-    use crate::replay::job::{Facts, Progress, ReplaySpec};
+    use crate::replay::job::{Facts, JobProgress, ReplaySpec};
 
     fn record(runner: &str, beat: u64) -> JobRecord {
         let facts = Facts {
@@ -287,7 +287,7 @@ mod tests {
             actor: "ops".into(),
         };
         let (id, runner) = ("r-k3x9q-1".to_owned(), runner.to_owned());
-        JobRecord { id, runner, beat, facts, progress: Progress::new() }
+        JobRecord { id, runner, beat, facts, progress: JobProgress::new() }
     }
 
     #[test]

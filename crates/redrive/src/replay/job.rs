@@ -173,7 +173,7 @@ pub(super) struct Facts {
 
 /// What changes while it runs.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Progress {
+pub(super) struct JobProgress {
     pub state: ReplayState,
     /// Letters of the selection, from the first, that were offered to the engine; its answers are counted.
     pub offered: u64,
@@ -192,7 +192,7 @@ pub(super) struct Progress {
     pub note: Option<String>,
 }
 
-impl Progress {
+impl JobProgress {
     pub(super) fn new() -> Self {
         Self {
             state: ReplayState::Running,
@@ -264,7 +264,7 @@ pub(super) fn number(id: &str) -> Option<u64> {
 }
 
 /// The job as others see it; `id` is what it is called.
-pub(super) fn view(id: String, facts: &Facts, progress: &Progress) -> ReplayView {
+pub(super) fn view(id: String, facts: &Facts, progress: &JobProgress) -> ReplayView {
     ReplayView {
         id,
         pipeline: facts.pipeline.clone(),
@@ -292,7 +292,7 @@ pub(super) fn view(id: String, facts: &Facts, progress: &Progress) -> ReplayView
     }
 }
 
-pub(super) fn to_json(facts: &Facts, progress: &Progress) -> Value {
+pub(super) fn to_json(facts: &Facts, progress: &JobProgress) -> Value {
     let skips: serde_json::Map<String, Value> = progress
         .skips
         .by_reason()
@@ -329,7 +329,7 @@ pub(super) fn to_json(facts: &Facts, progress: &Progress) -> Value {
     })
 }
 
-pub(super) fn from_json(value: &Value) -> Option<(Facts, Progress)> {
+pub(super) fn from_json(value: &Value) -> Option<(Facts, JobProgress)> {
     let count = |key: &str| value.get(key)?.as_u64();
     let text = |key: &str| value.get(key)?.as_str().map(str::to_owned);
     let spec = ReplaySpec {
@@ -355,7 +355,7 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, Progress)> {
         created: timestamp::parse(&text("created")?)?,
         actor: text("actor")?,
     };
-    let progress = Progress {
+    let progress = JobProgress {
         state: ReplayState::from_name(&text("state")?)?,
         offered: count("offered")?.min(facts.total),
         published: count("published")?,
@@ -417,7 +417,7 @@ mod tests {
         };
         let skips =
             Skipped { not_found: 1, in_replay: 2, succeeded: 3, discarded: 4, too_often: 5, damaged: 6 };
-        let progress = Progress {
+        let progress = JobProgress {
             state: ReplayState::Paused,
             offered: 200,
             published: 179,
@@ -437,21 +437,21 @@ mod tests {
         let ended = shown.succeeded + shown.dead_again + shown.forgotten;
         assert_eq!(ended + shown.under_way + shown.skipped + shown.untouched, shown.total);
         let bare = Facts { spec: ReplaySpec::default(), ..facts };
-        let fresh = Progress::new();
+        let fresh = JobProgress::new();
         assert_eq!(from_json(&to_json(&bare, &fresh)), Some((bare, fresh)));
     }
 
     #[test]
     fn only_what_may_have_been_in_flight_may_have_been_sent_twice() {
-        let progress = Progress { published: 40, succeeded: 30, dead_again: 2, ..Progress::new() };
+        let progress = JobProgress { published: 40, succeeded: 30, dead_again: 2, ..JobProgress::new() };
         assert_eq!(progress.in_flight_max(100), 68, "it may have gone on after this was written");
-        let stopped = Progress { state: ReplayState::Stopped, ..progress };
+        let stopped = JobProgress { state: ReplayState::Stopped, ..progress };
         assert_eq!(stopped.in_flight_max(100), 8);
     }
 
     #[test]
     fn an_answer_says_what_became_of_a_letter() {
-        let mut progress = Progress::new();
+        let mut progress = JobProgress::new();
         assert!(progress.count(ReplayAnswer::Replayed));
         assert!(progress.count(ReplayAnswer::Already));
         assert!(!progress.count(ReplayAnswer::NotOpen(LetterState::Discarded)));

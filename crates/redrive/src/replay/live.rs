@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::Notify;
 
 use super::files::Files;
-use super::job::{self, Facts, Progress, ReplayView};
+use super::job::{self, Facts, JobProgress, ReplayView};
 
 /// One job while it is known.
 pub(super) struct Job {
     /// What it is called.
     pub(super) id: String,
     pub(super) facts: Facts,
-    progress: Mutex<Progress>,
+    progress: Mutex<JobProgress>,
     /// Somebody changed its state.
     pub(super) changed: Notify,
     /// Whether a task is at work on it.
@@ -29,7 +29,7 @@ pub(super) struct Job {
 pub(super) type Listener = Arc<OnceLock<Box<dyn Fn(&ReplayView) + Send + Sync>>>;
 
 impl Job {
-    pub(super) fn new(id: String, facts: Facts, progress: Progress, listener: Listener) -> Self {
+    pub(super) fn new(id: String, facts: Facts, progress: JobProgress, listener: Listener) -> Self {
         Self {
             id,
             facts,
@@ -42,11 +42,11 @@ impl Job {
         }
     }
 
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn progress(&self) -> JobProgress {
         self.lock().clone()
     }
 
-    pub(super) fn change<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> T {
+    pub(super) fn change<T>(&self, change: impl FnOnce(&mut JobProgress) -> T) -> T {
         let (changed, is_new_state) = {
             let mut progress = self.lock();
             let before = progress.state;
@@ -99,7 +99,7 @@ impl Job {
         job::view(self.id.clone(), &self.facts, &self.lock())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> MutexGuard<'_, JobProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

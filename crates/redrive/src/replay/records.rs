@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::job::{self, Facts, Progress, ReplayState};
+use super::job::{self, Facts, JobProgress, ReplayState};
 
 /// In front of all keys.
 pub(super) const PREFIX: &str = "replay/";
@@ -20,7 +20,7 @@ pub(super) struct JobRecord {
     /// Grows with every write, so that others see that its runner lives.
     pub beat: u64,
     pub facts: Facts,
-    pub progress: Progress,
+    pub progress: JobProgress,
 }
 
 impl JobRecord {
@@ -137,7 +137,7 @@ mod tests {
             created: Time::from_millis(1_700_000_000_000),
             actor: "ops".into(),
         };
-        let progress = Progress::new();
+        let progress = JobProgress::new();
         let record = JobRecord { id: "r-k3x9q-3".into(), runner: "k3x9q".into(), beat: 9, facts, progress };
         assert_eq!(JobRecord::of_bytes(&record.to_bytes()), Some(record));
         assert_eq!(JobRecord::of_bytes(b"{}"), None);

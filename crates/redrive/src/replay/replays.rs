@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use super::files::{Files, checksum};
 use super::group::{self, Follower};
-use super::job::{self, Facts, Progress, ReplaySpec, ReplayState, ReplayView};
+use super::job::{self, Facts, JobProgress, ReplaySpec, ReplayState, ReplayView};
 use super::live::{Job, Keep, Listener, blocking};
 use super::others::Others;
 use super::pace::RATE_MAX;
@@ -34,10 +34,10 @@ const WORDS_BYTES_MAX: usize = 4096;
 /// The replay jobs of a process. Clones are handles to the same jobs.
 #[derive(Clone)]
 pub struct Replays {
-    shared: Arc<Shared>,
+    shared: Arc<SharedJobs>,
 }
 
-struct Shared {
+struct SharedJobs {
     naming: Naming,
     files: Option<Files>,
     jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
@@ -111,7 +111,7 @@ impl Replays {
                 let (files, found) = Files::open(dir)?;
                 (Some(files), found)
             }
-            None => (None, super::files::Found::default()),
+            None => (None, super::files::FoundJobs::default()),
         };
         let listener = Listener::default();
         let jobs = found.jobs.into_iter().map(|(facts, progress)| {
@@ -120,8 +120,15 @@ impl Replays {
         });
         let jobs = Mutex::new(jobs.collect());
         let next = Mutex::new(found.highest + 1);
-        let shared =
-            Shared { naming, files, jobs, others: Others::default(), next, faults: found.faults, listener };
+        let shared = SharedJobs {
+            naming,
+            files,
+            jobs,
+            others: Others::default(),
+            next,
+            faults: found.faults,
+            listener,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -236,7 +243,7 @@ impl Replays {
             actor: cut(actor),
         };
         let id = self.shared.naming.name('r', number);
-        let mut progress = Progress::new();
+        let mut progress = JobProgress::new();
         progress.begin_trial(&facts.spec);
         let job = Arc::new(Job::new(id, facts, progress, Arc::clone(&self.shared.listener)));
         if let Some(files) = self.shared.files.clone() {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use redrive_core::Ratio;
 
-use super::job::{Progress, ReplaySpec, ReplayState};
+use super::job::{JobProgress, ReplaySpec, ReplayState};
 
 /// Letters that go first unless somebody says otherwise.
 pub const CANARY_DEFAULT: u64 = 10;
@@ -69,7 +69,7 @@ pub struct Canary {
     pub is_over: bool,
 }
 
-impl Progress {
+impl JobProgress {
     /// Begins with a canary, if the job has one and is not too small for it.
     pub(super) fn begin_trial(&mut self, spec: &ReplaySpec) {
         self.latest = Latest::default();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     /// A job in virtual time: as many letters go in each step as it allows, and end in the next one as `dies` says.
-    fn run(spec: &ReplaySpec, progress: &mut Progress, total: u64, dies: impl Fn(u64) -> bool) {
+    fn run(spec: &ReplaySpec, progress: &mut JobProgress, total: u64, dies: impl Fn(u64) -> bool) {
         while progress.state == ReplayState::Running {
             for letter in progress.published - progress.under_way()..progress.published {
                 let died = dies(letter);
@@ -193,8 +193,8 @@ mod tests {
         }
     }
 
-    fn begun(spec: &ReplaySpec) -> Progress {
-        let mut progress = Progress::new();
+    fn begun(spec: &ReplaySpec) -> JobProgress {
+        let mut progress = JobProgress::new();
         progress.begin_trial(spec);
         progress
     }
@@ -255,7 +255,7 @@ mod tests {
         let spec = spec(10, Some(20));
         // Stopped with eight under way.
         let mut progress =
-            Progress { offered: 100, published: 100, succeeded: 81, dead_again: 11, ..Progress::new() };
+            JobProgress { offered: 100, published: 100, succeeded: 81, dead_again: 11, ..JobProgress::new() };
         progress.begin_trial(&spec);
         progress.judge(&spec, 300);
         // They die too, one after the other.

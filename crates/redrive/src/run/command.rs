@@ -10,7 +10,7 @@ use redrive_core::breaker::BreakerState;
 use redrive_core::{GroupId, Message, Time};
 use tokio::sync::oneshot;
 
-use super::steer::{self, Found, Part, Steer, Steered};
+use super::steer::{self, FoundMessages, Part, Steer, Steered};
 use super::wake::Wake;
 use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::{
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     Find {
         id: String,
         number: Option<u64>,
-        reply: Reply<Found>,
+        reply: Reply<FoundMessages>,
     },
     Steer {
         at: PendingAt,
@@ -216,12 +216,12 @@ impl Command {
 
 /// Where a pipeline's engine is.
 pub(crate) struct Seat {
-    place: Mutex<Place>,
+    place: Mutex<AnswerSlot>,
     /// Whether the engine's gate is closed.
     paused: AtomicBool,
 }
 
-enum Place {
+enum AnswerSlot {
     /// Not running yet: whoever asks carries out the command.
     AtRest(Box<dyn Engine>),
     /// Owned by the dispatch thread, which carries out what is collected here.
@@ -231,7 +231,7 @@ enum Place {
 
 impl Seat {
     pub(crate) fn new(engine: Box<dyn Engine>) -> Self {
-        Self { place: Mutex::new(Place::AtRest(engine)), paused: AtomicBool::new(false) }
+        Self { place: Mutex::new(AnswerSlot::AtRest(engine)), paused: AtomicBool::new(false) }
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -270,22 +270,22 @@ impl Seat {
     /// Looks at the engine while it is at rest; `None` if it is not.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut dyn Engine) -> T) -> Option<T> {
         match &mut *self.lock() {
-            Place::AtRest(engine) => Some(look(engine.as_mut())),
-            Place::Running(_) | Place::Closed => None,
+            AnswerSlot::AtRest(engine) => Some(look(engine.as_mut())),
+            AnswerSlot::Running(_) | AnswerSlot::Closed => None,
         }
     }
 
     /// Gives a command to whoever has the engine. If it is closed the command is dropped, which its asker sees.
     pub(crate) fn ask(&self, command: Command, now: Time, wake: &Wake) {
         match &mut *self.lock() {
-            Place::AtRest(engine) => {
+            AnswerSlot::AtRest(engine) => {
                 // What was ingested before is taken in first. Nothing was settled yet, so there is nothing to hear, and
                 // a store that has failed says so again when it runs.
                 let _ = engine.poll(&mut Vec::new());
                 return self.carry_out(command, engine.as_mut(), now);
             }
-            Place::Running(commands) => commands.push(command),
-            Place::Closed => return,
+            AnswerSlot::Running(commands) => commands.push(command),
+            AnswerSlot::Closed => return,
         }
         wake.call();
     }
@@ -293,9 +293,9 @@ impl Seat {
     /// Takes the engine for the dispatch thread; `None` if it was taken before.
     pub(crate) fn take(&self) -> Option<Box<dyn Engine>> {
         let mut place = self.lock();
-        match std::mem::replace(&mut *place, Place::Closed) {
-            Place::AtRest(engine) => {
-                *place = Place::Running(Vec::new());
+        match std::mem::replace(&mut *place, AnswerSlot::Closed) {
+            AnswerSlot::AtRest(engine) => {
+                *place = AnswerSlot::Running(Vec::new());
                 Some(engine)
             }
             other => {
@@ -308,17 +308,17 @@ impl Seat {
     /// What was asked since the last time.
     pub(crate) fn commands(&self) -> Vec<Command> {
         match &mut *self.lock() {
-            Place::Running(commands) => std::mem::take(commands),
-            Place::AtRest(_) | Place::Closed => Vec::new(),
+            AnswerSlot::Running(commands) => std::mem::take(commands),
+            AnswerSlot::AtRest(_) | AnswerSlot::Closed => Vec::new(),
         }
     }
 
     /// The engine is gone; commands that nobody carried out are dropped.
     pub(crate) fn close(&self) {
-        *self.lock() = Place::Closed;
+        *self.lock() = AnswerSlot::Closed;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place> {
+    fn lock(&self) -> MutexGuard<'_, AnswerSlot> {
         self.place.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

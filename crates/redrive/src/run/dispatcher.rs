@@ -16,7 +16,7 @@ use super::hooks::Hooks;
 use super::last_runs::LastRuns;
 use super::report::PipelineReport;
 use super::solitude::Place;
-use super::steer::{self, Answers, Part};
+use super::steer::{self, DurableAnswers, Part};
 use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
@@ -75,7 +75,7 @@ pub(crate) struct Dispatcher {
     pub(crate) last_runs: LastRuns,
     pub(crate) name: Arc<str>,
     pub(crate) on_share: Option<ShareListener>,
-    pub(crate) answers: Answers,
+    pub(crate) answers: DurableAnswers,
     /// Whether the pipeline was paused for all processes, as far as this one has followed.
     pub(crate) group_paused: bool,
     pub(crate) buffers: Buffers,

@@ -56,7 +56,7 @@ pub(crate) struct Listeners {
 
 /// Something a hook is told.
 #[derive(Debug)]
-enum Event {
+enum HookEvent {
     Parked(Parked),
     Failed(AttemptFailed),
     Health(HealthEntry),
@@ -66,8 +66,8 @@ enum Event {
 /// The dispatch thread's end: hands over what it can and keeps the rest.
 #[derive(Debug)]
 pub(crate) struct Hooks {
-    sender: Option<mpsc::Sender<Event>>,
-    waiting: VecDeque<Event>,
+    sender: Option<mpsc::Sender<HookEvent>>,
+    waiting: VecDeque<HookEvent>,
     wants_parked: bool,
     wants_health: bool,
     wants_store: bool,
@@ -93,19 +93,19 @@ impl Hooks {
 
     pub(crate) fn tell(&mut self, parked: &mut Vec<Parked>) {
         if self.wants_parked {
-            self.waiting.extend(parked.drain(..).map(Event::Parked));
+            self.waiting.extend(parked.drain(..).map(HookEvent::Parked));
         } else {
             parked.clear();
         }
     }
 
     pub(crate) fn tell_failed(&mut self, failed: &mut Vec<AttemptFailed>) {
-        self.waiting.extend(failed.drain(..).map(Event::Failed));
+        self.waiting.extend(failed.drain(..).map(HookEvent::Failed));
     }
 
     pub(crate) fn tell_health(&mut self, changes: &mut Vec<HealthEntry>) {
         if self.wants_health {
-            self.waiting.extend(changes.drain(..).map(Event::Health));
+            self.waiting.extend(changes.drain(..).map(HookEvent::Health));
         } else {
             changes.clear();
         }
@@ -113,7 +113,7 @@ impl Hooks {
 
     pub(crate) fn tell_store(&mut self, notices: &mut Vec<StoreNotice>) {
         if self.wants_store {
-            self.waiting.extend(notices.drain(..).map(Event::Store));
+            self.waiting.extend(notices.drain(..).map(HookEvent::Store));
         } else {
             notices.clear();
         }
@@ -140,20 +140,20 @@ impl Hooks {
 async fn call_all(
     pipeline: Arc<str>,
     listeners: Listeners,
-    mut receiver: mpsc::Receiver<Event>,
+    mut receiver: mpsc::Receiver<HookEvent>,
     wake: Arc<Wake>,
 ) {
     while let Some(event) = receiver.recv().await {
         // A panic in a hook is printed by the panic hook; the next event is told all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| match event {
-            Event::Parked(Parked { number, message, reason, meta, failure }) => {
+            HookEvent::Parked(Parked { number, message, reason, meta, failure }) => {
                 let pipeline = Arc::clone(&pipeline);
                 let letter = DeadLetter { pipeline, number, message, reason, meta, failure };
                 listeners.dead.iter().for_each(|hook| hook(&letter));
             }
-            Event::Store(notice) => listeners.store.iter().for_each(|hook| hook(&notice)),
-            Event::Failed(failed) => listeners.failed.iter().for_each(|hook| hook(&failed)),
-            Event::Health(HealthEntry { at, change }) => {
+            HookEvent::Store(notice) => listeners.store.iter().for_each(|hook| hook(&notice)),
+            HookEvent::Failed(failed) => listeners.failed.iter().for_each(|hook| hook(&failed)),
+            HookEvent::Health(HealthEntry { at, change }) => {
                 let changed = HealthChanged { pipeline: Arc::clone(&pipeline), at, change };
                 listeners.health.iter().for_each(|hook| hook(&changed));
             }

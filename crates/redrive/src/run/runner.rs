@@ -71,7 +71,7 @@ impl Runner {
             Ok(Err(result)) => self.exchange.end(call, result.into()),
             Err(panic) => self.exchange.end(call, crashed(&*panic)),
             Ok(Ok(attempt)) => {
-                let report = Report { exchange: Arc::clone(&self.exchange), call: Some(call) };
+                let report = CallReport { exchange: Arc::clone(&self.exchange), call: Some(call) };
                 tokio::spawn(finish(attempt, report, self.timeout, self.cancelled.clone()));
                 return true;
             }
@@ -83,7 +83,7 @@ impl Runner {
 /// Brings a call that waits to its end.
 async fn finish(
     attempt: Attempting,
-    report: Report,
+    report: CallReport,
     timeout: Duration,
     mut cancelled: watch::Receiver<bool>,
 ) {
@@ -104,12 +104,12 @@ fn timed_out(after: Duration) -> Failure {
 }
 
 /// Reports the end of a call exactly once; if it is dropped before, the call is unfinished.
-struct Report {
+struct CallReport {
     exchange: Arc<Exchange>,
     call: Option<CallId>,
 }
 
-impl Report {
+impl CallReport {
     fn send(mut self, ended: Ended) {
         if let Some(call) = self.call.take() {
             self.exchange.end_soon(call, ended);
@@ -117,7 +117,7 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for CallReport {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
             self.exchange.end(call, Ended::Unfinished);

@@ -19,7 +19,7 @@ use super::last_runs::LastRuns;
 use super::report::{PipelineReport, RunError};
 use super::runner::Runner;
 use super::solitude::{Place, Solitude};
-use super::steer::Answers;
+use super::steer::DurableAnswers;
 use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::Watchdog;
@@ -121,7 +121,7 @@ impl Running {
             last_runs: LastRuns::after(&[]),
             name: Arc::clone(&built.name),
             on_share: built.handler.on_share.clone(),
-            answers: Answers::default(),
+            answers: DurableAnswers::default(),
             group_paused: false,
             buffers: Buffers::default(),
         };

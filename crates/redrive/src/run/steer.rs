@@ -58,7 +58,7 @@ pub(crate) enum Part {
 
 /// Where the message with an id was found without a search.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Found {
+pub(crate) enum FoundMessages {
     /// Its handler runs.
     Runs,
     /// It waits in the engine, in place, or for its turn.
@@ -71,12 +71,12 @@ pub(crate) enum Found {
 
 /// Answers that wait until what they say is durable.
 #[derive(Debug, Default)]
-pub(crate) struct Answers {
+pub(crate) struct DurableAnswers {
     decided: Vec<Reply>,
     given: VecDeque<(Ticket, Reply)>,
 }
 
-impl Answers {
+impl DurableAnswers {
     /// What was decided since the last time was given to the engine.
     pub(crate) fn given(&mut self, ticket: Ticket) {
         self.given.extend(self.decided.drain(..).map(|reply| (ticket, reply)));
@@ -218,25 +218,25 @@ fn shown(delivery: &Delivery, state: PendingState) -> PendingMessage {
 }
 
 /// Where the message with this id, or else this number, is, as far as the machine knows.
-pub(crate) fn find_held(id: &str, number: Option<u64>, machine: &Machine) -> Option<Found> {
+pub(crate) fn find_held(id: &str, number: Option<u64>, machine: &Machine) -> Option<FoundMessages> {
     let by_id = |delivery: &&Delivery| delivery.message.id() == id;
     let by_number = |delivery: &&Delivery| Some(delivery.receipt.number()) == number;
     let all = || machine.started().chain(machine.unstarted());
     let number = all().find(by_id).or_else(|| all().find(by_number))?.receipt.number();
     if machine.runs(number) {
-        return Some(Found::Runs);
+        return Some(FoundMessages::Runs);
     }
     let is_started = machine.started().any(|delivery| delivery.receipt.number() == number);
     let state = if is_started { PendingState::InFlight } else { PendingState::Ready };
-    Some(Found::Waits(PendingAt { number, state, key: (number, 0) }))
+    Some(FoundMessages::Waits(PendingAt { number, state, key: (number, 0) }))
 }
 
 /// Where the message with this id waits, as far as the engine knows without a search.
-pub(crate) fn locate(id: &str, engine: &mut dyn Engine) -> Result<Found, EngineError> {
+pub(crate) fn locate(id: &str, engine: &mut dyn Engine) -> Result<FoundMessages, EngineError> {
     match engine.locate(id) {
-        Ok(Some(at)) => Ok(Found::Waits(at)),
-        Ok(None) => Ok(Found::NotWaiting),
-        Err(EngineError::NotRemembered) => Ok(Found::Unknown),
+        Ok(Some(at)) => Ok(FoundMessages::Waits(at)),
+        Ok(None) => Ok(FoundMessages::NotWaiting),
+        Err(EngineError::NotRemembered) => Ok(FoundMessages::Unknown),
         Err(error) => Err(error),
     }
 }

@@ -23,7 +23,7 @@ const PUBLISH_IDLE: Duration = Duration::from_secs(1);
 pub(crate) struct Watch {
     board: Arc<Board>,
     seat: Arc<Seat>,
-    given: VecDeque<Given>,
+    given: VecDeque<HandedOver>,
     settle_duration: Histogram,
     schedule_write: Histogram,
     oldest: Oldest,
@@ -40,7 +40,7 @@ pub(crate) struct Watch {
 
 /// A batch on its way to the disk.
 #[derive(Debug)]
-struct Given {
+struct HandedOver {
     ticket: Ticket,
     verdicts: usize,
     retries: usize,
@@ -80,7 +80,7 @@ impl Watch {
 
     pub(crate) fn given(&mut self, ticket: Ticket, verdicts: usize, retries: usize) {
         let (decided, at) = (self.round_began, self.giving);
-        self.given.push_back(Given { ticket, verdicts, retries, decided, at });
+        self.given.push_back(HandedOver { ticket, verdicts, retries, decided, at });
     }
 
     pub(crate) fn durable(&mut self, ticket: Ticket) {
@@ -97,7 +97,7 @@ impl Watch {
         }
     }
 
-    fn stored(&mut self, given: &Given) {
+    fn stored(&mut self, given: &HandedOver) {
         let now = Instant::now();
         self.settle_duration.observe_times(now - given.at, given.verdicts as u64);
         self.schedule_write.observe_times(now - given.decided, given.retries as u64);

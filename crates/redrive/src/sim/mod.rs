@@ -26,4 +26,4 @@ pub mod run;
 
 pub use checkers::{Broken, CHECKERS};
 pub use plan::Plan;
-pub use run::{Failure, Summary, check_seeds, run};
+pub use run::{BrokenInvariant, Summary, check_seeds, run};

@@ -23,7 +23,7 @@ pub struct Plan {
     pub keys: u64,
     pub delayed_percent: u64,
     pub duplicate_percent: u64,
-    pub fates: Fates,
+    pub fates: FateShares,
     pub calls: Calls,
     pub faults: Faults,
     /// Spans of true time in which every call fails.
@@ -34,7 +34,7 @@ pub struct Plan {
 
 /// What kind of message it is, in percent; the rest is good.
 #[derive(Clone, Copy, Debug)]
-pub struct Fates {
+pub struct FateShares {
     pub flaky: u64,
     pub permanent: u64,
     pub gone: u64,
@@ -105,7 +105,7 @@ impl Plan {
             keys: rng.pick(&[1, 3, 20]),
             delayed_percent: rng.pick(&[0, 20]),
             duplicate_percent: rng.pick(&[0, 10]),
-            fates: Fates {
+            fates: FateShares {
                 flaky: rng.pick(&[0, 20, 60]),
                 permanent: rng.pick(&[0, 5]),
                 gone: rng.pick(&[0, 5]),

@@ -38,13 +38,13 @@ pub struct Summary {
 
 /// A run that broke an invariant.
 #[derive(Clone, Debug)]
-pub struct Failure {
+pub struct BrokenInvariant {
     pub plan: Plan,
     pub broken: Broken,
     pub last_steps: Vec<String>,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for BrokenInvariant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { plan, broken, last_steps } = self;
         writeln!(f, "checker `{}`: {}", broken.checker, broken.detail)?;
@@ -57,7 +57,7 @@ impl fmt::Display for Failure {
 }
 
 /// Runs one seed.
-pub fn run(seed: u64) -> Result<Summary, Box<Failure>> {
+pub fn run(seed: u64) -> Result<Summary, Box<BrokenInvariant>> {
     let plan = Plan::from_seed(seed);
     let mut world = World::new(plan.clone());
     let outcome = faults_on(&mut world).and_then(|()| faults_off(&mut world));
@@ -78,7 +78,7 @@ pub fn run(seed: u64) -> Result<Summary, Box<Failure>> {
             let from = world.trace.len().saturating_sub(SHOWN_MAX);
             let last_steps =
                 world.trace[from..].iter().map(|(at, step)| format!("{at:>9} {step:?}")).collect();
-            Err(Box::new(Failure { plan, broken, last_steps }))
+            Err(Box::new(BrokenInvariant { plan, broken, last_steps }))
         }
     }
 }

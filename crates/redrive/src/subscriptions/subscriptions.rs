@@ -70,10 +70,10 @@ type Listener = Arc<dyn Fn(&Changed) + Send + Sync>;
 /// The subscriptions of one pipeline. Clones share them. In memory until [`Self::open`].
 #[derive(Clone)]
 pub struct Subscriptions {
-    shared: Arc<Shared>,
+    shared: Arc<SharedTable>,
 }
 
-struct Shared {
+struct SharedTable {
     pipeline: String,
     table: Arc<Mutex<Table>>,
     writer: OnceLock<Writer>,
@@ -86,7 +86,7 @@ struct Shared {
 impl Subscriptions {
     pub fn new(pipeline: &str, purge: Purge) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedTable {
                 pipeline: pipeline.to_owned(),
                 table: Arc::new(Mutex::new(Table::new(purge))),
                 writer: OnceLock::new(),

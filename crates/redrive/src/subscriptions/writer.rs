@@ -17,7 +17,7 @@ const BATCH_MAX: usize = 4096;
 /// Outdated entries that a store may hold beside as many as are current.
 const OUTDATED_FREE: u64 = 10_000;
 
-pub(super) struct Job {
+pub(super) struct WriteJob {
     entries: Vec<Entry>,
     done: oneshot::Sender<Result<(), EngineError>>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Job {
 /// Hands entries to the thread. Dropping it ends the thread, after what was handed over is written.
 #[derive(Debug)]
 pub(super) struct Writer {
-    sender: Option<mpsc::Sender<Job>>,
+    sender: Option<mpsc::Sender<WriteJob>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -43,20 +43,24 @@ impl Writer {
         Ok(Self { sender: Some(sender), thread: Some(thread) })
     }
 
-    pub(super) fn sender(&self) -> Option<mpsc::Sender<Job>> {
+    pub(super) fn sender(&self) -> Option<mpsc::Sender<WriteJob>> {
         self.sender.clone()
     }
 }
 
 /// Durable on return.
-pub(super) async fn write(sender: mpsc::Sender<Job>, entries: Vec<Entry>) -> Result<(), EngineError> {
+pub(super) async fn write(sender: mpsc::Sender<WriteJob>, entries: Vec<Entry>) -> Result<(), EngineError> {
     let ended = || EngineError::Storage("the subscriptions are closed".to_owned());
     let (done, written) = oneshot::channel();
-    sender.send(Job { entries, done }).await.map_err(|_| ended())?;
+    sender.send(WriteJob { entries, done }).await.map_err(|_| ended())?;
     written.await.map_err(|_| ended())?
 }
 
-fn write_all(mut store: Box<dyn SubscriptionStore>, mut jobs: mpsc::Receiver<Job>, table: &Mutex<Table>) {
+fn write_all(
+    mut store: Box<dyn SubscriptionStore>,
+    mut jobs: mpsc::Receiver<WriteJob>,
+    table: &Mutex<Table>,
+) {
     while let Some(first) = jobs.blocking_recv() {
         let mut batch = vec![first];
         let mut entries = std::mem::take(&mut batch[0].entries);

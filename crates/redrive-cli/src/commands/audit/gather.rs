@@ -8,7 +8,7 @@ use serde::Deserialize as _;
 use tokio::task::JoinSet;
 
 use super::kafka::Records;
-use super::reconcile::{Fate, fate};
+use super::reconcile::{IdFate, fate};
 use super::roll::{Marks, Roll};
 use super::witness::{Testimony, Witness};
 use crate::client::answers::LetterView;
@@ -144,7 +144,7 @@ fn letter_mark(state: &str) -> Option<Marks> {
 }
 
 fn is_missing(marks: Marks) -> bool {
-    fate(marks) == Fate::Missing
+    fate(marks) == IdFate::Missing
 }
 
 /// Asks for the state of every id that neither the witness nor the letters have.

@@ -40,7 +40,7 @@ struct Parked {
 
 /// A line of `T.DLQ.state`.
 #[derive(Deserialize)]
-struct State {
+struct AuditState {
     generation: u32,
     state: String,
 }
@@ -117,13 +117,13 @@ impl Records {
                 parked.copies += u64::from(generation == parked.generation);
             },
         )?;
-        let mut states: HashMap<u64, State> = HashMap::new();
+        let mut states: HashMap<u64, AuditState> = HashMap::new();
         self.read(
             &self.topics.dlq_state,
             |span| span.low,
             |record| {
                 let number = record.key().and_then(|key| std::str::from_utf8(key).ok()?.parse().ok());
-                let state = record.payload().and_then(|line| serde_json::from_slice::<State>(line).ok());
+                let state = record.payload().and_then(|line| serde_json::from_slice::<AuditState>(line).ok());
                 match (number, state) {
                     (Some(number), Some(state)) => drop(states.insert(number, state)),
                     (Some(number), None) => drop(states.remove(&number)),

@@ -4,7 +4,7 @@ use super::roll::{Marks, Roll};
 
 /// What became of one produced id. Every id has exactly one fate, so the counts always add up to what was produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum IdFate {
     /// The witness has it.
     Succeeded,
     /// It has an open letter. `applied`: the witness has it as well, so the failure was reported after the effect.
@@ -19,18 +19,18 @@ pub enum Fate {
 
 /// A letter wins over the witness: somebody still has to look at it. The witness wins over everything else we say
 /// about ourselves.
-pub fn fate(marks: Marks) -> Fate {
+pub fn fate(marks: Marks) -> IdFate {
     let applied = marks.has(Marks::APPLIED);
     if marks.has(Marks::OPEN) {
-        Fate::DeadOpen { applied }
+        IdFate::DeadOpen { applied }
     } else if marks.has(Marks::DISCARDED) {
-        Fate::DeadDiscarded { applied }
+        IdFate::DeadDiscarded { applied }
     } else if applied {
-        Fate::Succeeded
+        IdFate::Succeeded
     } else if marks.has(Marks::PENDING) || marks.has(Marks::REPLAYING) {
-        Fate::Pending
+        IdFate::Pending
     } else {
-        Fate::Missing
+        IdFate::Missing
     }
 }
 
@@ -68,17 +68,17 @@ pub fn reconcile(roll: &Roll, name: usize) -> Reckoning {
     let mut reckoning = Reckoning { produced: roll.len(), ..Reckoning::default() };
     roll.each(|marks, id| {
         match fate(marks) {
-            Fate::Succeeded => reckoning.succeeded += 1,
-            Fate::DeadOpen { applied } => {
+            IdFate::Succeeded => reckoning.succeeded += 1,
+            IdFate::DeadOpen { applied } => {
                 reckoning.dead_open += 1;
                 reckoning.dead_also_succeeded += u64::from(applied);
             }
-            Fate::DeadDiscarded { applied } => {
+            IdFate::DeadDiscarded { applied } => {
                 reckoning.dead_discarded += 1;
                 reckoning.dead_also_succeeded += u64::from(applied);
             }
-            Fate::Pending => reckoning.pending += 1,
-            Fate::Missing => {
+            IdFate::Pending => reckoning.pending += 1,
+            IdFate::Missing => {
                 reckoning.missing += 1;
                 reckoning.missing_ids.push(id());
                 // Cut now and then, so that a witness that lost everything does not double our memory.
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn what_the_witness_has_is_never_missing_and_what_nobody_has_always_is() {
         for marks in Marks::all() {
-            let missing = fate(marks) == Fate::Missing;
+            let missing = fate(marks) == IdFate::Missing;
             let known = [Marks::APPLIED, Marks::OPEN, Marks::DISCARDED, Marks::REPLAYING, Marks::PENDING];
             assert_eq!(missing, !known.iter().any(|mark| marks.has(*mark)), "{marks:?}");
         }
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn an_open_letter_is_dead_also_if_the_effect_happened() {
         let both = Marks::OPEN.with(Marks::APPLIED);
-        assert_eq!(fate(both), Fate::DeadOpen { applied: true });
-        assert_eq!(fate(Marks::REPLAYING.with(Marks::APPLIED)), Fate::Succeeded);
-        assert_eq!(fate(Marks::REPLAYING), Fate::Pending);
-        assert_eq!(fate(Marks::DISCARDED.with(Marks::PENDING)), Fate::DeadDiscarded { applied: false });
+        assert_eq!(fate(both), IdFate::DeadOpen { applied: true });
+        assert_eq!(fate(Marks::REPLAYING.with(Marks::APPLIED)), IdFate::Succeeded);
+        assert_eq!(fate(Marks::REPLAYING), IdFate::Pending);
+        assert_eq!(fate(Marks::DISCARDED.with(Marks::PENDING)), IdFate::DeadDiscarded { applied: false });
     }
 
     #[test]

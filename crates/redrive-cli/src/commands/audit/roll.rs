@@ -50,10 +50,10 @@ impl Marks {
 }
 
 #[derive(Debug)]
-pub struct Roll(Kind);
+pub struct Roll(RollKind);
 
 #[derive(Debug)]
-enum Kind {
+enum RollKind {
     Range { prefix: String, first: u64, marks: Vec<Marks> },
     Listed(HashMap<Box<str>, Marks>),
 }
@@ -63,16 +63,16 @@ impl Roll {
     pub fn range(prefix: &str, first: u64, last: u64) -> Option<Self> {
         let count = last.checked_sub(first)?.checked_add(1).filter(|count| *count <= RANGE_MAX)?;
         let marks = vec![Marks::NONE; usize::try_from(count).ok()?];
-        Some(Self(Kind::Range { prefix: prefix.to_owned(), first, marks }))
+        Some(Self(RollKind::Range { prefix: prefix.to_owned(), first, marks }))
     }
 
     pub fn listed() -> Self {
-        Self(Kind::Listed(HashMap::new()))
+        Self(RollKind::Listed(HashMap::new()))
     }
 
     /// Adds an id to a list; a second time is remembered. `false`: the list is full. Ranges know their ids already.
     pub fn add(&mut self, id: &str) -> bool {
-        let Kind::Listed(ids) = &mut self.0 else { return true };
+        let RollKind::Listed(ids) = &mut self.0 else { return true };
         if let Some(marks) = ids.get_mut(id) {
             *marks = marks.with(Marks::LISTED_AGAIN);
             return true;
@@ -86,8 +86,8 @@ impl Roll {
 
     pub fn len(&self) -> u64 {
         match &self.0 {
-            Kind::Range { marks, .. } => marks.len() as u64,
-            Kind::Listed(ids) => ids.len() as u64,
+            RollKind::Range { marks, .. } => marks.len() as u64,
+            RollKind::Listed(ids) => ids.len() as u64,
         }
     }
 
@@ -98,18 +98,18 @@ impl Roll {
     /// What is known about an id; `None` if it was not produced.
     pub fn get(&self, id: &str) -> Option<Marks> {
         match &self.0 {
-            Kind::Range { prefix, first, marks } => marks.get(position(prefix, *first, id)?).copied(),
-            Kind::Listed(ids) => ids.get(id).copied(),
+            RollKind::Range { prefix, first, marks } => marks.get(position(prefix, *first, id)?).copied(),
+            RollKind::Listed(ids) => ids.get(id).copied(),
         }
     }
 
     /// Adds what was found out about an id; `false` if it was not produced.
     pub fn mark(&mut self, id: &str, mark: Marks) -> bool {
         let slot = match &mut self.0 {
-            Kind::Range { prefix, first, marks } => {
+            RollKind::Range { prefix, first, marks } => {
                 position(prefix, *first, id).and_then(|position| marks.get_mut(position))
             }
-            Kind::Listed(ids) => ids.get_mut(id),
+            RollKind::Listed(ids) => ids.get_mut(id),
         };
         slot.map(|marks| *marks = marks.with(mark)).is_some()
     }
@@ -117,12 +117,12 @@ impl Roll {
     /// Shows the marks of every id, and its name to who wants it. A range goes in order.
     pub fn each(&self, mut see: impl FnMut(Marks, &dyn Fn() -> String)) {
         match &self.0 {
-            Kind::Range { prefix, first, marks } => {
+            RollKind::Range { prefix, first, marks } => {
                 for (number, marks) in (*first..).zip(marks) {
                     see(*marks, &|| format!("{prefix}{number}"));
                 }
             }
-            Kind::Listed(ids) => ids.iter().for_each(|(id, marks)| see(*marks, &|| id.to_string())),
+            RollKind::Listed(ids) => ids.iter().for_each(|(id, marks)| see(*marks, &|| id.to_string())),
         }
     }
 
@@ -135,14 +135,14 @@ impl Roll {
         wanted: impl Fn(Marks) -> bool,
     ) -> (Vec<String>, Option<usize>) {
         let found: Vec<(usize, String)> = match &self.0 {
-            Kind::Range { prefix, first, marks } => {
+            RollKind::Range { prefix, first, marks } => {
                 let rest = marks.iter().enumerate().skip(from).filter(|(_, marks)| wanted(**marks));
                 rest.take(max)
                     .map(|(place, _)| (place, format!("{prefix}{}", first + place as u64)))
                     .collect()
             }
             // The order of a map stays the same as long as no id is added.
-            Kind::Listed(ids) => {
+            RollKind::Listed(ids) => {
                 let rest = ids.iter().enumerate().skip(from).filter(|(_, (_, marks))| wanted(**marks));
                 rest.take(max).map(|(place, (id, _))| (place, id.to_string())).collect()
             }

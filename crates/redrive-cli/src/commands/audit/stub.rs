@@ -18,13 +18,13 @@ pub struct Stub {
 }
 
 #[derive(Deserialize)]
-struct Page {
+struct StubPage {
     ids: Vec<String>,
     next: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Stats {
+struct StubStats {
     duplicates: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Stub {
         let mut after: Option<String> = None;
         loop {
             let path = format!("/applied{}", query(&[("after", after.as_deref()), ("limit", Some(PAGE))]));
-            let page: Page = self.get(&path).await?;
+            let page: StubPage = self.get(&path).await?;
             page.ids.iter().for_each(|id| each(id));
             match page.next {
                 None => return Ok(()),
@@ -51,7 +51,7 @@ impl Stub {
 
     /// Calls that came again after their effect, as far as it counts them.
     pub async fn duplicates(&self) -> Result<Option<u64>, Failed> {
-        let stats: Stats = self.get("/stats").await?;
+        let stats: StubStats = self.get("/stats").await?;
         Ok(stats.duplicates)
     }
 

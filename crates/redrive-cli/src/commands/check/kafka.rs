@@ -19,7 +19,7 @@ use crate::service::engine_failed::engine_failed;
 use crate::service::kafka;
 
 /// One thing that was looked at.
-struct Finding {
+struct KafkaFinding {
     /// `None`: neither good nor bad.
     good: Option<bool>,
     text: String,
@@ -27,7 +27,7 @@ struct Finding {
     more: Vec<String>,
 }
 
-impl Finding {
+impl KafkaFinding {
     fn new(good: Option<bool>, text: impl Into<String>) -> Self {
         Self { good, text: text.into(), more: Vec::new() }
     }
@@ -47,7 +47,7 @@ pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     let build = Build::of_this();
     // First: it may be why the rest cannot be told.
     if !out.is_json() {
-        write(&Finding::new(None, format!("this build: {build}")), out)?;
+        write(&KafkaFinding::new(None, format!("this build: {build}")), out)?;
     }
     let mut good = true;
     let mut documents = Vec::new();
@@ -56,7 +56,7 @@ pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
         findings.push(sink(settings));
         good &= findings.iter().all(|finding| finding.good != Some(false));
         if out.is_json() {
-            let findings: Vec<Value> = findings.iter().map(Finding::to_json).collect();
+            let findings: Vec<Value> = findings.iter().map(KafkaFinding::to_json).collect();
             documents.push(json!({"name": pipeline.name, "findings": findings}));
             continue;
         }
@@ -91,7 +91,7 @@ fn build_json(build: &Build) -> Value {
     json!({"librdkafka": build.version, "sasl": build.mechanisms, "tls": build.tls, "compression": build.compression})
 }
 
-fn write(finding: &Finding, out: &mut Output) -> Result<(), Failed> {
+fn write(finding: &KafkaFinding, out: &mut Output) -> Result<(), Failed> {
     let sign = match finding.good {
         Some(true) => out.paint(Style::Good, "✓"),
         Some(false) => out.paint(Style::Error, "✗"),
@@ -108,12 +108,12 @@ fn topics(
     cluster: &Cluster,
     pipeline: &KafkaPipeline,
     settings: &PipelineConfig,
-) -> Result<Vec<Finding>, Failed> {
+) -> Result<Vec<KafkaFinding>, Failed> {
     let found = match survey(cluster, pipeline) {
         Ok(found) => found,
         Err(TopicsFault::NoSource { topic }) => {
             let text = format!("the source topic {topic} does not exist; Redrive never makes it");
-            let mut finding = Finding::new(Some(false), text);
+            let mut finding = KafkaFinding::new(Some(false), text);
             let bootstrap = cluster.bootstrap();
             finding.more = vec![
                 "create it with as many partitions as shall be worked on at once, or correct `source`:"
@@ -125,7 +125,7 @@ fn topics(
             return Ok(vec![finding]);
         }
         Err(fault @ TopicsFault::Hidden { .. }) => {
-            return Ok(vec![Finding::new(Some(false), fault.to_string()), allowed(cluster, pipeline)]);
+            return Ok(vec![KafkaFinding::new(Some(false), fault.to_string()), allowed(cluster, pipeline)]);
         }
         Err(fault) => return Err(engine_failed(&fault.into())),
     };
@@ -133,26 +133,26 @@ fn topics(
     let mut findings = source(&found, settings);
     if !found.hidden.is_empty() {
         let fault = TopicsFault::Hidden { topics: found.hidden.clone() };
-        findings.push(Finding::new(Some(false), fault.to_string()));
+        findings.push(KafkaFinding::new(Some(false), fault.to_string()));
     }
     findings.extend(found.unread.iter().map(|name| {
         let text =
             format!("the settings of {name} may not be read: the permission DescribeConfigs is missing");
-        Finding::new(Some(false), text)
+        KafkaFinding::new(Some(false), text)
     }));
     findings.extend(uneven(&found, settings, bootstrap));
     if !found.missing.is_empty() {
         findings.push(missing(&found, bootstrap, cluster.topics));
     }
     for wrong in &found.wrong {
-        let mut finding = Finding::new(Some(false), format!("topic {} {}", wrong.topic, wrong.problem));
+        let mut finding = KafkaFinding::new(Some(false), format!("topic {} {}", wrong.topic, wrong.problem));
         finding.more = vec!["repair it with:".to_owned(), indented(&wrong.command(bootstrap))];
         findings.push(finding);
     }
     let known = found.hidden.is_empty() && found.unread.is_empty();
     if found.missing.is_empty() && found.wrong.is_empty() && known {
         let facts = &found.found[0];
-        findings.push(Finding::new(
+        findings.push(KafkaFinding::new(
             Some(true),
             format!(
                 "{} topics with {} partitions each and {}, replication {}, min.insync.replicas {}; nothing in them expires",
@@ -164,10 +164,10 @@ fn topics(
             ),
         ));
     }
-    findings.extend(found.warnings.iter().map(|warning| Finding::new(None, warning.as_str())));
+    findings.extend(found.warnings.iter().map(|warning| KafkaFinding::new(None, warning.as_str())));
     findings.push(lost_broker(&found));
     findings.push(start(cluster, pipeline, &found.topics)?);
-    findings.push(Finding::new(None, OLDEST_KAFKA));
+    findings.push(KafkaFinding::new(None, OLDEST_KAFKA));
     findings.push(allowed(cluster, pipeline));
     Ok(findings)
 }
@@ -175,9 +175,9 @@ fn topics(
 /// What the engine uses that older brokers do not have: static members, transactions, headers, deleting records.
 const OLDEST_KAFKA: &str = "needs Apache Kafka 2.4 or later; tested with 4.3";
 
-fn allowed(cluster: &Cluster, pipeline: &KafkaPipeline) -> Finding {
+fn allowed(cluster: &Cluster, pipeline: &KafkaPipeline) -> KafkaFinding {
     let (commands, to_source) = acl_commands(cluster, pipeline);
-    let mut needed = Finding::new(None, "ACLs needed, where the cluster has any:");
+    let mut needed = KafkaFinding::new(None, "ACLs needed, where the cluster has any:");
     needed.more = commands.iter().map(|command| indented(command)).collect();
     needed.more.push("for `dlq replay --to source` also:".to_owned());
     needed.more.extend(to_source.iter().map(|command| indented(command)));
@@ -185,9 +185,9 @@ fn allowed(cluster: &Cluster, pipeline: &KafkaPipeline) -> Finding {
 }
 
 /// Where keys are ordered, the tiers have to have as many partitions as the source, retired ones too.
-fn uneven(found: &Survey, settings: &PipelineConfig, bootstrap: &str) -> Option<Finding> {
+fn uneven(found: &Survey, settings: &PipelineConfig, bootstrap: &str) -> Option<KafkaFinding> {
     let uneven = found.uneven.as_ref().filter(|_| settings.ordering == Ordering::Key)?;
-    let mut finding = Finding::new(Some(false), uneven.to_string());
+    let mut finding = KafkaFinding::new(Some(false), uneven.to_string());
     finding.more =
         vec!["wait until nothing is pending if you can, then give all of them the same number:".to_owned()];
     let tiers = found.topics.tiers.iter().map(|(_, name)| name).chain(&found.topics.retired);
@@ -204,12 +204,12 @@ fn uneven(found: &Survey, settings: &PipelineConfig, bootstrap: &str) -> Option<
     Some(finding)
 }
 
-fn missing(found: &Survey, bootstrap: &str, mode: TopicsMode) -> Finding {
+fn missing(found: &Survey, bootstrap: &str, mode: TopicsMode) -> KafkaFinding {
     let names: Vec<&str> = found.missing.iter().map(|planned| planned.name.as_str()).collect();
     if mode == TopicsMode::Create {
         let text =
             format!("not there yet, and made at the start (topics = \"create\"): {}", names.join(", "));
-        return Finding::new(None, text);
+        return KafkaFinding::new(None, text);
     }
     let text = match names.as_slice() {
         [first, rest @ ..] if !rest.is_empty() => {
@@ -217,7 +217,7 @@ fn missing(found: &Survey, bootstrap: &str, mode: TopicsMode) -> Finding {
         }
         _ => format!("topic {} is missing", names.concat()),
     };
-    let mut finding = Finding::new(Some(false), text);
+    let mut finding = KafkaFinding::new(Some(false), text);
     finding.more = vec!["create them with:".to_owned()];
     finding.more.extend(found.missing.iter().map(|planned| indented(&planned.command(bootstrap))));
     finding.more.push("or set topics = \"create\" in [engine]".to_owned());
@@ -229,14 +229,14 @@ fn indented(command: &str) -> String {
 }
 
 /// The source must keep what waits while the sink is down.
-fn source(found: &Survey, settings: &PipelineConfig) -> Vec<Finding> {
+fn source(found: &Survey, settings: &PipelineConfig) -> Vec<KafkaFinding> {
     let facts = &found.source;
     if !facts.settings_known {
         let text = format!(
             "source {}: {} partitions, replication {}; its settings may not be read",
             facts.name, facts.partitions, facts.replication
         );
-        return vec![Finding::new(None, text)];
+        return vec![KafkaFinding::new(None, text)];
     }
     let mut findings = vec![kept(found, settings)];
     if facts.retention_bytes >= 0 {
@@ -245,7 +245,7 @@ fn source(found: &Survey, settings: &PipelineConfig) -> Vec<Finding> {
              and what was not read by then is lost",
             facts.name, facts.retention_bytes
         );
-        findings.push(Finding::new(None, text));
+        findings.push(KafkaFinding::new(None, text));
     }
     if facts.cleanup.contains("compact") {
         let text = format!(
@@ -253,19 +253,19 @@ fn source(found: &Survey, settings: &PipelineConfig) -> Vec<Finding> {
              time are never delivered",
             facts.name, facts.cleanup
         );
-        findings.push(Finding::new(None, text));
+        findings.push(KafkaFinding::new(None, text));
     }
     if !matches!(facts.compression.as_str(), "producer" | "uncompressed") {
         let text =
             format!("source {} is compressed with {}, which this build reads", facts.name, facts.compression);
         findings.extend(
-            found.wrong.iter().all(|wrong| wrong.topic != facts.name).then(|| Finding::new(None, text)),
+            found.wrong.iter().all(|wrong| wrong.topic != facts.name).then(|| KafkaFinding::new(None, text)),
         );
     }
     findings
 }
 
-fn kept(found: &Survey, settings: &PipelineConfig) -> Finding {
+fn kept(found: &Survey, settings: &PipelineConfig) -> KafkaFinding {
     let facts = &found.source;
     let what = format!(
         "source {}: {} partitions, replication {}, min.insync.replicas {}",
@@ -274,12 +274,13 @@ fn kept(found: &Survey, settings: &PipelineConfig) -> Finding {
     let hold = settings.policy.hold_max();
     let keeps = u64::try_from(facts.retention_ms).ok().map(Duration::from_millis);
     match keeps {
-        None => Finding::new(Some(true), format!("{what}, keeps everything")),
+        None => KafkaFinding::new(Some(true), format!("{what}, keeps everything")),
         Some(keeps) if keeps > hold => {
-            Finding::new(Some(true), format!("{what}, keeps {}", duration::rough(keeps)))
+            KafkaFinding::new(Some(true), format!("{what}, keeps {}", duration::rough(keeps)))
         }
         Some(keeps) => {
-            let mut finding = Finding::new(None, format!("{what}, keeps {} only", duration::rough(keeps)));
+            let mut finding =
+                KafkaFinding::new(None, format!("{what}, keeps {} only", duration::rough(keeps)));
             finding.more = vec![format!(
                 "a sink that is down for longer loses messages, although hold_max is {}",
                 duration::print(hold)
@@ -290,7 +291,7 @@ fn kept(found: &Survey, settings: &PipelineConfig) -> Finding {
 }
 
 /// What it means when one broker goes away.
-fn lost_broker(found: &Survey) -> Finding {
+fn lost_broker(found: &Survey) -> KafkaFinding {
     let (replication, needed) = found
         .found
         .iter()
@@ -307,10 +308,10 @@ fn lost_broker(found: &Survey) -> Finding {
     };
     let counts =
         format!("{text} ({replication} replicas, {needed} must acknowledge, {} brokers)", found.brokers);
-    Finding::new(if replication > needed { Some(true) } else { None }, counts)
+    KafkaFinding::new(if replication > needed { Some(true) } else { None }, counts)
 }
 
-fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Finding, Failed> {
+fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<KafkaFinding, Failed> {
     let scan = Scan::new(cluster).map_err(|error| engine_failed(&error))?;
     let spans = scan.spans(&pipeline.source).map_err(|error| engine_failed(&error))?;
     let group = &cluster.group;
@@ -324,19 +325,19 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
             lost.partition,
             lost.low
         );
-        return Ok(Finding::new(Some(false), text));
+        return Ok(KafkaFinding::new(Some(false), text));
     }
     if known == 0
         && let Some(ran) = ran_before(cluster, topics).map_err(|error| engine_failed(&error))?
     {
-        let mut finding = Finding::new(Some(false), ran.problem());
+        let mut finding = KafkaFinding::new(Some(false), ran.problem());
         finding.more = vec!["say where it goes on:".to_owned()];
         finding.more.extend(ran.commands().iter().map(|command| indented(command)));
         return Ok(finding);
     }
     Ok(match (known, cluster.start) {
         (0, None) => {
-            let mut finding = Finding::new(
+            let mut finding = KafkaFinding::new(
                 Some(false),
                 format!("group {group} is new, and it is not said where it begins"),
             );
@@ -348,11 +349,11 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
                 redrive_kafka::Start::Earliest => "the earliest record",
                 redrive_kafka::Start::Latest => "what comes from now on",
             };
-            Finding::new(Some(true), format!("group {group} is new and begins with {at}"))
+            KafkaFinding::new(Some(true), format!("group {group} is new and begins with {at}"))
         }
         _ => {
             let lag: i64 = spans.iter().map(redrive_kafka::topics::scan::Span::lag).sum();
-            Finding::new(
+            KafkaFinding::new(
                 Some(true),
                 format!("group {group} goes on where it stopped, {lag} offsets behind the end"),
             )
@@ -360,10 +361,10 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
     })
 }
 
-fn sink(settings: &PipelineConfig) -> Finding {
+fn sink(settings: &PipelineConfig) -> KafkaFinding {
     match ask(settings) {
-        Answered::Nobody(why) => Finding::new(None, why),
-        Answered::Yes(what) => Finding::new(Some(true), format!("service answers: {what}")),
-        Answered::No(what) => Finding::new(Some(false), format!("service does not answer: {what}")),
+        Answered::Nobody(why) => KafkaFinding::new(None, why),
+        Answered::Yes(what) => KafkaFinding::new(Some(true), format!("service answers: {what}")),
+        Answered::No(what) => KafkaFinding::new(Some(false), format!("service does not answer: {what}")),
     }
 }

@@ -10,7 +10,7 @@ use crate::output::{Output, count};
 use crate::service::assemble;
 
 #[derive(Debug, Default)]
-struct Found {
+struct FoundIds {
     produced: u64,
     succeeded: u64,
     dead: u64,
@@ -44,8 +44,8 @@ pub fn run(scene: &Scene, report: &Report, global: &Global, out: &mut Output) ->
     Ok(found.missing.len() as u64)
 }
 
-async fn look(scene: &Scene, report: &Report, handle: &PipelineHandle) -> Result<Found, Failed> {
-    let mut found = Found::default();
+async fn look(scene: &Scene, report: &Report, handle: &PipelineHandle) -> Result<FoundIds, Failed> {
+    let mut found = FoundIds::default();
     for number in report.numbers.clone() {
         // What was never acknowledged was not produced; it may be there all the same.
         let unanswered = report.unanswered.iter().any(|range| range.contains(&number));

@@ -15,22 +15,22 @@ const SELECTION_CHARS: usize = 40;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]
-    pub action: Option<Action>,
+    pub action: Option<ReplaysAction>,
     #[command(flatten)]
-    pub list: ListArgs,
+    pub list: ReplayListArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub struct ListArgs {
+pub struct ReplayListArgs {
     /// Jobs of this pipeline only
     #[arg(long, value_name = "PIPELINE")]
     pub pipeline: Option<String>,
 }
 
 #[derive(Debug, clap::Subcommand)]
-pub enum Action {
+pub enum ReplaysAction {
     /// List the jobs, the latest first
-    List(ListArgs),
+    List(ReplayListArgs),
     /// Show one job
     Show(Job),
     /// Put nothing back until it is resumed; what was put back goes on
@@ -51,17 +51,17 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     let api = &session.api;
     let job = match &args.action {
         None => return list(&args.list, session, out).await,
-        Some(Action::List(args)) => return list(args, session, out).await,
-        Some(Action::Show(job)) => api.replay(&job.replay).await?,
-        Some(Action::Pause(job)) => api.replay_pause(&job.replay).await?,
-        Some(Action::Resume(job)) => api.replay_resume(&job.replay).await?,
-        Some(Action::Abort(job)) => api.replay_abort(&job.replay).await?,
+        Some(ReplaysAction::List(args)) => return list(args, session, out).await,
+        Some(ReplaysAction::Show(job)) => api.replay(&job.replay).await?,
+        Some(ReplaysAction::Pause(job)) => api.replay_pause(&job.replay).await?,
+        Some(ReplaysAction::Resume(job)) => api.replay_resume(&job.replay).await?,
+        Some(ReplaysAction::Abort(job)) => api.replay_abort(&job.replay).await?,
     };
     show(&job, session, out)?;
     Ok(Exit::Ok)
 }
 
-async fn list(args: &ListArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+async fn list(args: &ReplayListArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let pipeline = args.pipeline.as_deref();
     let answer = session.api.replays().await?;
     let views: Result<Vec<ReplayView>, _> = answer.view.replays.iter().map(ReplayView::deserialize).collect();

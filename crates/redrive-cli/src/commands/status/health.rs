@@ -5,7 +5,7 @@ use std::time::Duration;
 use redrive::Time;
 
 use super::endpoints;
-use crate::client::answers::{Health, Notice, Pending, PipelineView, Recovery};
+use crate::client::answers::{AttentionNotice, Health, Pending, PipelineView, Recovery};
 use crate::output::instant::{clock, date_and_clock};
 use crate::output::{age, count, rate};
 
@@ -61,13 +61,13 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
 }
 
 /// What the head of a pipeline, the lines before or those of the engine say already.
-fn is_shown_above(notice: &Notice) -> bool {
+fn is_shown_above(notice: &AttentionNotice) -> bool {
     matches!(notice.subject.as_str(), "paused" | "breaker" | "partition" | "ramp")
 }
 
 /// What needs attention, and what to do about it.
-pub fn notice(notice: &Notice) -> String {
-    let Notice { subject, text, command, .. } = notice;
+pub fn notice(notice: &AttentionNotice) -> String {
+    let AttentionNotice { subject, text, command, .. } = notice;
     match (command, subject.as_str()) {
         (None, _) => text.clone(),
         (Some(command), "paused" | "guard" | "retry_after") => format!("{text}   `{command}` lifts it"),
@@ -265,11 +265,11 @@ mod tests {
 
     #[test]
     fn what_needs_attention_is_said_with_what_to_do_about_it() {
-        let notice = |subject: &str, text: &str, command: Option<&str>| Notice {
+        let notice = |subject: &str, text: &str, command: Option<&str>| AttentionNotice {
             subject: subject.into(),
             text: text.into(),
             command: command.map(str::to_owned),
-            ..Notice::default()
+            ..AttentionNotice::default()
         };
         let view = PipelineView {
             breaker: "closed".into(),

@@ -132,7 +132,7 @@ fn line(earlier: &PipelineView, view: &PipelineView, span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{self, HealthChange, Incident, LetterCounts, Notice, Pending};
+    use crate::client::answers::{self, AttentionNotice, HealthChange, Incident, LetterCounts, Pending};
 
     fn view(attempts: u64, succeeded: u64, held: u64) -> PipelineView {
         PipelineView {
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn what_needs_attention_is_said_in_full_once_and_in_short_every_second() {
         let mut open = view(0, 0, 0);
-        open.attention = vec![Notice {
+        open.attention = vec![AttentionNotice {
             subject: "breaker".into(),
             short: "breaker OPEN".into(),
             text: "breaker open since …".into(),

@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use serde_json::{Value, json};
 
-use super::{Named, list};
+use super::{NamedEndpoint, list};
 use crate::client::Session;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
@@ -93,7 +93,7 @@ pub async fn register(args: &RegisterArgs, session: &Session, out: &mut Output) 
     write(&row, session, out)
 }
 
-pub async fn remove(args: &Named, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn remove(args: &NamedEndpoint, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let body = json!({ "id": args.id });
     let answer = session.api.subscription_change(&args.pipeline, "remove", Some(body)).await?.json;
     if out.is_json() {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Named, State, text};
+use super::{NamedEndpoint, State, text};
 use crate::client::Session;
 use crate::client::answers::SubscriptionPage;
 use crate::exit::{Exit, Failed};
@@ -106,7 +106,7 @@ pub async fn list(args: &ListArgs, session: &Session, out: &mut Output) -> Resul
     Ok(Exit::Ok)
 }
 
-pub async fn show(args: &Named, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn show(args: &NamedEndpoint, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let row = session.api.subscription(&args.pipeline, &args.id).await?.json;
     if out.is_json() {
         out.json(&row)?;

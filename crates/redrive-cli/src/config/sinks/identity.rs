@@ -23,16 +23,17 @@ pub struct Identity {
 const FORMATS: [(&str, Format); 2] = [("plain", Format::Plain), ("cloudevents", Format::CloudEvents)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AuthKind {
     Basic,
     Bearer,
     OAuth2,
 }
 
 /// A kind of authentication and the keys it needs. `scopes` is the only one that may be left out.
-const KINDS: [(&str, Kind); 3] = [("basic", Kind::Basic), ("bearer", Kind::Bearer), ("oauth2", Kind::OAuth2)];
+const KINDS: [(&str, AuthKind); 3] =
+    [("basic", AuthKind::Basic), ("bearer", AuthKind::Bearer), ("oauth2", AuthKind::OAuth2)];
 
-impl Kind {
+impl AuthKind {
     const fn needs(self) -> &'static [&'static str] {
         match self {
             Self::Basic => &["user", "password_file"],
@@ -199,13 +200,13 @@ fn auth(reader: &mut Reader, section: &Section<'_>) -> Option<Auth> {
         reader.fault(section, Fault::line(name, problem, fix, at).warning());
     }
     match kind {
-        Kind::Basic => {
+        AuthKind::Basic => {
             let user = reader.text(&table, "user").map(|set| set.value);
             let password_file = secret_file(reader, &table, "password_file");
             Some(Auth::Basic { user: user?, password_file: password_file? })
         }
-        Kind::Bearer => Some(Auth::Bearer { token_file: secret_file(reader, &table, "token_file")? }),
-        Kind::OAuth2 => {
+        AuthKind::Bearer => Some(Auth::Bearer { token_file: secret_file(reader, &table, "token_file")? }),
+        AuthKind::OAuth2 => {
             let token_url = reader.text(&table, "token_url").map(|set| Secret::from(set.value));
             let client_id = reader.text(&table, "client_id").map(|set| set.value);
             let client_secret_file = secret_file(reader, &table, "client_secret_file");

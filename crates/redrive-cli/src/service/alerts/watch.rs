@@ -45,7 +45,7 @@ pub struct Watching {
 
 /// One `[[alert]]`.
 #[derive(Debug)]
-struct Line {
+struct AlertLine {
     watcher: Watcher,
     queue: mpsc::Sender<Notice>,
 }
@@ -67,7 +67,7 @@ impl Watching {
             let (queue, notices) = mpsc::channel(QUEUE_MAX);
             let (on, names) = (alert.on.clone(), alert.pipelines.iter().cloned());
             let watcher = Watcher::new(on, names, alert.limits.clone(), alert.every, WallClock.now());
-            lines.push(Line { watcher, queue });
+            lines.push(AlertLine { watcher, queue });
             sending.push(runtime.spawn(send_all(Sender::build(alert)?, notices)));
         }
         let (stop, stopped) = oneshot::channel();
@@ -92,7 +92,7 @@ impl Watching {
 }
 
 async fn look(
-    mut lines: Vec<Line>,
+    mut lines: Vec<AlertLine>,
     handles: Vec<Watched>,
     pills: Arc<Pills>,
     dir: Option<PathBuf>,
@@ -134,7 +134,7 @@ async fn look(
     }
 }
 
-impl Line {
+impl AlertLine {
     fn tell(&self, notices: impl IntoIterator<Item = Notice>) {
         for notice in notices {
             let (alert, pipeline, state) = (notice.kind.name(), notice.pipeline.clone(), notice.state.name());

@@ -10,12 +10,12 @@ const REMEMBERED_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Again {
-    last: Vec<Entry>,
+    last: Vec<CountedMessage>,
     next: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct CountedMessage {
     message: u64,
     counted_at: Time,
     failed: bool,
@@ -34,7 +34,7 @@ pub(crate) enum Noted {
 
 impl Again {
     pub(crate) fn note(&mut self, message: u64, failed: bool, window: Duration, now: Time) -> Noted {
-        let entry = Entry { message, counted_at: now, failed };
+        let entry = CountedMessage { message, counted_at: now, failed };
         if let Some(known) = self.last.iter_mut().find(|known| known.message == message) {
             let counted_at = known.counted_at;
             if now < counted_at || now.since(counted_at) >= window {

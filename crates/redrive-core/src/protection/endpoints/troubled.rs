@@ -20,7 +20,7 @@ const PROBE_WAIT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct Troubled {
     unit: Unit,
-    known: HashMap<u64, Trouble>,
+    known: HashMap<u64, EndpointTrouble>,
     touched: VecDeque<(u64, u64)>,
     touches: u64,
     /// Grows whenever a cooldown begins, changes or ends.
@@ -28,7 +28,7 @@ pub(super) struct Troubled {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Trouble {
+struct EndpointTrouble {
     began: Time,
     calls: u32,
     failed: u32,
@@ -118,7 +118,7 @@ impl Troubled {
         self.touched.iter().rev().filter_map(move |(number, touch)| {
             let trouble = self.known.get(number).filter(|trouble| trouble.touch == *touch)?;
             let not_before = if trouble.not_before > now { trouble.not_before } else { Time::ZERO };
-            let Trouble { open_until, rounds, .. } = *trouble;
+            let EndpointTrouble { open_until, rounds, .. } = *trouble;
             let (unit, number) = (self.unit, *number);
             let is_cooling = open_until.is_some() || not_before > Time::ZERO;
             is_cooling.then_some(Cooldown { unit, number, open_until, rounds, not_before })
@@ -175,7 +175,7 @@ impl Troubled {
     }
 
     /// What is known of one that is in trouble, which it is from now on.
-    fn touch(&mut self, key: u64, now: Time) -> &mut Trouble {
+    fn touch(&mut self, key: u64, now: Time) -> &mut EndpointTrouble {
         self.touches += 1;
         let touch = self.touches;
         self.touched.push_back((key, touch));
@@ -189,13 +189,16 @@ impl Troubled {
                 self.known.remove(&oldest);
             }
         }
-        let trouble = self.known.entry(key).or_insert_with(|| Trouble { began: now, ..Trouble::default() });
+        let trouble = self
+            .known
+            .entry(key)
+            .or_insert_with(|| EndpointTrouble { began: now, ..EndpointTrouble::default() });
         trouble.touch = touch;
         trouble
     }
 }
 
-impl Trouble {
+impl EndpointTrouble {
     fn not_before(&self, now: Time) -> Option<Time> {
         let closed = match self.open_until {
             // A probe is in flight.

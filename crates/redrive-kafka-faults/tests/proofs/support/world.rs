@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use redrive::timestamp;
-use redrive_lab::kafka::audit::{Audit, Told};
+use redrive_lab::kafka::audit::{Audit, AuditVerdict};
 use redrive_lab::kafka::broker::{Broker, SHARED};
 use redrive_lab::kafka::load::Loader;
 use redrive_lab::kafka::topics::{self, Topic};
@@ -160,7 +160,7 @@ impl World {
     }
 
     /// Everything that is known, compared; what does not add up fails the test.
-    pub(crate) fn audit(&self, produced: u64, what: &str) -> Told {
+    pub(crate) fn audit(&self, produced: u64, what: &str) -> AuditVerdict {
         let mut audit = Audit::new(produced, ATTEMPTS_MAX, self.begun_us, &self.interruptions_us);
         self.tried().into_iter().for_each(|tried| audit.tried(tried));
         self.letters().into_iter().for_each(|letter| audit.letter(letter));

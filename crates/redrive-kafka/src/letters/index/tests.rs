@@ -8,7 +8,7 @@ use crate::letters::entry::DlqPosition;
 
 /// Something the index is told.
 #[derive(Clone, Debug)]
-enum Note {
+enum IndexNote {
     LetterRecord(u64, LetterRecord, LearnedFrom),
     StateRecord(u64, StateRecord),
 }
@@ -16,16 +16,16 @@ enum Note {
 /// What a letter went through, and what must be known of it in the end.
 #[derive(Debug, Default)]
 struct Story {
-    dlq: Vec<Note>,
-    states: Vec<Note>,
+    dlq: Vec<IndexNote>,
+    states: Vec<IndexNote>,
     /// What this process knows before it reads it.
-    own: Vec<Note>,
+    own: Vec<IndexNote>,
     truth: Vec<(u64, LetterState, u32, Vec<u64>, DlqPosition)>,
     twins: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum TestStep {
     Discard,
     Undo,
     ReplayAndDie,
@@ -33,13 +33,13 @@ enum Step {
     Replay,
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<TestStep>> {
     let step = prop_oneof![
-        2 => Just(Step::Discard),
-        2 => Just(Step::Undo),
-        3 => Just(Step::ReplayAndDie),
-        1 => Just(Step::ReplayAndSucceed),
-        1 => Just(Step::Replay),
+        2 => Just(TestStep::Discard),
+        2 => Just(TestStep::Undo),
+        3 => Just(TestStep::ReplayAndDie),
+        1 => Just(TestStep::ReplayAndSucceed),
+        1 => Just(TestStep::Replay),
     ];
     prop::collection::vec(step, 0..9)
 }
@@ -47,7 +47,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Plays the life of one letter. `random` decides what is compacted away, what has a twin, and what is known early.
 fn live(
     number: u64,
-    steps: &[Step],
+    steps: &[TestStep],
     random: &mut impl FnMut(u64) -> bool,
     offset: &mut i64,
     told: &mut Story,
@@ -71,9 +71,9 @@ fn live(
                 moved: false,
             };
             told.twins += copy;
-            told.dlq.push(Note::LetterRecord(number, parked, LearnedFrom::Topic));
+            told.dlq.push(IndexNote::LetterRecord(number, parked, LearnedFrom::Topic));
             if random(2) {
-                told.own.push(Note::LetterRecord(number, parked, LearnedFrom::Acknowledgement));
+                told.own.push(IndexNote::LetterRecord(number, parked, LearnedFrom::Acknowledgement));
             }
         }
         first
@@ -85,28 +85,28 @@ fn live(
             compactable.push(StateRecord { generation, is: state, jobs: jobs.to_vec(), at: Time::ZERO });
         };
         match (step, state) {
-            (Step::Discard, LetterState::Open) => {
+            (TestStep::Discard, LetterState::Open) => {
                 state = LetterState::Discarded;
                 say(state, &jobs);
             }
-            (Step::Undo, LetterState::Discarded) => {
+            (TestStep::Undo, LetterState::Discarded) => {
                 state = LetterState::Open;
                 say(state, &jobs);
             }
-            (Step::Replay | Step::ReplayAndDie | Step::ReplayAndSucceed, LetterState::Open) => {
+            (TestStep::Replay | TestStep::ReplayAndDie | TestStep::ReplayAndSucceed, LetterState::Open) => {
                 jobs.push(10 + number_of_step as u64);
                 say(LetterState::Replaying, &jobs);
                 state = LetterState::Replaying;
-                if matches!(step, Step::ReplayAndSucceed) {
+                if matches!(step, TestStep::ReplayAndSucceed) {
                     state = LetterState::Succeeded;
                     // The engine knows only the job whose copy it was.
                     say(state, &jobs[jobs.len() - 1..]);
                     if random(2) {
                         let early = StateRecord { generation, is: state, jobs: Vec::new(), at: Time::ZERO };
-                        told.own.push(Note::StateRecord(number, early));
+                        told.own.push(IndexNote::StateRecord(number, early));
                     }
                 }
-                if matches!(step, Step::ReplayAndDie) {
+                if matches!(step, TestStep::ReplayAndDie) {
                     generation += 1;
                     state = LetterState::Open;
                     first_place = park(generation, &jobs, told, random);
@@ -118,16 +118,16 @@ fn live(
     let last = compactable.len().saturating_sub(1);
     for (at, state) in compactable.into_iter().enumerate() {
         if at == last || random(2) {
-            told.states.push(Note::StateRecord(number, state));
+            told.states.push(IndexNote::StateRecord(number, state));
         }
     }
     told.truth.push((number, state, generation, jobs, first_place));
 }
 
-fn tell(index: &mut Index, note: &Note) {
+fn tell(index: &mut Index, note: &IndexNote) {
     match note {
-        Note::LetterRecord(number, parked, told) => index.parked(*number, parked, *told),
-        Note::StateRecord(number, state) => index.state_is(*number, state),
+        IndexNote::LetterRecord(number, parked, told) => index.parked(*number, parked, *told),
+        IndexNote::StateRecord(number, state) => index.state_is(*number, state),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
-use redrive_lab::kafka::topics::{Lag, Progress};
+use redrive_lab::kafka::topics::{Lag, TopicProgress};
 
 use super::options::{Fates, Mode, Scenario};
 use super::runs::{Runs, Setting};
@@ -59,7 +59,7 @@ impl Flow {
     }
 
     /// How far the topic and the group were, until the load ends.
-    fn look(self, runs: &Runs<'_>, group: &str, source: &str) -> Result<Vec<(f64, Progress)>, Error> {
+    fn look(self, runs: &Runs<'_>, group: &str, source: &str) -> Result<Vec<(f64, TopicProgress)>, Error> {
         let lag = Lag::of(&runs.options.brokers, group, source)?;
         let (began, mut looks) = (Instant::now(), Vec::new());
         while began.elapsed() < Duration::from_secs(self.seconds) {
@@ -69,7 +69,7 @@ impl Flow {
         Ok(looks)
     }
 
-    fn judge(self, looks: &[(f64, Progress)], loaded: &Figures, figures: &mut Figures) {
+    fn judge(self, looks: &[(f64, TopicProgress)], loaded: &Figures, figures: &mut Figures) {
         let warm = WARM_UP.as_secs_f64().min(self.seconds as f64 / 3.0);
         let lags: Vec<f64> =
             looks.iter().filter(|(at, _)| *at > warm).map(|(_, look)| look.lag() as f64).collect();

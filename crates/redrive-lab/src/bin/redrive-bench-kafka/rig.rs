@@ -38,7 +38,7 @@ pub fn processor(options: &Options) -> Processor {
 }
 
 /// A pipeline that runs.
-pub struct Run {
+pub struct RunningPipeline {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<RunReport, redrive::RunError>>,
 }
@@ -57,14 +57,19 @@ impl Rig {
         Ok(Self { handle, witness, redrive })
     }
 
-    pub fn start(&self) -> Run {
+    pub fn start(&self) -> RunningPipeline {
         let (stop, stopped) = oneshot::channel();
         let redrive = self.redrive.clone();
-        Run { stop, running: tokio::spawn(async move { redrive.run_until(stopped).await }) }
+        RunningPipeline { stop, running: tokio::spawn(async move { redrive.run_until(stopped).await }) }
     }
 
     /// Waits until `count` says that `n` of something happened, and tells when that was.
-    pub async fn wait(&self, run: &Run, n: u64, count: impl Fn(&Witness) -> u64) -> Result<Instant, Error> {
+    pub async fn wait(
+        &self,
+        run: &RunningPipeline,
+        n: u64,
+        count: impl Fn(&Witness) -> u64,
+    ) -> Result<Instant, Error> {
         let (mut moved, mut last) = (Instant::now(), 0);
         loop {
             let now = count(&self.witness);
@@ -85,7 +90,7 @@ impl Rig {
     }
 }
 
-impl Run {
+impl RunningPipeline {
     pub async fn stop(self) -> Result<RunReport, Error> {
         let _ = self.stop.send(());
         Ok(self.running.await??)

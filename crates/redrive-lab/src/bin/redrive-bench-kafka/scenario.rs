@@ -10,7 +10,7 @@ use redrive_lab::kafka::applier::Applier;
 use redrive_lab::kafka::trace::Trace;
 
 use super::options::Options;
-use super::rig::{Rig, Run, processor};
+use super::rig::{Rig, RunningPipeline, processor};
 use super::witness::Witness;
 
 fn rig(options: &Options) -> Result<Rig, Error> {
@@ -106,7 +106,13 @@ pub async fn serve(options: &Options) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-async fn follow(rig: &Rig, run: &Run, n: u64, began: Instant, figures: &mut Figures) -> Result<(), Error> {
+async fn follow(
+    rig: &Rig,
+    run: &RunningPipeline,
+    n: u64,
+    began: Instant,
+    figures: &mut Figures,
+) -> Result<(), Error> {
     let first = rig.wait(run, n, |witness| witness.first.sum()).await? - began;
     figures.set("first_s", first.as_secs_f64());
     figures.set("n", n as f64);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redrive_lab::bench::machine;
-use redrive_lab::kafka::audit::{Audit, Told};
+use redrive_lab::kafka::audit::{Audit, AuditVerdict};
 use redrive_lab::kafka::topics::{self, Lag, Topic};
 use redrive_lab::kafka::{Error, letters, trace};
 
@@ -45,7 +45,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     if told.repeats_unexplained > 0 { Err("something was repeated without a reason".into()) } else { Ok(()) }
 }
 
-fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<Told, Error> {
+fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<AuditVerdict, Error> {
     let Options { brokers, rate, seconds, .. } = runs.options;
     let n = rate * seconds;
     let shared = Setting {

@@ -34,7 +34,7 @@ pub struct Rig {
 }
 
 /// A pipeline that runs.
-pub struct Run {
+pub struct RunningPipeline {
     stop: oneshot::Sender<()>,
     running: JoinHandle<Result<RunReport, redrive::RunError>>,
 }
@@ -78,10 +78,10 @@ impl Rig {
         Ok(Self { engine, redrive, handle, witness })
     }
 
-    pub fn start(&self) -> Run {
+    pub fn start(&self) -> RunningPipeline {
         let (stop, stopped) = oneshot::channel();
         let redrive = self.redrive.clone();
-        Run { stop, running: tokio::spawn(async move { redrive.run_until(stopped).await }) }
+        RunningPipeline { stop, running: tokio::spawn(async move { redrive.run_until(stopped).await }) }
     }
 
     /// Ingests the messages `from..to` as fast as their answers come.
@@ -155,7 +155,7 @@ impl Rig {
     }
 }
 
-impl Run {
+impl RunningPipeline {
     pub async fn stop(self) -> Result<RunReport, Error> {
         let _ = self.stop.send(());
         Ok(self.running.await??)

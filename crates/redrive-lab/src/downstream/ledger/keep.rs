@@ -45,11 +45,11 @@ pub struct Page {
 /// An open ledger.
 #[derive(Debug)]
 pub struct Ledger {
-    place: Place,
+    place: LedgerPlace,
 }
 
 #[derive(Debug)]
-enum Place {
+enum LedgerPlace {
     Memory(Mutex<IdSet>),
     File(FileLedger),
     Postgres(Box<PostgresLedger>),
@@ -58,9 +58,11 @@ enum Place {
 impl Ledger {
     pub async fn open(options: &LedgerOptions) -> Result<Self, LedgerFault> {
         let place = match options {
-            LedgerOptions::Memory => Place::Memory(Mutex::default()),
-            LedgerOptions::File(path) => Place::File(FileLedger::open(path)?),
-            LedgerOptions::Postgres(url) => Place::Postgres(Box::new(PostgresLedger::connect(&url.0).await?)),
+            LedgerOptions::Memory => LedgerPlace::Memory(Mutex::default()),
+            LedgerOptions::File(path) => LedgerPlace::File(FileLedger::open(path)?),
+            LedgerOptions::Postgres(url) => {
+                LedgerPlace::Postgres(Box::new(PostgresLedger::connect(&url.0).await?))
+            }
         };
         Ok(Self { place })
     }
@@ -69,30 +71,30 @@ impl Ledger {
     /// for the first.
     pub async fn apply(&self, id: &str) -> Result<Applied, LedgerFault> {
         match &self.place {
-            Place::Memory(ids) => match locked(ids).insert(id) {
+            LedgerPlace::Memory(ids) => match locked(ids).insert(id) {
                 Inserted::New => Ok(Applied::First),
                 Inserted::Known => Ok(Applied::Again),
                 Inserted::Full => Err(LedgerFault::Full),
             },
-            Place::File(file) => file.apply(id).await,
-            Place::Postgres(postgres) => postgres.apply(id).await,
+            LedgerPlace::File(file) => file.apply(id).await,
+            LedgerPlace::Postgres(postgres) => postgres.apply(id).await,
         }
     }
 
     pub async fn contains(&self, id: &str) -> Result<bool, LedgerFault> {
         match &self.place {
-            Place::Memory(ids) => Ok(locked(ids).contains(id)),
-            Place::File(file) => Ok(file.read(|ids| ids.contains(id))),
-            Place::Postgres(postgres) => postgres.contains(id).await,
+            LedgerPlace::Memory(ids) => Ok(locked(ids).contains(id)),
+            LedgerPlace::File(file) => Ok(file.read(|ids| ids.contains(id))),
+            LedgerPlace::Postgres(postgres) => postgres.contains(id).await,
         }
     }
 
     /// How many ids are applied.
     pub async fn count(&self) -> Result<u64, LedgerFault> {
         match &self.place {
-            Place::Memory(ids) => Ok(locked(ids).len()),
-            Place::File(file) => Ok(file.read(IdSet::len)),
-            Place::Postgres(postgres) => postgres.count().await,
+            LedgerPlace::Memory(ids) => Ok(locked(ids).len()),
+            LedgerPlace::File(file) => Ok(file.read(IdSet::len)),
+            LedgerPlace::Postgres(postgres) => postgres.count().await,
         }
     }
 
@@ -101,9 +103,9 @@ impl Ledger {
     pub async fn page(&self, after: Option<&str>, limit: usize) -> Result<Page, LedgerFault> {
         let limit = limit.clamp(1, PAGE_MAX);
         let ids = match &self.place {
-            Place::Memory(ids) => locked(ids).page(after, limit),
-            Place::File(file) => file.read(|ids| ids.page(after, limit)),
-            Place::Postgres(postgres) => postgres.page(after, limit).await?,
+            LedgerPlace::Memory(ids) => locked(ids).page(after, limit),
+            LedgerPlace::File(file) => file.read(|ids| ids.page(after, limit)),
+            LedgerPlace::Postgres(postgres) => postgres.page(after, limit).await?,
         };
         let next = ids.last().filter(|_| ids.len() == limit).cloned();
         Ok(Page { ids, next })
@@ -112,8 +114,8 @@ impl Ledger {
     /// What somebody should know about how it was opened.
     pub fn notice(&self) -> Option<String> {
         match &self.place {
-            Place::File(file) => file.notice(),
-            Place::Memory(_) | Place::Postgres(_) => None,
+            LedgerPlace::File(file) => file.notice(),
+            LedgerPlace::Memory(_) | LedgerPlace::Postgres(_) => None,
         }
     }
 }

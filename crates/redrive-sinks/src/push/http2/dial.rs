@@ -28,14 +28,14 @@ pub(super) type Opened = (SendRequest<Bytes>, Connection<TlsStream<TcpStream>, B
 
 /// Where the connections go.
 #[derive(Clone)]
-pub struct Server {
+pub struct ServerAddress {
     host: String,
     port: u16,
     name: ServerName<'static>,
     tls: TlsConnector,
 }
 
-impl Server {
+impl ServerAddress {
     /// `None` if the address is not `https://host[:port]`.
     pub fn of(address: &Uri, mut tls: ClientConfig) -> Option<Self> {
         if address.scheme_str() != Some("https") || address.authority()?.as_str().contains('@') {
@@ -102,7 +102,7 @@ fn handshake(error: &io::Error) -> Lost {
     }
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for ServerAddress {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server").field("host", &self.host).field("port", &self.port).finish_non_exhaustive()
     }

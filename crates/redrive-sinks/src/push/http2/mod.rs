@@ -8,7 +8,7 @@ pub mod lost;
 pub mod session;
 pub mod sessions;
 
-pub use dial::Server;
+pub use dial::ServerAddress;
 pub use lost::Lost;
 pub use session::Answer;
 pub use sessions::Sessions;

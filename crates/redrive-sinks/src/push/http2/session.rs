@@ -12,7 +12,7 @@ use hyper::{Request, StatusCode};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::dial::{Opened, Server};
+use super::dial::{Opened, ServerAddress};
 use super::lost::Lost;
 
 /// A ping goes out this long after the last one, and its answer may take as long: a dead connection is noticed within
@@ -38,11 +38,11 @@ pub struct Answer {
 #[derive(Debug)]
 pub(super) struct Session {
     send: SendRequest<Bytes>,
-    state: Arc<State>,
+    state: Arc<SessionState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SessionState {
     streams: AtomicUsize,
     /// Takes no further requests: closed, closing, or dead.
     retired: AtomicBool,
@@ -50,9 +50,9 @@ struct State {
 
 impl Session {
     /// Opens a connection and drives it until it ends; `freed` hears when that is.
-    pub(super) async fn open(server: &Server, freed: Arc<Notify>) -> Result<Self, Lost> {
+    pub(super) async fn open(server: &ServerAddress, freed: Arc<Notify>) -> Result<Self, Lost> {
         let (send, mut connection): Opened = server.open().await?;
-        let state = Arc::new(State::default());
+        let state = Arc::new(SessionState::default());
         let ping = connection.ping_pong();
         let driven = Arc::clone(&state);
         tokio::spawn(async move {
@@ -144,7 +144,7 @@ async fn read(mut body: RecvStream) -> Bytes {
 /// Returns when the connection answers no ping any more.
 ///
 /// An answered ping also shows that earlier SETTINGS have arrived, so whoever waits for a stream looks again.
-async fn until_dead(ping: Option<PingPong>, state: &State, freed: &Notify) {
+async fn until_dead(ping: Option<PingPong>, state: &SessionState, freed: &Notify) {
     let Some(mut ping) = ping else { return std::future::pending().await };
     let mut idle = 0;
     loop {

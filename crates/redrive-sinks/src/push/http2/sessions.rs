@@ -10,7 +10,7 @@ use hyper::Request;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::dial::Server;
+use super::dial::ServerAddress;
 use super::lost::Lost;
 use super::session::{Answer, Session};
 
@@ -25,14 +25,14 @@ const FURTHER_AFTER: Duration = Duration::from_secs(30);
 /// The connections to one server.
 #[derive(Debug)]
 pub struct Sessions {
-    server: Server,
+    server: ServerAddress,
     connections_max: usize,
-    open: Mutex<Open>,
+    open: Mutex<OpenSessions>,
     freed: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
-struct Open {
+struct OpenSessions {
     sessions: Vec<Arc<Session>>,
     /// Whether somebody is connecting. One at a time: the next request finds the connection it needs.
     is_opening: bool,
@@ -40,7 +40,7 @@ struct Open {
     further_at: Option<Instant>,
 }
 
-impl Open {
+impl OpenSessions {
     /// The connection with the fewest streams, if it can take one more.
     fn least(&self) -> Option<&Arc<Session>> {
         let room = self.sessions.iter().filter(|session| session.streams() < session.streams_max());
@@ -55,7 +55,7 @@ impl Open {
 
 impl Sessions {
     /// At most `connections_max` connections, opened when they are needed.
-    pub fn new(server: Server, connections_max: usize) -> Self {
+    pub fn new(server: ServerAddress, connections_max: usize) -> Self {
         let open = Mutex::default();
         Self { server, connections_max: connections_max.max(1), open, freed: Arc::default() }
     }
@@ -140,7 +140,7 @@ impl Sessions {
         !open.sessions.is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Open> {
+    fn lock(&self) -> MutexGuard<'_, OpenSessions> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

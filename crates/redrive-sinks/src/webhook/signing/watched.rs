@@ -16,10 +16,10 @@ type Parse<T> = fn(&str) -> Result<T, String>;
 pub(crate) struct Watched<T> {
     path: PathBuf,
     parse: Parse<T>,
-    state: Mutex<State<T>>,
+    state: Mutex<WatchState<T>>,
 }
 
-struct State<T> {
+struct WatchState<T> {
     looked: Instant,
     stamp: Option<(SystemTime, u64)>,
     value: Arc<T>,
@@ -35,7 +35,7 @@ impl<T> Watched<T> {
     ) -> Result<Self, SecretError> {
         let stamp = stamp(path);
         let value = Arc::new(read(path, bytes_max, parse)?);
-        Ok(Self { path: path.to_owned(), parse, state: Mutex::new(State { looked: now, stamp, value }) })
+        Ok(Self { path: path.to_owned(), parse, state: Mutex::new(WatchState { looked: now, stamp, value }) })
     }
 
     /// What it holds now. A file that can no longer be used leaves the last good content in force, and the log says so.

@@ -32,7 +32,7 @@ pub(super) enum Wants {
 
 /// A message that may start.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Next<T> {
+pub(super) struct NextMessage<T> {
     pub(super) who: T,
     /// The endpoint at which it has its turn; `None` if it waited too long and runs like any other.
     pub(super) turn: Option<u64>,
@@ -40,15 +40,15 @@ pub(super) struct Next<T> {
 
 #[derive(Debug)]
 pub(super) struct Turns<T> {
-    lines: BTreeMap<u64, Line<T>>,
+    lines: BTreeMap<u64, WaitingLine<T>>,
     waiting: usize,
     /// Endpoints whose reservation ended.
     freed: Vec<u64>,
 }
 
 #[derive(Debug)]
-struct Line<T> {
-    waiting: VecDeque<Waiting<T>>,
+struct WaitingLine<T> {
+    waiting: VecDeque<WaitingMessage<T>>,
     is_running: bool,
     /// Since when the endpoint is reserved, and for which phase.
     reserved: Option<(Reserved, Time)>,
@@ -64,7 +64,7 @@ enum Reserved {
 }
 
 #[derive(Debug)]
-struct Waiting<T> {
+struct WaitingMessage<T> {
     who: T,
     wants: Wants,
     since: Time,
@@ -89,11 +89,11 @@ impl<T> Turns<T> {
             return Err(who);
         }
         self.waiting += 1;
-        self.lines.entry(endpoint).or_insert_with(|| Line::new(now)).waiting.push_back(Waiting {
-            who,
-            wants,
-            since: now,
-        });
+        self.lines
+            .entry(endpoint)
+            .or_insert_with(|| WaitingLine::new(now))
+            .waiting
+            .push_back(WaitingMessage { who, wants, since: now });
         Ok(())
     }
 
@@ -108,13 +108,13 @@ impl<T> Turns<T> {
     }
 
     /// The next message that may start, given the number of calls in flight at an endpoint.
-    pub(super) fn next(&mut self, in_flight: impl Fn(u64) -> usize, now: Time) -> Option<Next<T>> {
+    pub(super) fn next(&mut self, in_flight: impl Fn(u64) -> usize, now: Time) -> Option<NextMessage<T>> {
         if self.waiting == 0 {
             return None;
         }
         let next = self.lines.iter_mut().find_map(|(endpoint, line)| {
             let next = line.next(|| in_flight(*endpoint), now)?;
-            Some(Next { who: next.0, turn: next.1.then_some(*endpoint) })
+            Some(NextMessage { who: next.0, turn: next.1.then_some(*endpoint) })
         });
         self.waiting -= usize::from(next.is_some());
         next
@@ -167,7 +167,7 @@ impl<T> Turns<T> {
     }
 }
 
-impl<T> Line<T> {
+impl<T> WaitingLine<T> {
     fn new(now: Time) -> Self {
         Self {
             waiting: VecDeque::new(),
@@ -181,7 +181,7 @@ impl<T> Line<T> {
     /// The message that may start, and whether it has its turn.
     fn next(&mut self, in_flight: impl Fn() -> usize, now: Time) -> Option<(T, bool)> {
         // A clock that was set back must not prolong the wait.
-        let is_overdue = |one: &Waiting<T>| now < one.since || now.since(one.since) >= WAIT_MAX;
+        let is_overdue = |one: &WaitingMessage<T>| now < one.since || now.since(one.since) >= WAIT_MAX;
         if self.waiting.front().is_some_and(is_overdue) {
             return self.waiting.pop_front().map(|one| (one.who, false));
         }
@@ -259,8 +259,8 @@ mod tests {
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "compared with what `next` returns")]
-    fn turn(who: u32) -> Option<Next<u32>> {
-        Some(Next { who, turn: Some(HERE) })
+    fn turn(who: u32) -> Option<NextMessage<u32>> {
+        Some(NextMessage { who, turn: Some(HERE) })
     }
 
     #[test]
@@ -270,7 +270,7 @@ mod tests {
         turns.wait(HERE, 2, Wants::Turn, at(0)).unwrap();
         turns.wait(2, 3, Wants::Turn, at(0)).unwrap();
         assert_eq!(turns.next(|_| 9, at(0)), turn(1));
-        assert_eq!(turns.next(|_| 9, at(0)), Some(Next { who: 3, turn: Some(2) }));
+        assert_eq!(turns.next(|_| 9, at(0)), Some(NextMessage { who: 3, turn: Some(2) }));
         assert_eq!(turns.next(|_| 9, at(0)), None);
         assert!(!turns.is_reserved(HERE), "beside other work");
         turns.over(HERE, at(100));
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(turns.next_wake(true), Some(at(30_000)));
         assert_eq!(turns.next_wake(false), None);
         assert_eq!(turns.next(|_| 0, at(29_999)), None);
-        assert_eq!(turns.next(|_| 0, at(30_000)), Some(Next { who: 2, turn: None }));
+        assert_eq!(turns.next(|_| 0, at(30_000)), Some(NextMessage { who: 2, turn: None }));
     }
 
     #[test]

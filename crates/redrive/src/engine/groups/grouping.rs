@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive_core::fingerprint::{Cause, fingerprint};
+use redrive_core::fingerprint::{DeathCause, fingerprint};
 use redrive_core::{Fingerprint, GroupRules, Reason};
 
 use crate::engine::history::{Attempt, History};
@@ -29,8 +29,8 @@ impl Grouping {
         fingerprint(&self.cause(reason, last.as_ref()), &GroupRules::default())
     }
 
-    fn cause<'a>(&self, reason: Reason, last: Option<&'a Attempt>) -> Cause<'a> {
-        Cause {
+    fn cause<'a>(&self, reason: Reason, last: Option<&'a Attempt>) -> DeathCause<'a> {
+        DeathCause {
             reason,
             class: last.map(|last| last.class),
             status: last.and_then(status_of),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use redrive_core::{GroupId, Message, Time};
 use tokio::sync::oneshot;
 
-use super::inner::{Entry, Inner, State};
+use super::inner::{EntryState, Inner, MemoryEntry};
 use super::lookup::Lookup;
 use crate::engine::edit::{EditAnswer, LetterEdit};
 use crate::engine::groups::GroupFigures;
@@ -150,7 +150,7 @@ impl Engine for Memory {
 
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
         let inner = self.lock();
-        let waits = |entry: &&Entry| !matches!(entry.state, State::Letter | State::Done);
+        let waits = |entry: &&MemoryEntry| !matches!(entry.state, EntryState::Letter | EntryState::Done);
         // Numbers are given in the order of acceptance.
         let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
         let open = inner.letters.values().filter(|letter| letter.state == LetterState::Open);

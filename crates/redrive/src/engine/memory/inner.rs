@@ -19,7 +19,7 @@ use crate::engine::seam::{
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum EntryState {
     Ready,
     /// Waits for its key, having been passed over once.
     Blocked,
@@ -30,11 +30,11 @@ pub(super) enum State {
     Done,
 }
 
-pub(super) struct Entry {
+pub(super) struct MemoryEntry {
     pub(super) message: Message,
     pub(super) meta: Meta,
     pub(super) history: History,
-    pub(super) state: State,
+    pub(super) state: EntryState,
     /// When it was due, also after it had to wait for its key; `None` for a fresh message.
     pub(super) due: Option<Time>,
     /// The number of the hand-out that is under way.
@@ -59,7 +59,7 @@ pub(super) struct Inner {
     pub(super) options: StoreOptions,
     /// What one process tells the next.
     pub(super) reminder: Vec<u8>,
-    pub(super) entries: BTreeMap<u64, Entry>,
+    pub(super) entries: BTreeMap<u64, MemoryEntry>,
     pub(super) ready: BTreeSet<u64>,
     pub(super) released: BTreeSet<u64>,
     pub(super) delayed: BTreeSet<(Time, u64)>,
@@ -100,12 +100,12 @@ impl Inner {
         self.next_seq += 1;
         let meta =
             Meta { created: new.message.created(), deadline: new.message.deadline(), ..Meta::default() };
-        let state = new.due.map_or(State::Ready, State::Delayed);
+        let state = new.due.map_or(EntryState::Ready, EntryState::Delayed);
         let history = History::default();
         let due = new.due;
         let message = new.message;
         self.entries
-            .insert(seq, Entry { message, meta, history, state, due, in_flight: None, in_line: false });
+            .insert(seq, MemoryEntry { message, meta, history, state, due, in_flight: None, in_line: false });
         if let Some(due) = due {
             self.delayed.insert((due, seq));
         } else {
@@ -139,13 +139,13 @@ impl Inner {
     pub(super) fn line_moves(&mut self, seq: u64) {
         let Some(key) = self.key_of(seq) else { return };
         let Some(first) = self.lines.first(&key) else { return };
-        if self.entry(first).state == State::Blocked && self.may_start(first) {
-            self.entry(first).state = State::Released;
+        if self.entry(first).state == EntryState::Blocked && self.may_start(first) {
+            self.entry(first).state = EntryState::Released;
             self.released.insert(first);
         }
     }
 
-    pub(super) fn entry(&mut self, seq: u64) -> &mut Entry {
+    pub(super) fn entry(&mut self, seq: u64) -> &mut MemoryEntry {
         self.entries.get_mut(&seq).expect("a number handed out has an entry")
     }
 
@@ -187,12 +187,12 @@ impl Inner {
 
     /// Waits for its key from now on.
     pub(super) fn set_aside(&mut self, seq: u64) {
-        if let State::Delayed(due) = self.entry(seq).state {
+        if let EntryState::Delayed(due) = self.entry(seq).state {
             self.delayed.remove(&(due, seq));
         }
         self.ready.remove(&seq);
         self.released.remove(&seq);
-        self.entry(seq).state = State::Blocked;
+        self.entry(seq).state = EntryState::Blocked;
     }
 
     /// Up to `room` due messages that may start; the others of the keys they wait for are set aside as blocked.
@@ -255,7 +255,7 @@ impl Inner {
             suspect.map(|crashes| Suspect { crashes: *crashes, first_crash: None, last_crash: None });
         let suspect = suspect.map(Box::new);
         let epoch = self.epoch;
-        if let State::Delayed(due) = self.entry(seq).state {
+        if let EntryState::Delayed(due) = self.entry(seq).state {
             self.delayed.remove(&(due, seq));
         }
         self.ready.remove(&seq);
@@ -291,10 +291,10 @@ impl Inner {
         let entry = self.entry(seq);
         entry.in_flight = None;
         match entry.state {
-            State::Ready => drop(self.ready.insert(seq)),
-            State::Released => drop(self.released.insert(seq)),
-            State::Delayed(due) => drop(self.delayed.insert((due, seq))),
-            State::Blocked | State::Letter | State::Done => {}
+            EntryState::Ready => drop(self.ready.insert(seq)),
+            EntryState::Released => drop(self.released.insert(seq)),
+            EntryState::Delayed(due) => drop(self.delayed.insert((due, seq))),
+            EntryState::Blocked | EntryState::Letter | EntryState::Done => {}
         }
     }
 
@@ -322,7 +322,7 @@ impl Inner {
         match verdict {
             Verdict::Release => self.put_back(seq),
             Verdict::Done => {
-                self.entry(seq).state = State::Done;
+                self.entry(seq).state = EntryState::Done;
                 self.leave_line(seq);
                 if let Some(letter) = self.letters.get_mut(&seq) {
                     letter.state = LetterState::Succeeded;
@@ -331,14 +331,14 @@ impl Inner {
             Verdict::Retry { due, meta } => {
                 let entry = self.entry(seq);
                 entry.meta = meta;
-                entry.state = State::Delayed(due);
+                entry.state = EntryState::Delayed(due);
                 entry.due = Some(due);
                 self.delayed.insert((due, seq));
             }
             Verdict::Dead { reason, meta, at } => {
                 let entry = self.entry(seq);
                 entry.meta = meta;
-                entry.state = State::Letter;
+                entry.state = EntryState::Letter;
                 let last = entry.history.attempts().pop();
                 let group = self.options.grouping.of(reason, last.as_ref());
                 let before = self.letters.remove(&seq);
@@ -366,9 +366,11 @@ impl Inner {
             return ImportAnswer::Imported { number: None, group };
         }
         self.next_seq += 1;
-        let state = State::Letter;
-        self.entries
-            .insert(seq, Entry { message, meta, history, state, due: None, in_flight: None, in_line: false });
+        let state = EntryState::Letter;
+        self.entries.insert(
+            seq,
+            MemoryEntry { message, meta, history, state, due: None, in_flight: None, in_line: false },
+        );
         let letter = LetterEntry {
             state: LetterState::Open,
             reason,
@@ -400,7 +402,7 @@ impl Inner {
         letter.jobs.insert(job.id);
         let entry = self.entry(seq);
         entry.meta = entry.meta.replayed();
-        entry.state = State::Delayed(job.due);
+        entry.state = EntryState::Delayed(job.due);
         entry.due = Some(job.due);
         self.delayed.insert((job.due, seq));
         self.join_line(seq);
@@ -456,13 +458,13 @@ impl Inner {
     }
 
     /// The state of a message that is not terminal.
-    pub(super) fn pending_state(entry: &Entry) -> Option<PendingState> {
+    pub(super) fn pending_state(entry: &MemoryEntry) -> Option<PendingState> {
         match entry.state {
             _ if entry.in_flight.is_some() => Some(PendingState::InFlight),
-            State::Ready => Some(PendingState::Ready),
-            State::Blocked | State::Released => Some(PendingState::KeyWait),
-            State::Delayed(_) => Some(PendingState::timed(entry.meta.deferred)),
-            State::Letter | State::Done => None,
+            EntryState::Ready => Some(PendingState::Ready),
+            EntryState::Blocked | EntryState::Released => Some(PendingState::KeyWait),
+            EntryState::Delayed(_) => Some(PendingState::timed(entry.meta.deferred)),
+            EntryState::Letter | EntryState::Done => None,
         }
     }
 
@@ -471,7 +473,8 @@ impl Inner {
         let (mut settling, mut met) = (Settling::default(), BTreeSet::new());
         for settlement in self.unsettled.iter().flat_map(|(_, batch)| batch) {
             let receipt = settlement.delivery.receipt;
-            let is_out = |entry: &Entry| receipt.epoch == self.epoch && entry.in_flight == Some(receipt.at);
+            let is_out =
+                |entry: &MemoryEntry| receipt.epoch == self.epoch && entry.in_flight == Some(receipt.at);
             if !self.entries.get(&receipt.seq).is_some_and(is_out) || !met.insert(receipt.seq) {
                 continue;
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use redrive_core::Time;
 
-use super::inner::{Inner, State};
+use super::inner::{EntryState, Inner};
 use crate::engine::groups::OpenGroups;
 use crate::engine::key_line::{KeyLine, WAITING_MAX};
 use crate::engine::letter::{Letter, LetterStanding, LetterState, SCAN_BYTES};
@@ -53,13 +53,13 @@ impl Lookup<'_> {
         let mut due = None;
         let phase = match entry.state {
             _ if entry.in_flight.is_some() => MessagePhase::InFlight,
-            State::Ready => waits(MessagePhase::Ready),
-            State::Blocked | State::Released => waits(MessagePhase::KeyWait),
-            State::Delayed(until) => {
+            EntryState::Ready => waits(MessagePhase::Ready),
+            EntryState::Blocked | EntryState::Released => waits(MessagePhase::KeyWait),
+            EntryState::Delayed(until) => {
                 due = Some(until);
                 waits(PendingState::timed(entry.meta.deferred).into())
             }
-            State::Letter | State::Done => match letter {
+            EntryState::Letter | EntryState::Done => match letter {
                 Some(letter) => letter.state.into(),
                 None if now.since(*at) >= window => return Ok(None),
                 None => {
@@ -88,7 +88,7 @@ impl Lookup<'_> {
         let (phase, due) = match entry.state {
             _ if letter.is_some() => (MessagePhase::Dead, None),
             _ if entry.in_flight.is_some() => (MessagePhase::InFlight, None),
-            State::Delayed(until) => (MessagePhase::Delayed, Some(until)),
+            EntryState::Delayed(until) => (MessagePhase::Delayed, Some(until)),
             _ => (MessagePhase::Ready, None),
         };
         let head = MessageState::new(entry.message.id(), phase).told(&entry.meta, &entry.history);

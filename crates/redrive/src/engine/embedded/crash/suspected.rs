@@ -26,13 +26,13 @@ const CLEARED: u8 = 3;
 pub struct Suspected<F> {
     file: F,
     len: u64,
-    known: BTreeMap<u64, Known>,
+    known: BTreeMap<u64, KnownSuspect>,
     /// The one that was announced, until it has come back.
     running: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Known {
+struct KnownSuspect {
     mark: Mark,
     /// 0 for one that is cleared.
     crashes: u32,
@@ -50,17 +50,17 @@ impl<F: DiskFile> Suspected<F> {
         let len = file.len()?;
         let mut raw = vec![0; len as usize];
         let read = file.read_at(0, &mut raw)?;
-        let mut last: BTreeMap<u64, (u8, Known)> = BTreeMap::new();
+        let mut last: BTreeMap<u64, (u8, KnownSuspect)> = BTreeMap::new();
         for (state, known) in raw[..read].chunks_exact(RECORD_BYTES).filter_map(read_record) {
             last.insert(known.mark.seq, (state, known));
         }
-        let known: BTreeMap<u64, Known> = (last.into_iter())
+        let known: BTreeMap<u64, KnownSuspect> = (last.into_iter())
             .map(|(seq, (state, known))| {
                 let has_crashed = state == RUNS && last_end == LastEnd::Unknown;
                 let crashes = known.crashes + u32::from(has_crashed);
                 // When it died is known once somebody looks at a clock; not before it was announced.
                 let last = if has_crashed { 0 } else { known.last };
-                (seq, Known { crashes, last, ..known })
+                (seq, KnownSuspect { crashes, last, ..known })
             })
             .collect();
         let marks = known.values().map(|known| known.mark).collect();
@@ -73,10 +73,10 @@ impl<F: DiskFile> Suspected<F> {
     pub fn adopt(&mut self, open: &[Mark], last_run: &LastRun) -> io::Result<()> {
         self.known.retain(|_, known| open.contains(&known.mark));
         for mark in &last_run.returned {
-            self.known.insert(mark.seq, Known { mark: *mark, crashes: 0, first: 0, last: 0 });
+            self.known.insert(mark.seq, KnownSuspect { mark: *mark, crashes: 0, first: 0, last: 0 });
         }
         for mark in &last_run.running {
-            self.known.entry(mark.seq).or_insert(Known { mark: *mark, crashes: 1, first: 0, last: 0 });
+            self.known.entry(mark.seq).or_insert(KnownSuspect { mark: *mark, crashes: 1, first: 0, last: 0 });
         }
         if self.known.is_empty() {
             return self.forget();
@@ -170,7 +170,7 @@ impl<F: DiskFile> Suspected<F> {
         self.file.set_len(0)
     }
 
-    fn note(&mut self, state: u8, known: &Known) -> io::Result<()> {
+    fn note(&mut self, state: u8, known: &KnownSuspect) -> io::Result<()> {
         let mut raw = Vec::with_capacity(RECORD_BYTES);
         write_record(&mut raw, state, known);
         self.append(&raw)
@@ -183,15 +183,15 @@ impl<F: DiskFile> Suspected<F> {
     }
 }
 
-impl Known {
+impl KnownSuspect {
     /// Its state while it does not run.
     const fn at_rest(&self) -> u8 {
         if self.crashes == 0 { CLEARED } else { WAITS }
     }
 }
 
-fn write_record(raw: &mut Vec<u8>, state: u8, known: &Known) {
-    let Known { mark, crashes, first, last } = known;
+fn write_record(raw: &mut Vec<u8>, state: u8, known: &KnownSuspect) {
+    let KnownSuspect { mark, crashes, first, last } = known;
     mark.write(raw);
     raw.extend_from_slice(&first.to_le_bytes());
     raw.extend_from_slice(&last.to_le_bytes());
@@ -200,12 +200,12 @@ fn write_record(raw: &mut Vec<u8>, state: u8, known: &Known) {
 }
 
 /// `None` for what no program has written.
-fn read_record(raw: &[u8]) -> Option<(u8, Known)> {
+fn read_record(raw: &[u8]) -> Option<(u8, KnownSuspect)> {
     let mark = Mark::read(&raw[..24]);
     let number = |at: usize| raw[at..at + 8].try_into().map(u64::from_le_bytes).ok();
     let crashes = raw[40..44].try_into().map(u32::from_le_bytes).ok()?;
     let state = raw[44];
-    let known = Known { mark, crashes, first: number(24)?, last: number(32)? };
+    let known = KnownSuspect { mark, crashes, first: number(24)?, last: number(32)? };
     [WAITS, RUNS, CLEARED].contains(&state).then_some((state, known))
 }
 

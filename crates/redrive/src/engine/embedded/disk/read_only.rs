@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use super::real::{Disk, DiskFile, Standing};
+use super::real::{Disk, DiskFile, FileCondition};
 
 #[derive(Debug, Clone)]
 pub(crate) struct ReadOnlyDisk(pub(crate) PathBuf);
@@ -68,8 +68,8 @@ impl DiskFile for ReadOnly {
         Ok(self.0.metadata()?.len())
     }
 
-    fn standing(&self) -> io::Result<Standing> {
-        Ok(Standing { len: self.len()?, has_name: true })
+    fn standing(&self) -> io::Result<FileCondition> {
+        Ok(FileCondition { len: self.len()?, has_name: true })
     }
 
     fn set_len(&self, _len: u64) -> io::Result<()> {

@@ -27,7 +27,7 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
 
 /// What others may have done to a file that is open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Standing {
+pub struct FileCondition {
     pub len: u64,
     pub has_name: bool,
 }
@@ -47,7 +47,7 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     }
     fn len(&self) -> io::Result<u64>;
     /// Its length, and whether it still has a name.
-    fn standing(&self) -> io::Result<Standing>;
+    fn standing(&self) -> io::Result<FileCondition>;
     fn set_len(&self, len: u64) -> io::Result<()>;
     fn sync_data(&self) -> io::Result<()>;
 
@@ -217,9 +217,9 @@ impl DiskFile for RealFile {
         Ok(self.file.metadata()?.len())
     }
 
-    fn standing(&self) -> io::Result<Standing> {
+    fn standing(&self) -> io::Result<FileCondition> {
         let metadata = self.file.metadata()?;
-        Ok(Standing { len: metadata.len(), has_name: metadata.nlink() > 0 })
+        Ok(FileCondition { len: metadata.len(), has_name: metadata.nlink() > 0 })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::real::{Disk, DiskFile, Standing};
+use super::real::{Disk, DiskFile, FileCondition};
 use redrive_core::SplitMix64;
 
-use super::sim_inode::{Change, Inode};
+use super::sim_inode::{Inode, InodeChange};
 
 /// The operations that can be made to fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum SimOp {
 }
 
 #[derive(Debug, Clone, Default)]
-pub struct SimDisk(Arc<Mutex<State>>);
+pub struct SimDisk(Arc<Mutex<DiskState>>);
 
 #[derive(Debug)]
 pub struct SimFile {
@@ -34,7 +34,7 @@ pub struct SimFile {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DiskState {
     inodes: Vec<Inode>,
     names: BTreeMap<String, usize>,
     synced_names: BTreeMap<String, usize>,
@@ -53,7 +53,7 @@ impl SimDisk {
     pub fn power_cut(&self, seed: u64) -> Self {
         let state = self.lock();
         let mut random = SplitMix64::new(seed);
-        let mut after = State { free_bytes: state.free_bytes, ..State::default() };
+        let mut after = DiskState { free_bytes: state.free_bytes, ..DiskState::default() };
         let all: BTreeSet<&String> = state.names.keys().chain(state.synced_names.keys()).collect();
         for name in all {
             let choices = [state.synced_names.get(name), state.names.get(name)];
@@ -97,7 +97,7 @@ impl SimDisk {
         self.lock().syncs
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl SimDisk {
     }
 }
 
-impl State {
+impl DiskState {
     fn attempt(&mut self, op: SimOp) -> io::Result<()> {
         let mut failed = None;
         self.failures.retain_mut(|(which, left, kind)| {
@@ -185,7 +185,7 @@ impl DiskFile for SimFile {
             state.free_bytes = Some(free - (offset + len).saturating_sub(size) as u64);
         }
         if len > 0 {
-            state.inodes[self.inode].change(Change::Write(offset, data[..len].to_vec()));
+            state.inodes[self.inode].change(InodeChange::Write(offset, data[..len].to_vec()));
         }
         result
     }
@@ -203,16 +203,16 @@ impl DiskFile for SimFile {
         Ok(self.disk.lock().inodes[self.inode].live.len() as u64)
     }
 
-    fn standing(&self) -> io::Result<Standing> {
+    fn standing(&self) -> io::Result<FileCondition> {
         let state = self.disk.lock();
         let len = state.inodes[self.inode].live.len() as u64;
-        Ok(Standing { len, has_name: state.names.values().any(|inode| *inode == self.inode) })
+        Ok(FileCondition { len, has_name: state.names.values().any(|inode| *inode == self.inode) })
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.disk.lock();
         state.attempt(SimOp::SetLen)?;
-        state.inodes[self.inode].change(Change::SetLen(len as usize));
+        state.inodes[self.inode].change(InodeChange::SetLen(len as usize));
         Ok(())
     }
 

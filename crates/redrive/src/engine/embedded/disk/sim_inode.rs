@@ -12,16 +12,16 @@ pub(crate) struct Inode {
     pub(crate) live: Vec<u8>,
     /// What the platter holds for certain.
     pub(crate) synced: Vec<u8>,
-    pub(crate) unsynced: Vec<Change>,
+    pub(crate) unsynced: Vec<InodeChange>,
 }
 
 #[derive(Debug)]
-pub(crate) enum Change {
+pub(crate) enum InodeChange {
     Write(usize, Vec<u8>),
     SetLen(usize),
 }
 
-impl Change {
+impl InodeChange {
     pub(crate) fn apply(&self, to: &mut Vec<u8>) {
         match self {
             Self::Write(offset, data) => {
@@ -61,7 +61,7 @@ impl Change {
 }
 
 impl Inode {
-    pub(crate) fn change(&mut self, change: Change) {
+    pub(crate) fn change(&mut self, change: InodeChange) {
         change.apply(&mut self.live);
         self.unsynced.push(change);
     }
@@ -82,8 +82,8 @@ impl Inode {
                 _ => i < *versions.entry(sector).or_insert_with(|| random.below(changes + 1)),
             });
             lengths.push(match change {
-                Change::Write(offset, data) => (offset + data.len()).max(lengths[lengths.len() - 1]),
-                Change::SetLen(len) => *len,
+                InodeChange::Write(offset, data) => (offset + data.len()).max(lengths[lengths.len() - 1]),
+                InodeChange::SetLen(len) => *len,
             });
         }
         let pick = random.below(lengths.len() as u64) as usize;

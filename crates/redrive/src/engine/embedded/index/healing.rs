@@ -27,7 +27,7 @@ pub struct Healing<S> {
     reflects: AtomicU64,
     /// Held by a checkpoint and by who builds anew, so that the position stays the same meanwhile.
     writing: Mutex<()>,
-    state: Mutex<State>,
+    state: Mutex<HealingState>,
     changed: Condvar,
     rebuild: OnceLock<Box<Rebuild<S>>>,
     /// Calls the thread that builds anew; without one, whoever meets the damage does it.
@@ -35,7 +35,7 @@ pub struct Healing<S> {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct HealingState {
     broken: Option<String>,
     failed: Option<IndexError>,
     rebuilds: u64,
@@ -128,7 +128,7 @@ impl<S: IndexTables> Healing<S> {
         self.tables.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, HealingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -100,14 +100,14 @@ pub(crate) fn newest_version<D: Disk>(disk: &D, options: &LogOptions) -> Result<
     Ok(files.iter().filter_map(|file| file.header.as_ref()).map(|header| header.version).max())
 }
 
-struct Found {
+struct FoundTail {
     base: u64,
     len: u64,
     name: String,
     header: Option<SegmentHeader>,
 }
 
-impl Found {
+impl FoundTail {
     fn open<D: Disk>(&self, disk: &D) -> Result<D::File, LogError> {
         disk.open(&self.name).map_err(LogError::io("opening", &self.name))
     }
@@ -118,7 +118,7 @@ impl Found {
 }
 
 /// The segment files in order. Refuses to touch anything if one of them is not ours.
-fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<Found>, LogError> {
+fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<FoundTail>, LogError> {
     let names = disk.list().map_err(LogError::io("listing", &options.prefix))?;
     let mut files = Vec::new();
     for name in names {
@@ -132,14 +132,14 @@ fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<Found>, LogError>
         if let Some(header) = &header {
             header.check(&name, &options.segment_header(base, 0))?;
         }
-        files.push(Found { base, len, name, header });
+        files.push(FoundTail { base, len, name, header });
     }
     files.sort_unstable_by_key(|file| file.base);
     Ok(files)
 }
 
 /// Bytes behind the base of the next segment have no position; they can only have been put there by somebody else.
-fn clip_overlaps(files: &mut [Found], report: &mut OpenReport) {
+fn clip_overlaps(files: &mut [FoundTail], report: &mut OpenReport) {
     for i in 1..files.len() {
         let surplus = files[i - 1].end().saturating_sub(files[i].base);
         files[i - 1].len -= surplus;
@@ -149,7 +149,7 @@ fn clip_overlaps(files: &mut [Found], report: &mut OpenReport) {
 
 /// What the intact headers up to some point say.
 #[derive(Debug, Clone, Copy, Default)]
-struct Seen {
+struct SeenFrames {
     durable: u64,
     log_start: Option<u64>,
     note: u64,
@@ -158,11 +158,11 @@ struct Seen {
 #[derive(Default)]
 struct Examined {
     /// Each with what was seen before it.
-    bad: Vec<(Rot, Seen)>,
-    seen: Seen,
+    bad: Vec<(Rot, SeenFrames)>,
+    seen: SeenFrames,
 }
 
-fn examine<D: Disk>(disk: &D, file: &Found, options: &LogOptions) -> Result<Examined, LogError> {
+fn examine<D: Disk>(disk: &D, file: &FoundTail, options: &LogOptions) -> Result<Examined, LogError> {
     let mut found = Examined::default();
     let header_len = SegmentHeader::len_of(&options.prefix).min(file.len);
     if let Some(header) = &file.header {
@@ -198,7 +198,12 @@ fn below(rot: Rot, durable: u64) -> Option<Rot> {
 }
 
 /// The newest start of the log that is told by anything that stays.
-fn log_start<D: Disk>(disk: &D, files: &[Found], kept: Seen, options: &LogOptions) -> Result<u64, LogError> {
+fn log_start<D: Disk>(
+    disk: &D,
+    files: &[FoundTail],
+    kept: SeenFrames,
+    options: &LogOptions,
+) -> Result<u64, LogError> {
     let known = options.known.start;
     if let Some(start) = kept.log_start {
         return Ok(start.max(known));
@@ -215,7 +220,7 @@ fn log_start<D: Disk>(disk: &D, files: &[Found], kept: Seen, options: &LogOption
 /// Accepts what is missing, if that was asked for: zeros take its place and read as damage from then on.
 fn fill_gaps<D: Disk>(
     disk: &D,
-    files: &mut [Found],
+    files: &mut [FoundTail],
     options: &LogOptions,
     report: &mut OpenReport,
 ) -> Result<(), LogError> {
@@ -250,14 +255,14 @@ fn fill_gaps<D: Disk>(
 }
 
 /// Behind a segment something is missing: it was cut short, or the next one is gone.
-fn short_or_next(segment: &Found, options: &LogOptions) -> String {
+fn short_or_next(segment: &FoundTail, options: &LogOptions) -> String {
     if segment.len < options.segment_bytes { segment.name.clone() } else { options.file_name(segment.end()) }
 }
 
 /// The end of the log as it must be. Zeros take the place of what is missing, if that is accepted.
 fn fill_end<D: Disk>(
     disk: &D,
-    last: &mut Found,
+    last: &mut FoundTail,
     cut: u64,
     options: &LogOptions,
     report: &mut OpenReport,
@@ -280,7 +285,7 @@ fn fill_end<D: Disk>(
 /// Cuts the last segment and makes what stays durable.
 fn settle_tail<F: DiskFile>(
     file: &F,
-    last: &mut Found,
+    last: &mut FoundTail,
     options: &LogOptions,
     cut: u64,
     durable: u64,
@@ -311,7 +316,7 @@ fn settle_tail<F: DiskFile>(
 
 fn remove_leftovers<D: Disk>(
     disk: &D,
-    files: &mut Vec<Found>,
+    files: &mut Vec<FoundTail>,
     report: &mut OpenReport,
 ) -> Result<(), LogError> {
     report.leftovers = files.iter().take_while(|file| file.base < report.log_start).count();

@@ -41,11 +41,11 @@ fn due_in(last: Option<Time>, now: Time, every: Duration) -> Duration {
 /// What is known of scrubs, shared with the owner of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Scrubbed {
-    state: Mutex<State>,
+    state: Mutex<ScrubState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ScrubState {
     bytes: u64,
     damaged: u64,
     last: Option<Time>,
@@ -53,7 +53,7 @@ struct State {
 }
 
 impl Scrubbed {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScrubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -79,7 +79,7 @@ pub(crate) struct Scrub<D: Disk, S> {
 }
 
 /// A scrub ended before its end.
-enum Stopped {
+enum ScrubStopped {
     /// The store is closed.
     Closed,
     Failed(String),
@@ -100,8 +100,8 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
                     self.finished(bytes, damaged, began.elapsed());
                     self.every
                 }
-                Err(Stopped::Closed) => return,
-                Err(Stopped::Failed(why)) => {
+                Err(ScrubStopped::Closed) => return,
+                Err(ScrubStopped::Failed(why)) => {
                     self.scrubbed.state().notices.push(StoreNotice::ScrubFailed { why });
                     AGAIN_AFTER.min(self.every)
                 }
@@ -121,10 +121,10 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
     }
 
     /// Reads everything once; `pause` waits and says whether to go on. Returns the bytes read and the damaged places.
-    fn pass(&self, pause: &mut dyn FnMut(Duration) -> bool) -> Result<(u64, u64), Stopped> {
+    fn pass(&self, pause: &mut dyn FnMut(Duration) -> bool) -> Result<(u64, u64), ScrubStopped> {
         let all: u64 = self.logs.iter().flat_map(|(_, log)| log.segments()).map(|(_, bytes)| bytes).sum();
         let rate = rate(all, self.every);
-        let mut pace = Pace { rate, piece: 0, total: 0, scrubbed: &self.scrubbed, pause };
+        let mut pace = ScrubPace { rate, piece: 0, total: 0, scrubbed: &self.scrubbed, pause };
         let mut damaged = 0;
         for (prefix, log) in &self.logs {
             for (base, _) in log.segments() {
@@ -138,8 +138,8 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
         });
         match verified {
             Err(IndexError::Damaged(why)) => self.index.report(why),
-            Err(error) => return Err(Stopped::Failed(error.to_string())),
-            Ok(()) if !going_on => return Err(Stopped::Closed),
+            Err(error) => return Err(ScrubStopped::Failed(error.to_string())),
+            Ok(()) if !going_on => return Err(ScrubStopped::Closed),
             Ok(()) => {}
         }
         Ok((pace.total, damaged))
@@ -151,8 +151,8 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
         log: &Reader<D>,
         base: u64,
         known: u64,
-        pace: &mut Pace<'_>,
-    ) -> Result<u64, Stopped> {
+        pace: &mut ScrubPace<'_>,
+    ) -> Result<u64, ScrubStopped> {
         let Some((_, len)) = log.segments().into_iter().find(|(here, _)| *here == base) else { return Ok(0) };
         let (mut from, to, mut damaged) = (base, base + len, 0);
         while from < to {
@@ -172,7 +172,7 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
                 Ok(next) => next,
                 // The cleaner was here meanwhile.
                 Err(ReadError::Missing { .. }) => return Ok(damaged),
-                Err(error) => return Err(Stopped::Failed(error.to_string())),
+                Err(error) => return Err(ScrubStopped::Failed(error.to_string())),
             };
             pace.read(next - from)?;
             from = next;
@@ -182,7 +182,7 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
 }
 
 /// Keeps the rate, and the count.
-struct Pace<'a> {
+struct ScrubPace<'a> {
     rate: u64,
     piece: u64,
     total: u64,
@@ -190,8 +190,8 @@ struct Pace<'a> {
     pause: &'a mut dyn FnMut(Duration) -> bool,
 }
 
-impl Pace<'_> {
-    fn read(&mut self, bytes: u64) -> Result<(), Stopped> {
+impl ScrubPace<'_> {
+    fn read(&mut self, bytes: u64) -> Result<(), ScrubStopped> {
         self.total += bytes;
         self.piece += bytes;
         self.scrubbed.state().bytes += bytes;
@@ -200,7 +200,7 @@ impl Pace<'_> {
         }
         let spent = Duration::from_secs_f64(self.piece as f64 / self.rate as f64);
         self.piece = 0;
-        if (self.pause)(spent) { Ok(()) } else { Err(Stopped::Closed) }
+        if (self.pause)(spent) { Ok(()) } else { Err(ScrubStopped::Closed) }
     }
 }
 

@@ -6,12 +6,12 @@ use crate::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug)]
 pub struct Mailbox<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<MailboxState<T>>,
     arrived: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct MailboxState<T> {
     items: Vec<T>,
     bytes: usize,
     closed: bool,
@@ -28,7 +28,7 @@ pub enum Refused {
 
 impl<T> Default for Mailbox<T> {
     fn default() -> Self {
-        let state = State { items: Vec::new(), bytes: 0, closed: false, awaited: false };
+        let state = MailboxState { items: Vec::new(), bytes: 0, closed: false, awaited: false };
         Self { state: Mutex::new(state), arrived: Condvar::new() }
     }
 }
@@ -51,7 +51,7 @@ impl<T> Mailbox<T> {
         Ok(())
     }
 
-    fn put(&self, mut state: MutexGuard<'_, State<T>>, item: T, bytes: usize) {
+    fn put(&self, mut state: MutexGuard<'_, MailboxState<T>>, item: T, bytes: usize) {
         state.items.push(item);
         state.bytes += bytes;
         let awaited = std::mem::take(&mut state.awaited);
@@ -103,7 +103,7 @@ impl<T> Mailbox<T> {
         self.arrived.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<T>> {
+    fn lock(&self) -> MutexGuard<'_, MailboxState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

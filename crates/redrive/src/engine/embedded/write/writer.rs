@@ -59,13 +59,13 @@ impl<D: Disk, S> std::fmt::Debug for Writer<D, S> {
 
 /// However the writer ends, nobody waits for it forever: what it did not get to is dropped, and with it the answers that
 /// were waited for.
-struct End<'a> {
+struct WriterEnd<'a> {
     commands: &'a Mailbox<Command>,
     notes: &'a Mailbox<Note>,
     wake: &'a dyn Fn(),
 }
 
-impl Drop for End<'_> {
+impl Drop for WriterEnd<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.notes.post(Note::Failed(EngineError::Storage("the writer has panicked".into())), 0);
@@ -82,7 +82,7 @@ type Answers = Vec<(oneshot::Sender<IngestAnswer>, IngestAnswer)>;
 impl<D: Disk, S: IndexTables> Writer<D, S> {
     /// Runs until the mailbox is closed or the disk fails, then leaves a clean end behind if it can.
     pub fn run(mut self, commands: &Mailbox<Command>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
-        let _end = End { commands, notes, wake };
+        let _end = WriterEnd { commands, notes, wake };
         let mut marked = true;
         let mut synced = Instant::now();
         loop {
