@@ -49,6 +49,11 @@ fn what_a_pipeline_signs_is_verified_by_hand() {
     let bad = verify("other", &["--any-age"]);
     assert_eq!(bad.status.code(), Some(1));
     assert!(stdout(&bad).starts_with("not valid: no signature matches"), "{}", stdout(&bad));
+    // A key of the other kind in the same file does not hide why the right kind fails.
+    let mixed = format!("{}\nwhpk_{}\n", SECRET.replace("bmV3", "b2xk"), "A".repeat(43) + "=");
+    std::fs::write(dir.path().join("mixed"), mixed).unwrap();
+    let bad = verify("mixed", &["--any-age"]);
+    assert!(stdout(&bad).starts_with("not valid: no signature matches"), "{bad:?}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     let received =
         Received { id: &args.id, timestamp: &args.timestamp, signature: &args.signature, body: &body };
     let now = (!args.any_age).then(|| (args.at.unwrap_or_else(wall_clock), args.tolerance));
-    let mut why = NotVerified::NoMatch;
+    let (mut why, mut is_of_this_kind) = (NotVerified::NoMatch, false);
     for (at, key) in keys.iter().enumerate() {
         match received.verify_within(key, now) {
             Ok(()) => {
@@ -83,7 +83,12 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
                 }
                 return Ok(Exit::Ok);
             }
-            Err(reason) => why = reason,
+            // A key of the other kind says nothing while one of this kind is there.
+            Err(NotVerified::OtherVersion(_)) if is_of_this_kind => {}
+            Err(reason) => {
+                is_of_this_kind |= !matches!(reason, NotVerified::OtherVersion(_));
+                why = reason;
+            }
         }
     }
     if out.is_json() {
