@@ -14,6 +14,7 @@ use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
 use redrive_core::text::secret_header::is_secret_header;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -80,6 +81,7 @@ pub(crate) async fn edit(
     let body: EditBody = read_json(&held.bytes)?;
     let actions = &shared.service.actions;
     if let Some(id) = &body.undo {
+        stands_alone(&held.bytes)?;
         let undone = actions.undo_edit(&served.handle, id, &actor.0).await?;
         return Ok(Json(json!({ "restored": undone.restored, "skipped": undone.skipped })));
     }
@@ -92,6 +94,18 @@ pub(crate) async fn edit(
         actions.edit(&served.handle, &ids, &wish, &actor.0).await?
     };
     Ok(Json(json!(PlanView::of(served, plan, body.dry_run))))
+}
+
+/// An undo names all letters of its edit and has no dry run, so a field beside it would be ignored: refuse it instead.
+fn stands_alone(body: &[u8]) -> Result<(), Problem> {
+    let fields: BTreeMap<String, IgnoredAny> = read_json(body)?;
+    match fields.keys().find(|field| *field != "undo") {
+        Some(field) => Err(Problem::bad_request(
+            format!("`{field}` cannot be combined with `undo`"),
+            "nothing was changed; send `undo` alone: it applies to all letters of that edit",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// What is asked for, checked before any letter is looked at.
