@@ -48,8 +48,8 @@ pub struct Args {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Give letters back the messages they had before this edit, as in e-12
-    #[arg(long, value_name = "EDIT", conflicts_with_all = ["condition", "set", "unset", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
+    /// Give all letters of this edit back the messages they had before it, as in e-12
+    #[arg(long, value_name = "EDIT", conflicts_with_all = ["filter", "group", "edit", "ids", "since", "all", "condition", "set", "unset", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
     pub undo: Option<String>,
 }
 
