@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use redrive::actions::{EditPlan, EditWish, Skipped};
+use redrive::actions::{EditPlan, EditUndone, EditWish, Skipped};
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
@@ -83,7 +83,7 @@ pub(crate) async fn edit(
     if let Some(id) = &body.undo {
         stands_alone(&held.bytes)?;
         let undone = actions.undo_edit(&served.handle, id, &actor.0).await?;
-        return Ok(Json(json!({ "restored": undone.restored, "skipped": undone.skipped })));
+        return Ok(Json(json!(UndoneView::of(served, undone))));
     }
     let wish = wish(&body)?;
     let given = Given { filter: body.filter, ids: body.ids, since: body.since, all: body.all };
@@ -173,11 +173,37 @@ struct PlanView {
     first: Option<FirstView>,
 }
 
+/// What an undo did.
+#[derive(Debug, Serialize)]
+struct UndoneView {
+    restored: u64,
+    skipped: u64,
+    /// The letters that stay as they are, by reason.
+    skipped_by_reason: BTreeMap<&'static str, SkippedView>,
+}
+
+impl UndoneView {
+    fn of(served: &Served, undone: EditUndone) -> Self {
+        let ids = LetterIds::of(&served.handle);
+        let skipped = undone.skipped_count();
+        let by_reason = undone.skipped.into_iter();
+        let by_reason = by_reason.map(|(reason, letters)| (reason.name(), SkippedView::of(&ids, letters)));
+        Self { restored: undone.restored, skipped, skipped_by_reason: by_reason.collect() }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct SkippedView {
     count: u64,
     letters: Vec<String>,
     why: Option<String>,
+}
+
+impl SkippedView {
+    fn of(ids: &LetterIds<'_>, skipped: Skipped) -> Self {
+        let letters = skipped.letters.iter().map(|letter| ids.text(*letter)).collect();
+        Self { count: skipped.count, letters, why: skipped.why }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -197,11 +223,7 @@ struct DifferenceView {
 impl PlanView {
     fn of(served: &Served, plan: EditPlan, dry_run: bool) -> Self {
         let ids = LetterIds::of(&served.handle);
-        let skipped = |skipped: Skipped| SkippedView {
-            count: skipped.count,
-            letters: skipped.letters.iter().map(|letter| ids.text(*letter)).collect(),
-            why: skipped.why,
-        };
+        let skipped = |skipped: Skipped| SkippedView::of(&ids, skipped);
         Self {
             edit: plan.id,
             edited: (!dry_run).then_some(plan.letters),
