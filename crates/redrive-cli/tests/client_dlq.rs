@@ -123,7 +123,9 @@ fn what_the_api_says_no_to_is_printed_with_its_hint() {
 fn a_selection_that_names_nothing_asks_nobody() {
     let api = RecordedApi::new(|_| panic!("asked"));
     for args in [&["dlq", "replay", "orders"][..], &["dlq", "discard", "orders", "--reason", "x"]] {
-        api.redrive(args).exits(2).complains("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all");
+        api.redrive(args)
+            .exits(2)
+            .complains("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all");
     }
     api.redrive(&["dlq", "discard", "orders", "--all"]).exits(2).complains("--reason");
     assert!(api.asked().is_empty());

@@ -77,6 +77,9 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
         (&["--set", "/a=1"], "edit needs to be told which letters"),
         (&["--all"], "it is not said what shall change"),
         (&["--all", "--set", "/a=1", "--same-id", "--new-id"], "cannot be used with"),
+        (&["--ids", "raw", "--undo", "e-1"], "cannot be used with"),
+        (&["--all", "--undo", "e-1"], "cannot be used with"),
+        (&["--filter", "id:raw", "--undo", "e-1"], "cannot be used with"),
     ] {
         let wrong = processor.cli(&[&["dlq", "edit", "orders"], args].concat());
         assert_eq!(wrong.status.code(), Some(2), "{args:?} {}", stderr(&wrong));

@@ -397,8 +397,21 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
     let edited = server.get(&format!("{LETTERS}?filter=edit:e-1")).await.expect(200);
     assert_eq!(messages(&edited), ["a", "c"]);
 
+    // Nothing stands beside an undo: a field that was ignored would undo more than was asked for.
+    for (body, field) in [
+        (r#"{"undo":"e-1","dry_run":true}"#, "`dry_run`"),
+        (r#"{"undo":"e-1","dry_run":false}"#, "`dry_run`"),
+        (r#"{"undo":"e-1","ids":["a"]}"#, "`ids`"),
+        (r#"{"set":{"/n":2},"undo":"e-1"}"#, "`set`"),
+    ] {
+        let problem = server.post(&path, body).await.expect(400);
+        assert!(problem["message"].as_str().unwrap().contains(field), "{body}: {problem}");
+    }
     let undone = server.post(&path, r#"{"undo":"e-1"}"#).await.expect(200);
-    assert_eq!(undone, json!({ "restored": 2, "skipped": 0 }));
+    assert_eq!(undone, json!({ "restored": 2, "skipped": 0, "skipped_by_reason": {} }));
+    let repeated = server.post(&path, r#"{"undo":"e-1"}"#).await.expect(200);
+    assert_eq!((&repeated["restored"], &repeated["skipped"]), (&json!(0), &json!(2)));
+    assert_eq!(repeated["skipped_by_reason"]["undone_already"]["count"], 2, "{repeated}");
     for (body, status, text) in [
         (r#"{"all":true}"#, 400, "what shall change"),
         (r#"{"set":{"/a":1}}"#, 400, "which letters"),
@@ -412,11 +425,16 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
         assert!(problem["message"].as_str().unwrap().contains(text), "{body}: {problem}");
     }
     let log = server.get("/v1/actions").await.expect(200);
+    let actions = log["actions"].as_array().unwrap();
     let told: Vec<_> =
-        log["actions"].as_array().unwrap().iter().map(|line| (&line["action"], &line["fields"])).collect();
+        actions.iter().map(|line| (&line["action"], &line["letters"], &line["fields"])).collect();
     assert_eq!(
         told,
-        [(&json!("edit"), &json!(["/n", "header authorization"])), (&json!("edit_undo"), &Value::Null)]
+        [
+            (&json!("edit"), &json!(2), &json!(["/n", "header authorization"])),
+            (&json!("edit_undo"), &json!(2), &Value::Null),
+            (&json!("edit_undo"), &json!(0), &Value::Null),
+        ]
     );
     server.stop().await;
 }

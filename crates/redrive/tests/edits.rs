@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use redrive::actions::{ActionError, ActionKind, Actions, EditPlan, EditWish};
+use redrive::actions::{ActionError, ActionKind, Actions, EditPlan, EditUndone, EditWish, NotUndone};
 use redrive::engine::edit::EDITS_MAX;
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, MessageChange, MessageIds, Pointer};
@@ -85,6 +85,11 @@ fn set(pointer: &str, value: &str) -> EditWish {
     EditWish { change: MessageChange { set, ..MessageChange::default() }, ..EditWish::default() }
 }
 
+/// The letters that an undo has skipped, by reason.
+fn reasons(undone: &EditUndone) -> Vec<(NotUndone, Vec<u64>)> {
+    undone.skipped.iter().map(|(reason, skipped)| (*reason, skipped.letters.clone())).collect()
+}
+
 async fn selected(handle: &PipelineHandle, filter: &str) -> Vec<u64> {
     let filter = Some(Filter::parse(filter).unwrap());
     Selection { filter, ..Selection::default() }.freeze(handle).await.unwrap()
@@ -135,11 +140,17 @@ async fn an_edit_is_planned_made_replayed_and_undone(stores: impl Stores + 'stat
 
     // One has succeeded and stays as it was delivered, the other is as it came in.
     let undone = actions.undo_edit(&running.handle, "e-1", "boss").await.unwrap();
-    assert_eq!((undone.restored, undone.skipped), (1, 1));
+    assert_eq!((undone.restored, reasons(&undone)), (1, vec![(NotUndone::Replayed, vec![0])]));
     assert_eq!(running.payload(3).await, GERMAN);
     assert!(running.edits(3).await.is_empty());
     let repeated = actions.undo_edit(&running.handle, "e-1", "boss").await.unwrap();
     assert_eq!(repeated.restored, 0);
+    let expected = vec![(NotUndone::UndoneAlready, vec![3]), (NotUndone::Replayed, vec![0])];
+    assert_eq!(reasons(&repeated), expected);
+    let log = actions.list(None, 10).await.unwrap();
+    let undos: Vec<u64> =
+        log.iter().filter(|line| line.action == ActionKind::EditUndo).map(|line| line.letters).collect();
+    assert_eq!(undos, [1, 0], "the log counts what changed");
     let error = actions.undo_edit(&running.handle, "e-9", "boss").await.unwrap_err();
     assert!(matches!(error, ActionError::NoEdit { .. }), "{error}");
     running.stop().await;
@@ -185,11 +196,61 @@ async fn edits_and_their_originals_survive_a_restart_and_another_death() {
     assert_eq!(second.id.as_deref(), Some("e-2"));
     // The later edit comes first: undoing the first alone would take the second with it.
     let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
-    assert_eq!((undone.restored, undone.skipped), (0, 1));
+    assert_eq!((undone.restored, reasons(&undone)), (0, vec![(NotUndone::EditedAgain, vec![0])]));
     assert_eq!(actions.undo_edit(&running.handle, "e-2", "ops").await.unwrap().restored, 1);
     assert_eq!(running.payload(0).await, GERMAN.replace("eur", "usd"));
-    assert_eq!(actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap().restored, 1);
-    assert_eq!(running.payload(0).await, GERMAN);
+    // The first one was sent: its undo would bring back a message that the receiver has seen an edited version of.
+    let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
+    assert_eq!((undone.restored, reasons(&undone)), (0, vec![(NotUndone::Replayed, vec![0])]));
+    assert_eq!(running.payload(0).await, GERMAN.replace("eur", "usd"));
+    running.stop().await;
+}
+
+/// A letter that was discarded since stays as it is, with the reason; and one whose edit is undone twice is counted once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undo_says_of_each_letter_why_it_was_skipped() {
+    let running = start(MemoryStores::new());
+    let actions = Actions::open(None).unwrap();
+    running.kill(&[GERMAN, FRENCH, GERMAN]).await;
+    let edited =
+        actions.edit(&running.handle, &[0, 1, 2], &set("/currency", "\"usd\""), "ops").await.unwrap();
+    assert_eq!(edited.letters, 3);
+    actions.discard(&running.handle, &[0], "ops", "gone").await.unwrap();
+    actions.edit(&running.handle, &[1], &set("/currency", "\"chf\""), "ops").await.unwrap();
+    let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
+    let expected = vec![(NotUndone::EditedAgain, vec![1]), (NotUndone::Discarded, vec![0])];
+    assert_eq!((undone.restored, reasons(&undone)), (1, expected));
+    running.stop().await;
+}
+
+/// The record is written before the change. Where the store then refuses letters, the log must not say that they changed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_counts_the_letters_that_an_edit_has_changed_and_not_those_that_were_planned() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = on_disk(dir.path());
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    running.kill(&[GERMAN, FRENCH]).await;
+    // Versions of 15 MB: the fourth does not fit into what the store takes of a letter.
+    let large = |fill: &str| EditWish {
+        change: MessageChange { payload: Some(fill.repeat(15 << 20).into()), ..MessageChange::default() },
+        ..EditWish::default()
+    };
+    for fill in ["a", "b", "c"] {
+        assert_eq!(actions.edit(&running.handle, &[0], &large(fill), "ops").await.unwrap().letters, 1);
+    }
+    let partly = actions.edit(&running.handle, &[0, 1], &large("d"), "ops").await.unwrap();
+    assert_eq!((partly.letters, &partly.refused.letters[..]), (1, &[0][..]));
+    let none = actions.edit(&running.handle, &[0], &large("e"), "ops").await.unwrap();
+    assert_eq!((none.letters, none.refused.count), (0, 1));
+    for actions in [actions, Actions::open(Some(dir.path())).unwrap()] {
+        let log = actions.list(None, 10).await.unwrap();
+        let lines: Vec<_> = log.iter().map(|line| (line.id.as_deref().unwrap(), line.letters)).collect();
+        assert_eq!(lines, [("e-1", 1), ("e-2", 1), ("e-3", 1), ("e-4", 1), ("e-5", 0)]);
+        assert_eq!(log[3].note.as_deref(), Some("2 planned"));
+    }
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    let undone = actions.undo_edit(&running.handle, "e-4", "ops").await.unwrap();
+    assert_eq!((undone.restored, undone.skipped_count()), (1, 0), "only what it changed belongs to an edit");
     running.stop().await;
 }
 

@@ -451,6 +451,7 @@ pub struct Edited {
     pub first: Option<FirstEdited>,
     pub restored: Option<u64>,
     pub skipped: Option<u64>,
+    pub skipped_by_reason: BTreeMap<String, SkippedLetters>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

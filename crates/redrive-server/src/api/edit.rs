@@ -9,11 +9,12 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use redrive::actions::{EditPlan, EditWish, Skipped};
+use redrive::actions::{EditPlan, EditUndone, EditWish, Skipped};
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
 use redrive_core::text::secret_header::is_secret_header;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -80,8 +81,9 @@ pub(crate) async fn edit(
     let body: EditBody = read_json(&held.bytes)?;
     let actions = &shared.service.actions;
     if let Some(id) = &body.undo {
+        stands_alone(&held.bytes)?;
         let undone = actions.undo_edit(&served.handle, id, &actor.0).await?;
-        return Ok(Json(json!({ "restored": undone.restored, "skipped": undone.skipped })));
+        return Ok(Json(json!(UndoneView::of(served, undone))));
     }
     let wish = wish(&body)?;
     let given = Given { filter: body.filter, ids: body.ids, since: body.since, all: body.all };
@@ -92,6 +94,18 @@ pub(crate) async fn edit(
         actions.edit(&served.handle, &ids, &wish, &actor.0).await?
     };
     Ok(Json(json!(PlanView::of(served, plan, body.dry_run))))
+}
+
+/// An undo names all letters of its edit and has no dry run, so a field beside it would be ignored: refuse it instead.
+fn stands_alone(body: &[u8]) -> Result<(), Problem> {
+    let fields: BTreeMap<String, IgnoredAny> = read_json(body)?;
+    match fields.keys().find(|field| *field != "undo") {
+        Some(field) => Err(Problem::bad_request(
+            format!("`{field}` cannot be combined with `undo`"),
+            "nothing was changed; send `undo` alone: it applies to all letters of that edit",
+        )),
+        None => Ok(()),
+    }
 }
 
 /// What is asked for, checked before any letter is looked at.
@@ -159,11 +173,37 @@ struct PlanView {
     first: Option<FirstView>,
 }
 
+/// What an undo did.
+#[derive(Debug, Serialize)]
+struct UndoneView {
+    restored: u64,
+    skipped: u64,
+    /// The letters that stay as they are, by reason.
+    skipped_by_reason: BTreeMap<&'static str, SkippedView>,
+}
+
+impl UndoneView {
+    fn of(served: &Served, undone: EditUndone) -> Self {
+        let ids = LetterIds::of(&served.handle);
+        let skipped = undone.skipped_count();
+        let by_reason = undone.skipped.into_iter();
+        let by_reason = by_reason.map(|(reason, letters)| (reason.name(), SkippedView::of(&ids, letters)));
+        Self { restored: undone.restored, skipped, skipped_by_reason: by_reason.collect() }
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct SkippedView {
     count: u64,
     letters: Vec<String>,
     why: Option<String>,
+}
+
+impl SkippedView {
+    fn of(ids: &LetterIds<'_>, skipped: Skipped) -> Self {
+        let letters = skipped.letters.iter().map(|letter| ids.text(*letter)).collect();
+        Self { count: skipped.count, letters, why: skipped.why }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -183,11 +223,7 @@ struct DifferenceView {
 impl PlanView {
     fn of(served: &Served, plan: EditPlan, dry_run: bool) -> Self {
         let ids = LetterIds::of(&served.handle);
-        let skipped = |skipped: Skipped| SkippedView {
-            count: skipped.count,
-            letters: skipped.letters.iter().map(|letter| ids.text(*letter)).collect(),
-            why: skipped.why,
-        };
+        let skipped = |skipped: Skipped| SkippedView::of(&ids, skipped);
         Self {
             edit: plan.id,
             edited: (!dry_run).then_some(plan.letters),

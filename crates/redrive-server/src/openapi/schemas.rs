@@ -681,6 +681,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             ),
             ("restored", count()),
             ("skipped", count()),
+            (
+                "skipped_by_reason",
+                json!({ "type": "object", "additionalProperties": skipped(), "description": "Of an undo: the letters that stay as they are, by reason: undone_already, edited_again, replayed, discarded, not_applied, gone, damaged." }),
+            ),
         ],
     );
     add("Discard", &["reason"], with(selection(), vec![("reason", text()), ("dry_run", flag())]));

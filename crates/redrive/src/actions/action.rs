@@ -179,6 +179,19 @@ impl Action {
         Self { note: Some(note.into()), ..self }
     }
 
+    /// Whether this is the outcome of an edit that was recorded before with the letters that were planned.
+    pub(super) fn corrects(&self, earlier: &Self) -> bool {
+        self.is_outcome()
+            && earlier.action == ActionKind::Edit
+            && self.id == earlier.id
+            && self.pipeline == earlier.pipeline
+    }
+
+    /// Of the two records of an edit, only the outcome has a note.
+    pub(super) fn is_outcome(&self) -> bool {
+        self.action == ActionKind::Edit && self.note.is_some()
+    }
+
     /// As it stands in the file, without the letters' ids: what is shown to people.
     pub fn to_json(&self) -> Value {
         let mut value = json!({

@@ -1,4 +1,4 @@
-//! Edits of letters: planned first, recorded with their letters, then carried out; and taken back by name.
+//! Edits of letters: planned first, recorded with their letters, then carried out.
 
 use bytes::Bytes;
 use redrive_core::message::limits;
@@ -11,10 +11,9 @@ use crate::handle::PipelineHandle;
 use crate::letters::edit::change::is_ambiguous;
 use crate::letters::edit::json_text::{JsonFault, JsonText};
 use crate::letters::edit::{Condition, Difference, EditFault, MessageChange, MessageIds, differences};
-use crate::letters::{Filter, SelectError, Selection};
 
 /// Letters that are written in one go, and the bytes of their messages.
-const BATCH_MAX: usize = 100;
+pub(super) const BATCH_MAX: usize = 100;
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// How often a letter is read again that changes while it is being edited.
 const TRIES_MAX: u32 = 3;
@@ -60,22 +59,13 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    fn add(&mut self, letter: u64, why: impl FnOnce() -> String) {
+    pub(super) fn add(&mut self, letter: u64, why: impl FnOnce() -> String) {
         self.count += 1;
         self.why.get_or_insert_with(why);
         if self.letters.len() < NAMED_MAX {
             self.letters.push(letter);
         }
     }
-}
-
-/// What an undo of an edit has done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EditUndone {
-    /// Letters that have their message of before again.
-    pub restored: u64,
-    /// Letters that were edited again, replayed, discarded or forgotten since.
-    pub skipped: u64,
 }
 
 /// What becomes of one letter.
@@ -154,7 +144,8 @@ impl Actions {
     }
 
     /// Edits those of the letters that are open and meant. The record comes first: a crash in between leaves a record of
-    /// letters that are as they were, never an edit that nobody can name.
+    /// letters that are as they were, never an edit that nobody can name. If fewer letters changed than were planned, a second
+    /// record with the letters that did takes its place.
     pub async fn edit(
         &self,
         handle: &PipelineHandle,
@@ -173,51 +164,21 @@ impl Actions {
         let action = Action::new(handle.now(), actor, ActionKind::Edit, handle.name());
         let fields = wish.change.fields();
         let action = Action { letters: ids.len() as u64, ids: ids.clone(), fields, ..action };
-        let edit = self.record_named('e', action).await?;
-        let mut run = EditRun { handle, wish, actor, edit: &edit, done: 0, refused: plan.refused.clone() };
+        let edit = self.record_named('e', action.clone()).await?;
+        let refused = plan.refused.clone();
+        let mut run = EditRun { handle, wish, actor, edit: &edit, done: Vec::new(), refused };
         let mut rest = &ids[..];
         while !rest.is_empty() {
             rest = run.some(rest).await?;
         }
-        Ok(EditPlan { id: Some(edit.clone()), letters: run.done, refused: run.refused, ..plan })
-    }
-
-    /// Takes an edit back: those of its letters whose last edit it is have their message of before again. It works on
-    /// every process that shares the letters.
-    pub async fn undo_edit(
-        &self,
-        handle: &PipelineHandle,
-        id: &str,
-        actor: &str,
-    ) -> Result<EditUndone, ActionError> {
-        let _alone = self.alone().await;
-        let ids = self.letters_of_edit(handle, id).await?;
-        let action = Action::new(handle.now(), actor, ActionKind::EditUndo, handle.name());
-        self.record(action.of(id, ids.len() as u64)).await?;
-        let mut restored = 0;
-        for part in ids.chunks(BATCH_MAX) {
-            let answers = handle.undo_edit_by(Some(actor), id, part).await?;
-            restored += answers.iter().filter(|answer| **answer == EditAnswer::Done).count() as u64;
+        let EditRun { mut done, refused, .. } = run;
+        let letters = done.len() as u64;
+        if letters < action.letters {
+            done.sort_unstable();
+            let note = format!("{} planned", action.letters);
+            self.record(Action { ids: done, ..action }.of(edit.clone(), letters).note(note)).await?;
         }
-        Ok(EditUndone { restored, skipped: ids.len() as u64 - restored })
-    }
-
-    /// The letters of an edit: by its record if it was made here, otherwise by what the letters say.
-    pub async fn letters_of_edit(&self, handle: &PipelineHandle, id: &str) -> Result<Vec<u64>, ActionError> {
-        if let Some(action) = self.find_named('e', id).await? {
-            if action.pipeline != handle.name() {
-                return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: action.pipeline });
-            }
-            return Ok(action.ids);
-        }
-        let unknown = || ActionError::NoEdit { id: id.to_owned(), pipeline: handle.name().to_owned() };
-        let filter = Filter::parse(&format!("edit:{id}")).map_err(|_| unknown())?;
-        let selection = Selection { filter: Some(filter), ..Selection::default() };
-        let found = selection.freeze(handle).await.map_err(|error| match error {
-            SelectError::Handle(error) => ActionError::Handle(error),
-            _ => unknown(),
-        })?;
-        if found.is_empty() { Err(unknown()) } else { Ok(found) }
+        Ok(EditPlan { id: Some(edit), letters, refused, ..plan })
     }
 
     /// The plan, and the letters that it would change.
@@ -257,7 +218,7 @@ struct EditRun<'a> {
     wish: &'a EditWish,
     actor: &'a str,
     edit: &'a str,
-    done: u64,
+    done: Vec<u64>,
     refused: Skipped,
 }
 
@@ -283,7 +244,7 @@ impl EditRun<'_> {
             edits = Vec::new();
             for (letter, answer) in letters.into_iter().zip(answers) {
                 match answer {
-                    EditAnswer::Done => self.done += 1,
+                    EditAnswer::Done => self.done.push(letter),
                     EditAnswer::Changed => edits.extend(self.edit_of(letter).await?),
                     refused => self.refused.add(letter, || why(refused)),
                 }
@@ -300,7 +261,7 @@ impl EditRun<'_> {
         let Some(letter) = self.handle.letter(id).await? else { return Ok(None) };
         // A batch whose answer was lost has edited it already.
         if letter.edits.last().is_some_and(|last| last == self.edit) {
-            self.done += 1;
+            self.done.push(id);
             return Ok(None);
         }
         match self.wish.plan(&letter, self.edit) {

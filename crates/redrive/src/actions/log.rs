@@ -184,7 +184,16 @@ impl Actions {
             let mut found = VecDeque::new();
             state.each(|_, line| {
                 let action = Action::from_line(line, false);
-                found.extend(action.filter(|action| since.is_none_or(|since| action.at >= since)));
+                let Some(action) = action.filter(|action| since.is_none_or(|since| action.at >= since))
+                else {
+                    return true;
+                };
+                if action.is_outcome()
+                    && let Some(planned) = found.iter().rposition(|earlier: &Action| action.corrects(earlier))
+                {
+                    found.remove(planned);
+                }
+                found.push_back(action);
                 if found.len() > limit {
                     found.pop_front();
                 }
@@ -268,6 +277,28 @@ impl Actions {
                     && action.action == ActionKind::Discard
                     && action.pipeline == pipeline
                     && action.id.as_ref() != Some(&id)
+                {
+                    letters.extend(action.ids);
+                }
+                true
+            })?;
+            Ok(letters)
+        })
+        .await
+    }
+
+    /// The letters for which an edit of this process was undone here.
+    pub(super) async fn undone_letters(&self, edit: &str) -> Result<BTreeSet<u64>, ActionError> {
+        let Some(number) = naming::number('e', edit) else { return Ok(BTreeSet::new()) };
+        let edit = edit.to_owned();
+        self.with(move |state| {
+            let from = state.edits.lines.get(&number).copied().unwrap_or(0);
+            let mut letters = BTreeSet::new();
+            state.each_from(from, |_, line| {
+                if line.contains(ActionKind::EditUndo.name())
+                    && let Some(action) = Action::from_line(line, true)
+                    && action.action == ActionKind::EditUndo
+                    && action.id.as_ref() == Some(&edit)
                 {
                     letters.extend(action.ids);
                 }

@@ -48,8 +48,8 @@ pub struct Args {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Give letters back the messages they had before this edit, as in e-12
-    #[arg(long, value_name = "EDIT", conflicts_with_all = ["condition", "set", "unset", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
+    /// Give all letters of this edit back the messages they had before it, as in e-12
+    #[arg(long, value_name = "EDIT", conflicts_with_all = ["filter", "group", "edit", "ids", "since", "all", "condition", "set", "unset", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
     pub undo: Option<String>,
 }
 
@@ -219,10 +219,6 @@ fn skipped(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed
     if view.unchanged > 0 {
         out.line(&format!("{} had these values already", count(view.unchanged)))?;
     }
-    let named = |skipped: &SkippedLetters| {
-        let more = if skipped.count > skipped.letters.len() as u64 { ", …" } else { "" };
-        format!("{}{more}", skipped.letters.join(", "))
-    };
     let why = |skipped: &SkippedLetters| safe::line(skipped.why.as_deref().unwrap_or("-"));
     if view.not_json.count > 0 {
         let line =
@@ -235,6 +231,12 @@ fn skipped(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed
         out.line(&format!("{refused} not edited: {named} ({why})"))?;
     }
     Ok(())
+}
+
+/// The first letters of those that were skipped.
+fn named(skipped: &SkippedLetters) -> String {
+    let more = if skipped.count > skipped.letters.len() as u64 { ", …" } else { "" };
+    format!("{}{more}", safe::line(&skipped.letters.join(", ")))
 }
 
 fn difference(difference: &DifferenceView) -> String {
@@ -272,12 +274,12 @@ async fn undo(
                 }
                 let (restored, skipped) =
                     (answer.view.restored.unwrap_or(0), answer.view.skipped.unwrap_or(0));
-                let mut line = format!("undone {}   (their messages are as before)", count(restored));
-                if skipped > 0 {
-                    let since = "were edited again, replayed or closed since and stay as they are";
-                    line = format!("{line}   {} {since}", count(skipped));
+                out.line(&format!("undone {}   (their messages are as before)", count(restored)))?;
+                for letters in answer.view.skipped_by_reason.values() {
+                    let why = safe::line(letters.why.as_deref().unwrap_or("-"));
+                    let (skipped, named) = (count(letters.count), named(letters));
+                    out.line(&format!("{skipped} {why}, not changed: {named}"))?;
                 }
-                out.line(&line)?;
                 return Ok(if restored == 0 && skipped > 0 { Exit::Bad } else { Exit::Ok });
             }
             Err(ClientFault::Refused(no)) if no.status == 404 => refused = Some(ClientFault::Refused(no)),
