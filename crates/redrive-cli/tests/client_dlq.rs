@@ -123,7 +123,9 @@ fn what_the_api_says_no_to_is_printed_with_its_hint() {
 fn a_selection_that_names_nothing_asks_nobody() {
     let api = RecordedApi::new(|_| panic!("asked"));
     for args in [&["dlq", "replay", "orders"][..], &["dlq", "discard", "orders", "--reason", "x"]] {
-        api.redrive(args).exits(2).complains("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all");
+        api.redrive(args)
+            .exits(2)
+            .complains("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all");
     }
     api.redrive(&["dlq", "discard", "orders", "--all"]).exits(2).complains("--reason");
     assert!(api.asked().is_empty());
@@ -479,6 +481,7 @@ fn an_export_has_every_letter_and_no_secret() {
     assert_eq!(letters.len(), 2);
     let payload: Value = serde_json::from_str(letters[0]["payload"]["utf8"].as_str().unwrap()).unwrap();
     assert_eq!(payload, json!({"order_id": "o-17", "card": "[redacted]"}));
+    assert_eq!(letters[0]["redacted"], json!(["/card"]));
     for secret in ["4111111111111111", "s3cret", "authorization"] {
         assert!(!ran.stdout.contains(secret), "{secret} left: {}", ran.stdout);
     }
