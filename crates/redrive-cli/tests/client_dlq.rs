@@ -481,6 +481,7 @@ fn an_export_has_every_letter_and_no_secret() {
     assert_eq!(letters.len(), 2);
     let payload: Value = serde_json::from_str(letters[0]["payload"]["utf8"].as_str().unwrap()).unwrap();
     assert_eq!(payload, json!({"order_id": "o-17", "card": "[redacted]"}));
+    assert_eq!(letters[0]["redacted"], json!(["/card"]));
     for secret in ["4111111111111111", "s3cret", "authorization"] {
         assert!(!ran.stdout.contains(secret), "{secret} left: {}", ran.stdout);
     }

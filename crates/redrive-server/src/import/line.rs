@@ -53,6 +53,9 @@ struct Given<'a> {
     dead_at: Option<String>,
     #[serde(default)]
     history: Vec<GivenAttempt>,
+    /// Pointers to values that `dlq export --redact` has replaced.
+    #[serde(borrow)]
+    redacted: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -91,6 +94,12 @@ type Headers = Vec<(String, Option<Bytes>)>;
 pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ForeignLetter, String> {
     let given: Given<'_> =
         serde_json::from_slice(text).map_err(|error| format!("it is not a letter: {error}"))?;
+    if let Some(redacted) = given.redacted.map(RawValue::get).filter(|redacted| *redacted != "[]") {
+        return Err(format!(
+            "its values at {redacted} were redacted when it was exported, and a replay would deliver it without them; export \
+             it without --redact, or put the values back and remove the field `redacted`"
+        ));
+    }
     let Some(payload) = given.payload else {
         return Err("there is no `payload`; a letter without one says `\"payload\": null`".to_owned());
     };

@@ -91,6 +91,19 @@ fn faults_name_the_field() {
     }
 }
 
+/// A replay would deliver `[redacted]` to the receiver.
+#[test]
+fn a_letter_that_was_redacted_is_refused() {
+    let line =
+        |mark: &str| read_plain(&format!(r#"{{"message":"m","payload":{{"utf8":"[redacted]"}}{mark}}}"#));
+    let problem = line(r#","redacted":["/card"]"#).unwrap_err();
+    assert!(problem.contains(r#"its values at ["/card"] were redacted"#), "{problem}");
+    assert!(line(r#","redacted":[""]"#).is_err());
+    for none in ["", r#","redacted":[]"#, r#","redacted":null"#] {
+        assert!(line(none).is_ok(), "{none}");
+    }
+}
+
 #[test]
 fn headers_beyond_every_bound_lose_the_large_ones_or_are_refused() {
     let large = format!(

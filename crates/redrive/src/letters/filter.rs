@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use redrive_core::{Class, Family, GroupId, Reason, duration};
 
+use super::decimal::Decimal;
 use crate::engine::LetterState;
 
 /// The longest text that is read as a filter.
@@ -113,7 +114,7 @@ pub(super) struct Compared<T> {
 pub(super) enum PayloadTest {
     /// Its text: a string without its quotes, anything else as JSON writes it.
     Text(String),
-    Number(Compared<f64>),
+    Number(Compared<Decimal>),
 }
 
 /// The fields there are, in the order in which they are shown.

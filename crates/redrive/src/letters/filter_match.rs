@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use redrive_core::{GroupId, Message, Meta, Reason, Time};
-use serde_json::Value;
 
 use super::correlation::correlation_id;
+use super::decimal::Decimal;
+use super::edit::json_text::JsonText;
+use super::edit::{JsonValue, Pointer};
 use super::filter::{Filter, PayloadTest, Test};
 use crate::engine::{Attempt, Letter, LetterState, PendingMessage};
 
@@ -17,7 +19,7 @@ struct Looked<'a> {
     letter: Option<(Reason, LetterState, GroupId)>,
     edits: &'a [String],
     last: Option<Attempt>,
-    payload: Option<Value>,
+    payload: Option<JsonText>,
     age: Duration,
 }
 
@@ -57,9 +59,9 @@ impl Filter {
     }
 
     /// The payload as JSON, if a term asks for it.
-    fn payload(&self, message: &Message) -> Option<Value> {
+    fn payload(&self, message: &Message) -> Option<JsonText> {
         let asks = self.terms.iter().any(|term| matches!(term.test, Test::Payload { .. }));
-        message.payload().filter(|_| asks).and_then(|payload| serde_json::from_slice(payload).ok())
+        message.payload().filter(|_| asks).and_then(|payload| JsonText::parse(payload).ok())
     }
 }
 
@@ -106,8 +108,9 @@ impl Looked<'_> {
                 .filter(|(header, _)| header.eq_ignore_ascii_case(name))
                 .any(|(_, found)| values.iter().any(|value| value.as_bytes() == found)),
             Test::Payload { path, values } => {
-                let found = self.payload.as_ref().and_then(|payload| walk(payload, path));
-                found.is_some_and(|found| values.iter().any(|value| payload_fits(value, found)))
+                let at = Pointer::dotted(path);
+                let found = self.payload.as_ref().and_then(|payload| payload.value(&at));
+                found.is_some_and(|found| values.iter().any(|value| payload_fits(value, &found)))
             }
         }
     }
@@ -118,27 +121,16 @@ pub fn status_of(attempt: &Attempt) -> Option<u64> {
     attempt.kind.status().map(u64::from)
 }
 
-/// `customer.id` in an object, `items.0.sku` in an array.
-fn walk<'a>(value: &'a Value, path: &str) -> Option<&'a Value> {
-    path.split('.').try_fold(value, |value, step| match value {
-        Value::Object(fields) => fields.get(step),
-        Value::Array(items) => items.get(step.parse::<usize>().ok()?),
-        _ => None,
-    })
-}
-
-fn payload_fits(test: &PayloadTest, found: &Value) -> bool {
+fn payload_fits(test: &PayloadTest, found: &JsonValue) -> bool {
     match (test, found) {
-        (PayloadTest::Text(text), Value::String(found)) => text == found,
-        (PayloadTest::Text(text), Value::Number(found)) => {
-            // 42 and 42.0 are the same number, however they were written.
-            *text == found.to_string() || text.parse().ok().is_some_and(|n: f64| found.as_f64() == Some(n))
+        (PayloadTest::Text(text), JsonValue::Text(found)) => text == found,
+        // 42 and 42.0 are the same number, however they were written.
+        (PayloadTest::Text(text), JsonValue::Number(found)) => Decimal::parse(text).as_ref() == Some(found),
+        (PayloadTest::Text(text), JsonValue::Bool(found)) => *text == found.to_string(),
+        (PayloadTest::Text(text), JsonValue::Null) => text == "null",
+        (PayloadTest::Number(v), JsonValue::Number(found)) => v.how.holds(found, &v.with),
+        (PayloadTest::Text(_), JsonValue::Items(_) | JsonValue::Fields(_)) | (PayloadTest::Number(_), _) => {
+            false
         }
-        (PayloadTest::Text(text), Value::Bool(found)) => *text == found.to_string(),
-        (PayloadTest::Text(text), Value::Null) => text == "null",
-        (PayloadTest::Number(v), Value::Number(found)) => {
-            found.as_f64().is_some_and(|found| v.how.holds(&found, &v.with))
-        }
-        (PayloadTest::Text(_), Value::Array(_) | Value::Object(_)) | (PayloadTest::Number(_), _) => false,
     }
 }

@@ -6,6 +6,7 @@ use redrive_core::fingerprint::group_id::NoGroupId;
 use redrive_core::nearest::nearest;
 use redrive_core::{Class, Family, Reason, duration};
 
+use super::decimal::Decimal;
 use super::filter::{
     Compared, Comparison, FIELDS, FILTER_BYTES_MAX, Filter, FilterError, PayloadTest, Term, Test,
 };
@@ -286,7 +287,7 @@ fn payload(word: &WrittenValue) -> Read<PayloadTest> {
     if how == Comparison::Equal {
         return Ok(PayloadTest::Text(word.text.clone()));
     }
-    if let Some(with) = rest.parse().ok().filter(|number: &f64| number.is_finite()) {
+    if let Some(with) = Decimal::parse(rest) {
         return Ok(PayloadTest::Number(Compared { how, with }));
     }
     wrong(

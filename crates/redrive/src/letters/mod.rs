@@ -1,6 +1,7 @@
 //! Dead letters from outside: a language to say which, and selections made with it.
 
 mod correlation;
+pub mod decimal;
 pub mod edit;
 pub mod filter;
 mod filter_match;

@@ -59,7 +59,8 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     }
     out.note(&format!("exported {} letters", count(exported)));
     // A slip of the pen in a pointer would leave a secret in every line, so it is said.
-    for pointer in pointers.iter().filter(|pointer| exported > 0 && !found.contains(*pointer)) {
+    let asked = pointers.iter().map(ToString::to_string);
+    for pointer in asked.filter(|pointer| exported > 0 && !found.contains(pointer)) {
         out.complain(&format!("warning: {pointer} was found in no payload; is the pointer right?"));
     }
     Ok(Exit::Ok)

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use redrive::letters::decimal::Decimal;
+use redrive::letters::edit::Pointer;
+use redrive::letters::edit::json_text::JsonText;
 use redrive_core::text::secret_header::is_secret_header;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::exit::Failed;
 
@@ -16,18 +19,19 @@ const TRACE_CHARS_MIN: usize = 3;
 /// The fields of a letter that carry what a user wrote; the others are our own words.
 const FOREIGN: [&str; 7] = ["message", "key", "tenant", "error", "headers", "origin", "history"];
 
+/// The field of an exported letter that says what was replaced in it. An import refuses such a letter.
+const MARK: &str = "redacted";
+
 /// Reads `--redact /card,/email`.
-pub fn pointers(texts: &[String]) -> Result<Vec<String>, Failed> {
+pub fn pointers(texts: &[String]) -> Result<Vec<Pointer>, Failed> {
     texts
         .iter()
         .map(|text| {
-            let pointer = text.trim();
-            if pointer.starts_with('/') && pointer.len() > 1 {
-                Ok(pointer.to_owned())
-            } else {
-                Err(Failed::usage(format!("--redact `{pointer}` is not a JSON pointer"))
-                    .hint("write it like /card or /customer/email"))
-            }
+            let text = text.trim();
+            Pointer::parse(text).filter(|_| text.len() > 1).ok_or_else(|| {
+                Failed::usage(format!("--redact `{text}` is not a JSON pointer"))
+                    .hint("write it like /card or /customer/email")
+            })
         })
         .collect()
 }
@@ -40,85 +44,132 @@ pub fn hide_secret_headers(letter: &mut Value) {
 }
 
 /// Replaces the values at `pointers` in a letter's payload, and what was found there wherever else it stands in the
-/// letter: an error text likes to repeat the value it complains about. Returns which pointers were found.
+/// letter: an error text likes to repeat the value it complains about. The rest of the payload stays as it was written.
+/// Returns which pointers were found.
 ///
 /// A payload that is no JSON cannot be searched, so it is replaced as a whole.
-pub fn redact(letter: &mut Value, pointers: &[String]) -> BTreeSet<String> {
+pub fn redact(letter: &mut Value, pointers: &[Pointer]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     if pointers.is_empty() {
         return found;
     }
     let text = letter.pointer("/payload/utf8").and_then(Value::as_str);
-    let Some(mut payload) = text.and_then(|text| serde_json::from_str::<Value>(text).ok()) else {
+    let Some(mut payload) = text.and_then(|text| JsonText::parse(text.as_bytes()).ok()) else {
         if let Some(whole) = letter.get_mut("payload").filter(|payload| !payload.is_null()) {
-            *whole = serde_json::json!({ "utf8": REDACTED });
+            *whole = json!({ "utf8": REDACTED });
+            // The pointer to the whole document.
+            letter[MARK] = json!([""]);
         }
         return found;
     };
-    let mut traces = BTreeSet::new();
+    let mut traces = Traces::default();
     for pointer in pointers {
-        if let Some(value) = payload.pointer_mut(pointer) {
-            collect(value, &mut traces);
-            *value = Value::String(REDACTED.to_owned());
-            found.insert(pointer.clone());
+        let replaced = payload.replace_each(pointer, &JsonText::string(REDACTED));
+        if !replaced.is_empty() {
+            replaced.iter().for_each(|value| traces.add(value));
+            found.insert(pointer.to_string());
         }
     }
-    // The longest first, so that a value that contains another one goes as a whole.
-    let mut traces: Vec<String> = traces.into_iter().collect();
-    traces.sort_by_key(|trace| std::cmp::Reverse(trace.len()));
-    scrub(&mut payload, &traces);
-    letter["payload"] = serde_json::json!({ "utf8": payload.to_string() });
+    if found.is_empty() {
+        return found;
+    }
+    traces.scrub_payload(&mut payload);
+    letter["payload"] = json!({ "utf8": payload.into_string() });
     for field in FOREIGN {
         if let Some(value) = letter.get_mut(field) {
-            scrub(value, &traces);
+            traces.scrub(value);
         }
     }
+    letter[MARK] = json!(found);
     found
 }
 
-/// The texts of all strings and numbers inside a value.
-fn collect(value: &Value, traces: &mut BTreeSet<String>) {
-    match value {
-        Value::String(text) if text.chars().count() >= TRACE_CHARS_MIN => _ = traces.insert(text.clone()),
-        Value::Number(number) if number.to_string().len() >= TRACE_CHARS_MIN => {
-            traces.insert(number.to_string());
+/// What was replaced, to find it wherever else it stands.
+#[derive(Default)]
+struct Traces {
+    /// The longest first, so that a value that contains another one goes as a whole.
+    texts: Vec<String>,
+    /// The same number may be written in another way elsewhere.
+    numbers: Vec<Decimal>,
+}
+
+impl Traces {
+    /// The texts of all strings and numbers inside a value.
+    fn add(&mut self, value: &JsonText) {
+        for scalar in value.scalars() {
+            let text = match scalar.as_bytes().first() {
+                Some(b'"') => serde_json::from_str(scalar).unwrap_or_default(),
+                Some(b'-' | b'0'..=b'9') => scalar.to_owned(),
+                _ => continue,
+            };
+            if let Some(number) = Decimal::parse(&text).filter(|number| is_telling(&number.to_string())) {
+                self.texts.push(number.to_string());
+                self.numbers.push(number);
+            }
+            if is_telling(&text) {
+                self.texts.push(text);
+            }
         }
-        Value::Array(items) => items.iter().for_each(|item| collect(item, traces)),
-        Value::Object(fields) => fields.values().for_each(|field| collect(field, traces)),
-        _ => {}
+        self.texts.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        self.texts.dedup();
+    }
+
+    /// The text without any trace; `None` if there was none in it.
+    fn without(&self, text: &str) -> Option<String> {
+        let found = self.texts.iter().filter(|trace| text.contains(trace.as_str()));
+        found.fold(None, |text_so_far: Option<String>, trace| {
+            Some(text_so_far.as_deref().unwrap_or(text).replace(trace.as_str(), REDACTED))
+        })
+    }
+
+    fn has_number(&self, text: &str) -> bool {
+        let same = |number| self.numbers.contains(&number);
+        self.texts.iter().any(|trace| trace == text) || Decimal::parse(text).is_some_and(same)
+    }
+
+    fn scrub_payload(&self, payload: &mut JsonText) {
+        payload.replace_scalars(|scalar| match scalar.as_bytes().first() {
+            Some(b'"') => match serde_json::from_str::<String>(scalar) {
+                Ok(text) => self.without(&text).map(|text| JsonText::string(&text)),
+                // A text that cannot be read, as with half a surrogate pair, cannot be searched either.
+                Err(_) => Some(JsonText::string(REDACTED)),
+            },
+            Some(b'-' | b'0'..=b'9') => self.has_number(scalar).then(|| JsonText::string(REDACTED)),
+            _ => None,
+        });
+    }
+
+    fn scrub(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Some(clean) = self.without(text) {
+                    *text = clean;
+                }
+            }
+            Value::Number(number) if self.has_number(&number.to_string()) => {
+                *value = Value::String(REDACTED.to_owned());
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.scrub(item)),
+            Value::Object(fields) => {
+                for (name, field) in fields.iter_mut() {
+                    // Our own numbers and words inside an attempt stay readable.
+                    if !matches!(name.as_str(), "attempt" | "at" | "took_ms" | "class") {
+                        self.scrub(field);
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 }
 
-/// Replaces every trace inside a value.
-fn scrub(value: &mut Value, traces: &[String]) {
-    match value {
-        Value::String(text) => {
-            for trace in traces {
-                if text.contains(trace.as_str()) {
-                    *text = text.replace(trace.as_str(), REDACTED);
-                }
-            }
-        }
-        Value::Number(number) if traces.contains(&number.to_string()) => {
-            *value = Value::String(REDACTED.to_owned());
-        }
-        Value::Array(items) => items.iter_mut().for_each(|item| scrub(item, traces)),
-        Value::Object(fields) => {
-            for (name, field) in fields.iter_mut() {
-                // Our own numbers and words inside an attempt stay readable.
-                if !matches!(name.as_str(), "attempt" | "at" | "took_ms" | "class") {
-                    scrub(field, traces);
-                }
-            }
-        }
-        _ => {}
-    }
+fn is_telling(text: &str) -> bool {
+    text.chars().count() >= TRACE_CHARS_MIN
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use serde_json::json;
 
     use super::*;
 
@@ -132,13 +183,55 @@ mod tests {
         })
     }
 
+    fn at(pointers: &[&str]) -> Vec<Pointer> {
+        pointers.iter().map(|pointer| Pointer::parse(pointer).unwrap()).collect()
+    }
+
+    /// Every number was read as a float and printed again, fields were sorted, and repeated ones dropped.
+    #[test]
+    fn what_is_not_redacted_stays_as_it_was_written() {
+        let mut letter = letter(
+            r#"{ "z": 98765432109876543210.10, "card":"4111111111111111", "price":2.50,"big":1e400, "a":1, "a" : "caf\u00e9"}"#,
+        );
+        redact(&mut letter, &at(&["/card"]));
+        assert_eq!(
+            letter["payload"]["utf8"],
+            r#"{ "z": 98765432109876543210.10, "card":"[redacted]", "price":2.50,"big":1e400, "a":1, "a" : "caf\u00e9"}"#
+        );
+    }
+
+    #[test]
+    fn a_value_is_found_in_repeated_fields_and_in_other_spellings() {
+        let mut letter = letter(
+            r#"{"card":"first-secret","card":41111111111111112222,"copies":[41111111111111112222.0,"no. 4\u003111111111111111222\u0032"],"at":"first-secret","odd":"\ud800"}"#,
+        );
+        redact(&mut letter, &at(&["/card"]));
+        assert_eq!(
+            letter["payload"]["utf8"],
+            r#"{"card":"[redacted]","card":"[redacted]","copies":["[redacted]","no. [redacted]"],"at":"[redacted]","odd":"[redacted]"}"#
+        );
+    }
+
+    #[test]
+    fn a_letter_says_what_was_redacted_in_it() {
+        for (payload, mark) in [
+            (r#"{"card":1,"email":"e"}"#, json!(["/card", "/email"])),
+            (r#"{"card":1}"#, json!(["/card"])),
+            ("card=1", json!([""])),
+            (r#"{"other":1}"#, Value::Null),
+        ] {
+            let mut letter = letter(payload);
+            redact(&mut letter, &at(&["/email", "/card"]));
+            assert_eq!(letter["redacted"], mark, "{payload}");
+        }
+    }
+
     #[test]
     fn a_redacted_value_is_gone_from_the_whole_letter() {
         let mut letter = letter(
             r#"{"order_id":"o-17","card":4111111111111111,"customer":{"email":"eve@example.com"},"copy":["eve@example.com"]}"#,
         );
-        let pointers = ["/card".to_owned(), "/customer".to_owned(), "/nowhere".to_owned()];
-        let found = redact(&mut letter, &pointers);
+        let found = redact(&mut letter, &at(&["/card", "/customer", "/nowhere"]));
         hide_secret_headers(&mut letter);
         let text = letter.to_string();
         for secret in ["4111111111111111", "eve@example.com", "s3cret"] {
@@ -159,11 +252,11 @@ mod tests {
     #[test]
     fn a_payload_that_cannot_be_searched_goes_as_a_whole() {
         let mut text = letter("card=4111111111111111");
-        assert!(redact(&mut text, &["/card".to_owned()]).is_empty());
+        assert!(redact(&mut text, &at(&["/card"])).is_empty());
         assert_eq!(text["payload"], json!({"utf8": "[redacted]"}));
         let mut binary = letter("");
         binary["payload"] = json!({"base64": "NDExMQ=="});
-        redact(&mut binary, &["/card".to_owned()]);
+        redact(&mut binary, &at(&["/card"]));
         assert_eq!(binary["payload"], json!({"utf8": "[redacted]"}));
     }
 
@@ -177,8 +270,8 @@ mod tests {
 
     #[test]
     fn a_pointer_that_is_none_is_a_usage_error() {
-        assert_eq!(pointers(&["/card".into(), " /a/b".into()]).unwrap(), ["/card", "/a/b"]);
-        for text in ["card", "", "/"] {
+        assert_eq!(pointers(&["/card".into(), " /a/b".into()]).unwrap(), at(&["/card", "/a/b"]));
+        for text in ["card", "", "/", "/a~"] {
             assert_eq!(pointers(&[text.to_owned()]).unwrap_err().exit.code(), 2);
         }
     }
@@ -193,7 +286,7 @@ mod tests {
                 "id": "orders/17", "state": "discarded", "error": format!("{before}{secret}{after}"),
                 "payload": {"utf8": payload}, "headers": {"x": secret}, "key": secret,
             });
-            redact(&mut letter, &["/email".to_owned()]);
+            redact(&mut letter, &at(&["/email"]));
             for value in [&letter["error"], &letter["payload"], &letter["headers"]["x"], &letter["key"]] {
                 let left = value.to_string().replace(REDACTED, "").replace("note", "").replace("utf8", "");
                 prop_assert!(!left.contains(&secret), "{left}");

@@ -2,9 +2,10 @@
 
 use std::cmp::Ordering;
 
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 use super::json_text::{JsonText, Pointer};
+use super::json_value::JsonValue;
 
 /// Comparisons that must all hold.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,7 +17,7 @@ pub struct Condition {
 struct Term {
     pointer: Pointer,
     comparison: Comparison,
-    with: Value,
+    with: JsonValue,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,13 +70,11 @@ impl Condition {
     /// Whether a payload is meant. A value that is not there is equal to nothing.
     pub fn holds(&self, payload: &JsonText) -> bool {
         self.terms.iter().all(|term| {
-            let found = payload.get(&term.pointer).and_then(|text| serde_json::from_str(text).ok());
+            let found = payload.value(&term.pointer);
             match (&found, term.comparison) {
-                (found, Comparison::NotEqual) => {
-                    !found.as_ref().is_some_and(|found| equal(found, &term.with))
-                }
+                (found, Comparison::NotEqual) => found.as_ref() != Some(&term.with),
                 (None, _) => false,
-                (Some(found), Comparison::Equal) => equal(found, &term.with),
+                (Some(found), Comparison::Equal) => *found == term.with,
                 (Some(found), comparison) => order(found, &term.with).is_some_and(|order| match comparison {
                     Comparison::AtLeast => order != Ordering::Less,
                     Comparison::AtMost => order != Ordering::Greater,
@@ -101,33 +100,24 @@ fn term(text: &str) -> Result<(Term, &str), ConditionError> {
     let Some((comparison, rest)) = sign else {
         return wrong(format!("after `{pointer}` one of == != >= <= > < is expected"));
     };
-    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-    let Some(Ok(with)) = values.next() else {
+    let mut values = serde_json::Deserializer::from_str(rest).into_iter::<IgnoredAny>();
+    let is_json = matches!(values.next(), Some(Ok(_)));
+    let (value, after) = rest.split_at(if is_json { values.byte_offset() } else { 0 });
+    let with = JsonText::parse(value.as_bytes()).ok().and_then(|json| json.value(&Pointer::ROOT));
+    let Some(with) = with else {
         let rest = rest.trim();
         return wrong(format!("`{rest}` is not JSON; a text needs quotes: {pointer} == \"{rest}\""));
     };
-    let after = &rest[values.byte_offset()..];
     Ok((Term { pointer, comparison, with }, after))
 }
 
-fn equal(found: &Value, with: &Value) -> bool {
-    found == with || order(found, with) == Some(Ordering::Equal)
-}
-
 /// Numbers and texts have an order.
-fn order(found: &Value, with: &Value) -> Option<Ordering> {
+fn order(found: &JsonValue, with: &JsonValue) -> Option<Ordering> {
     match (found, with) {
-        (Value::Number(found), Value::Number(with)) => match (whole(found), whole(with)) {
-            (Some(found), Some(with)) => Some(found.cmp(&with)),
-            _ => found.as_f64()?.partial_cmp(&with.as_f64()?),
-        },
-        (Value::String(found), Value::String(with)) => Some(found.cmp(with)),
+        (JsonValue::Number(found), JsonValue::Number(with)) => Some(found.cmp(with)),
+        (JsonValue::Text(found), JsonValue::Text(with)) => Some(found.cmp(with)),
         _ => None,
     }
-}
-
-fn whole(number: &serde_json::Number) -> Option<i128> {
-    number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from))
 }
 
 #[cfg(test)]
@@ -156,6 +146,26 @@ mod tests {
         for not in ["/region == \"de\"", "/missing == null", "/missing > 1", "/region > 1", "/amount <= 1998"]
         {
             assert!(!holds(not, order), "{not}");
+        }
+    }
+
+    /// These were compared as floats beyond 64 bits, and an edit changed letters that were not meant.
+    #[test]
+    fn numbers_beyond_64_bits_are_compared_by_all_their_digits() {
+        let payload = r#"{"n":12345678901234567890124,"big":1e400,"price":19.990000000000000001,"all":[12345678901234567890124]}"#;
+        for meant in [
+            "/n == 12345678901234567890124",
+            "/n > 12345678901234567890123",
+            "/n != 12345678901234567890123",
+            "/big > 1e308",
+            "/big == 10e399",
+            "/price > 19.99",
+            "/all == [ 12345678901234567890124.0 ]",
+        ] {
+            assert!(holds(meant, payload), "{meant}");
+        }
+        for not in ["/n == 12345678901234567890123", "/price == 19.99", "/all == [12345678901234567890123]"] {
+            assert!(!holds(not, payload), "{not}");
         }
     }
 

@@ -6,6 +6,12 @@ use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
+use super::json_scalars::{end_of_string, end_of_word, scalars};
+use super::json_value::JsonValue;
+
+/// Values that are nested deeper are not read; serde_json has the same limit.
+const VALUE_DEPTH_MAX: usize = 128;
+
 /// A JSON pointer (RFC 6901): `/customer/email`, `/lines/0/sku`. Empty: the whole document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer {
@@ -24,6 +30,11 @@ impl Pointer {
             escapes.then(|| token.replace("~1", "/").replace("~0", "~"))
         };
         Some(Self { tokens: rest.split('/').map(token).collect::<Option<_>>()? })
+    }
+
+    /// The pointer that a filter writes with dots: `customer.id`, `items.0.sku`.
+    pub(in crate::letters) fn dotted(path: &str) -> Self {
+        Self { tokens: path.split('.').map(str::to_owned).collect() }
     }
 
     /// Whether it means the whole document.
@@ -110,6 +121,29 @@ impl JsonText {
         }
     }
 
+    /// The value at a pointer, to compare it; `None` also where it is nested too deeply.
+    pub fn value(&self, pointer: &Pointer) -> Option<JsonValue> {
+        match self.find(pointer) {
+            Found::Value(range) => self.read(&range, VALUE_DEPTH_MAX),
+            Found::Room { .. } | Found::Nowhere => None,
+        }
+    }
+
+    fn read(&self, range: &Range<usize>, depth: usize) -> Option<JsonValue> {
+        let inner = depth.checked_sub(1)?;
+        let parts = self.parts(range).into_iter();
+        match self.text.as_bytes()[range.start] {
+            b'{' => parts
+                .map(|part| Some((part.name, self.read(&part.value, inner)?)))
+                .collect::<Option<_>>()
+                .map(JsonValue::Fields),
+            b'[' => {
+                parts.map(|part| self.read(&part.value, inner)).collect::<Option<_>>().map(JsonValue::Items)
+            }
+            _ => JsonValue::scalar(&self.text[range.clone()]),
+        }
+    }
+
     /// Puts a value where the pointer says: in place of the one that is there, as a new field of an object that is there,
     /// or at the end of an array (`-`, or the index behind the last).
     pub fn set(&mut self, pointer: &Pointer, value: &Self) -> Result<(), JsonFault> {
@@ -124,6 +158,47 @@ impl JsonText {
             Found::Nowhere => return Err(JsonFault::NoPlace(pointer.clone())),
         }
         Ok(())
+    }
+
+    /// Replaces every value that a reader might take for the one at a pointer: a name may stand in an object more than
+    /// once. Returns what stood there.
+    pub fn replace_each(&mut self, pointer: &Pointer, value: &Self) -> Vec<Self> {
+        let mut places = vec![self.value_at(0)];
+        for token in &pointer.tokens {
+            let parts = places.iter().flat_map(|place| self.parts(place));
+            places = parts.filter(|part| part.name == *token).map(|part| part.value).collect();
+        }
+        let replaced =
+            places.iter().map(|place| Self { text: self.text[place.clone()].to_owned() }).collect();
+        for place in places.into_iter().rev() {
+            self.text.replace_range(place, value.text.trim());
+        }
+        replaced
+    }
+
+    /// All values that are neither object nor array, as they are written.
+    pub fn scalars(&self) -> impl Iterator<Item = &str> {
+        scalars(&self.text).into_iter().map(|range| &self.text[range])
+    }
+
+    /// Replaces those values that are neither object nor array and for which `with` has another one.
+    pub fn replace_scalars(&mut self, with: impl Fn(&str) -> Option<Self>) {
+        let mut changed = String::with_capacity(self.text.len());
+        let mut copied = 0;
+        for range in scalars(&self.text) {
+            if let Some(new) = with(&self.text[range.clone()]) {
+                changed.push_str(&self.text[copied..range.start]);
+                changed.push_str(new.text.trim());
+                copied = range.end;
+            }
+        }
+        changed.push_str(&self.text[copied..]);
+        self.text = changed;
+    }
+
+    /// A text as a JSON value.
+    pub fn string(text: &str) -> Self {
+        Self { text: serde_json::Value::from(text).to_string() }
     }
 
     /// Removes the value at a pointer; nothing happens where there is none.
@@ -242,22 +317,13 @@ impl JsonText {
                     at += 1;
                 }
                 b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => at += 1,
-                _ => at += bytes[at..].iter().take_while(|byte| !b",:]}\"[{ \t\n\r".contains(byte)).count(),
+                _ => at = end_of_word(bytes, at),
             }
             if depth == 0 {
                 return start..at;
             }
         }
     }
-}
-
-/// The position behind a string that begins here.
-fn end_of_string(bytes: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while bytes[at] != b'"' {
-        at += if bytes[at] == b'\\' { 2 } else { 1 };
-    }
-    at + 1
 }
 
 #[cfg(test)]

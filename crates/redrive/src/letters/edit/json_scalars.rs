@@ -1,0 +1,66 @@
+//! The texts, numbers and words of a JSON text, wherever they stand in it. One pass, however deeply values are nested.
+
+use std::ops::Range;
+
+/// Where the values stand that are neither object nor array, in order. The names of fields are not among them.
+/// `text` must be JSON.
+pub(super) fn scalars(text: &str) -> Vec<Range<usize>> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        let start = at;
+        match byte {
+            b'"' => {
+                at = end_of_string(bytes, at);
+                let next = bytes[at..].iter().find(|byte| !byte.is_ascii_whitespace());
+                if next != Some(&b':') {
+                    found.push(start..at);
+                }
+            }
+            byte if ends_word(*byte) => at += 1,
+            _ => {
+                at = end_of_word(bytes, at);
+                found.push(start..at);
+            }
+        }
+    }
+    found
+}
+
+/// The position behind a string that begins here.
+pub(super) fn end_of_string(bytes: &[u8], start: usize) -> usize {
+    let mut at = start + 1;
+    while bytes[at] != b'"' {
+        at += if bytes[at] == b'\\' { 2 } else { 1 };
+    }
+    at + 1
+}
+
+/// The position behind a number, `true`, `false` or `null` that begins here.
+pub(super) fn end_of_word(bytes: &[u8], start: usize) -> usize {
+    start + bytes[start..].iter().take_while(|byte| !ends_word(**byte)).count()
+}
+
+fn ends_word(byte: u8) -> bool {
+    b",:]}\"[{ \t\n\r".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_and_names_are_not() {
+        let text = r#" {"a" : "x\"y", "b":[1.50, true,{"c":null}, [] ], "a":-2e5} "#;
+        let found: Vec<&str> = scalars(text).into_iter().map(|range| &text[range]).collect();
+        assert_eq!(found, [r#""x\"y""#, "1.50", "true", "null", "-2e5"]);
+        assert_eq!(scalars("7"), [0..1]);
+    }
+
+    #[test]
+    fn depth_costs_nothing() {
+        let text = format!("{}7{}", "[".repeat(200_000), "]".repeat(200_000));
+        assert_eq!(scalars(&text), [200_000..200_001]);
+    }
+}
