@@ -56,7 +56,7 @@ fn index_page(found: &[(PathBuf, Summary)], results: &Path) -> String {
 fn findings_page(found: &[(PathBuf, Summary)], root: &Path) -> String {
     let mut page = format!(
         "# Findings\n\n{MADE}\n\nEach section is one scenario of [lab/scenarios](../lab/scenarios): the question, the \
-         figures, the plot, and the command that repeats it. Every run ended with an audit by id.\n\n"
+         figures, the plot, and the command that repeats it. Runs of the engine ended with an audit by id; where the method is a model there is nothing to audit.\n\n"
     );
     for (_, summary) in found {
         let _ = writeln!(page, "- [{}](#{})", summary.title, anchor(&summary.title));

@@ -14,7 +14,6 @@ use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
 use redrive_core::text::secret_header::is_secret_header;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -98,7 +97,7 @@ pub(crate) async fn edit(
 
 /// An undo names all letters of its edit and has no dry run, so a field beside it would be ignored: refuse it instead.
 fn stands_alone(body: &[u8]) -> Result<(), Problem> {
-    let fields: BTreeMap<String, IgnoredAny> = read_json(body)?;
+    let fields: BTreeMap<String, Box<RawValue>> = read_json(body)?;
     match fields.keys().find(|field| *field != "undo") {
         Some(field) => Err(Problem::bad_request(
             format!("`{field}` cannot be combined with `undo`"),
