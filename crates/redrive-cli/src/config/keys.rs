@@ -101,12 +101,6 @@ impl Keys {
         &self.tables
     }
 
-    /// Whether the keys of a table are the user's own.
-    pub fn is_open(&self, path: &str) -> bool {
-        self.declared.iter().any(|table| table.path == path && table.header.is_open())
-            || matches!(self.form(path), Some(Form::Open(_)))
-    }
-
     /// The keys of a table; `None` for a table there is not.
     pub fn of(&self, path: &str) -> Option<&[&'static str]> {
         self.tables.iter().find(|table| table.path == path).map(|table| table.keys.as_slice())

@@ -16,4 +16,4 @@ pub(super) const HASH_KEY_FILE: Setting = Setting::example("hash_key_file", File
 #[rustfmt::skip]
 pub(super) const PURGE: Setting = Setting::example("purge", Words(&["off", "verify", "at_once"]), r#""verify""#, "endpoints that are gone: off flags them, verify purges if they still are an hour later, at_once at the first answer");
 #[rustfmt::skip]
-pub(super) const ON_PURGED: Setting = Setting::example("on_purged", Any(&[Address, Command]), r#""https://app.example.com/purged""#, "is told of every purge with a POST; or a program and its arguments in a list");
+pub(super) const ON_PURGED: Setting = Setting::example("on_purged", Any(&[Address, Command]), r#""https://app.example.com/purged""#, "gets a POST for each purge, unless the process ends first; or a program and its arguments in a list");
