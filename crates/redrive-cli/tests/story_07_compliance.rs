@@ -175,8 +175,9 @@ fn each_change_is_kept_once_with_who_made_it() {
     let discard = json!({ "ids": ["bad-2"], "reason": "test order" });
     shop(&processor, "/v1/pipelines/orders/letters/discard", &discard);
     shop(&processor, "/v1/pipelines/orders/letters/undo", &json!({ "id": "d-2" }));
-    let second =
-        shop(&processor, "/v1/replays", &json!({ "pipeline": "orders", "ids": ["bad-5"], "rate": 0.001 }));
+    // The second letter is due in 1,000 s, so the job is still running when it is paused.
+    let two = json!({ "pipeline": "orders", "ids": ["bad-4", "bad-5"], "rate": 0.001 });
+    let second = shop(&processor, "/v1/replays", &two);
     let second = second["id"].as_str().unwrap();
     shop(&processor, &format!("/v1/replays/{second}/pause"), &json!({}));
     shop(&processor, &format!("/v1/replays/{second}/resume"), &json!({}));
@@ -209,9 +210,9 @@ fn each_change_is_kept_once_with_who_made_it() {
             (shop_name, "resume", None, 0),
             (shop_name, "discard", Some("d-2"), 1),
             (shop_name, "undo", Some("d-2"), 1),
-            (shop_name, "replay", Some(second), 1),
-            (shop_name, "replay_pause", Some(second), 1),
-            (shop_name, "replay_resume", Some(second), 1),
+            (shop_name, "replay", Some(second), 2),
+            (shop_name, "replay_pause", Some(second), 2),
+            (shop_name, "replay_resume", Some(second), 2),
         ],
         "{text}"
     );
