@@ -5,6 +5,7 @@
 #
 #   REDRIVE_TEST_PROFILE=release   build the tests with optimisation
 #   REDRIVE_TEST_BACKTRACE=1       a trace with every panic
+#   REDRIVE_TEST_AGAIN=1           a second run for a suite that failed; the summary names it (CI does this)
 #   REDRIVE_TEST_TIMEOUT=24h       how long the suites may take; 45 minutes unless set
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -31,6 +32,10 @@ summary() {
         awk '/^test result:/ { suites++; passed += $4; failed += $6; ignored += $8 }
              END { printf "tests: %d passed, %d failed, %d ignored, in %d suites\n", passed, failed, ignored, suites }' "$log"
         grep '^skipped: ' "$log" | sort -u || true
+        if [[ -s $log.again ]]; then
+            printf 'FAILED ONCE and passed in a second run, so the test or the product depends on luck: %s\n' "$(sort -u "$log.again" | paste -sd ';')"
+            cat "$log.failed"
+        fi
     fi
     if ((status)); then
         cat "$log.failed" 2>/dev/null || true
@@ -41,7 +46,7 @@ summary() {
     fi
     exit "$status"
 }
-rm -f "$log" "$log.failed"
+rm -f "$log" "$log.failed" "$log.again"
 trap summary EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
