@@ -30,13 +30,20 @@ pub fn run(load: &Load, subject: &Subject, brokers: &str, stage: Stage<'_>) -> R
     let name =
         scratch.path().file_name().map_or("redrive-lab".into(), |name| name.to_string_lossy().into_owned());
     let partitions = load.lanes.max(1).cast_signed();
-    topics::create(brokers, &[Topic { name: &name, partitions, settings: &[] }])?;
+    let first = connecting(&name);
+    let topic = |name, partitions| Topic { name, partitions, settings: &[] };
+    topics::create(brokers, &[topic(&name, partitions), topic(&first, 1)])?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let trace = runtime.block_on(play(load, subject, brokers, &name, &scratch, stage));
     drop(runtime);
     let found = topics::beginning_with(brokers, &name)?;
     topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
     trace
+}
+
+/// Where the producer of the load writes its first record.
+fn connecting(name: &str) -> String {
+    format!("{name}-connecting")
 }
 
 fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> KafkaStores {
@@ -82,6 +89,7 @@ async fn play(
     let running = tokio::spawn(async move { redrive.run_until(stopped).await });
     joined(&handle, u64::from(lanes)).await?;
     let loader = Loader::new(brokers, name, u64::from(lanes), &[])?;
+    block_in_place(|| loader.connect(&connecting(name)))?;
     let whole = block_in_place(|| arrive(&played, &loader, stage))? && played.follow(stage).await;
     let ran_for = played.elapsed();
     let handles = [handle];
@@ -92,7 +100,8 @@ async fn play(
     Ok(whole.then(|| played.trace(engine, ran_for)))
 }
 
-/// The clock of the run starts when every partition is read: joining a group is no part of the question.
+/// The clock of the run starts when every partition is read and the load's producer is connected: neither is part of the
+/// question.
 async fn joined(handle: &PipelineHandle, partitions: u64) -> Result<(), Error> {
     let began = Instant::now();
     while handle.figures().condition.partitions.reading < partitions {
