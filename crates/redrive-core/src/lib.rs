@@ -14,6 +14,8 @@
 //!
 //! Nothing in this crate does I/O, reads a clock or draws a random number: all of them are arguments.
 
+#![warn(missing_docs, unreachable_pub)]
+
 pub mod fingerprint;
 pub mod forecast;
 pub mod message;

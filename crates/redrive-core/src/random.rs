@@ -29,10 +29,12 @@ impl Random {
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
+    /// A generator that starts from `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
+    /// The next number.
     pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

@@ -8,13 +8,17 @@ use std::time::{Duration, SystemTime};
 pub struct Time(u64);
 
 impl Time {
+    /// The beginning of 1970.
     pub const ZERO: Self = Self(0);
+    /// Later than anything.
     pub const MAX: Self = Self(u64::MAX);
 
+    /// So many milliseconds after the beginning of 1970.
     pub const fn from_millis(ms: u64) -> Self {
         Self(ms)
     }
 
+    /// Milliseconds since the beginning of 1970.
     pub const fn as_millis(self) -> u64 {
         self.0
     }

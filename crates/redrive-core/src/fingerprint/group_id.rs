@@ -37,6 +37,7 @@ impl GroupId {
         Self((hash >> (64 - BITS)).max(1))
     }
 
+    /// The number that is stored.
     pub const fn number(self) -> u64 {
         self.0
     }
@@ -46,6 +47,7 @@ impl GroupId {
         Self(number & ((1 << BITS) - 1))
     }
 
+    /// Whether it is the group that takes letters when there are too many groups.
     pub const fn is_other(self) -> bool {
         self.0 == 0
     }

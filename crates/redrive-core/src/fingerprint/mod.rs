@@ -26,10 +26,13 @@ pub const TITLE_BYTES_MAX: usize = 200;
 /// Why a message died, as far as it decides about its group.
 #[derive(Clone, Copy, Debug)]
 pub struct DeathCause<'a> {
+    /// Why the message was given up.
     pub reason: Reason,
     /// Class, status and text of the last attempt, if there was one.
     pub class: Option<Class>,
+    /// The HTTP status of the last attempt.
     pub status: Option<u64>,
+    /// The error text of the last attempt.
     pub error: Option<&'a str>,
     /// The kind of sink.
     pub sink: &'a str,
@@ -38,7 +41,9 @@ pub struct DeathCause<'a> {
 /// The group of a letter, as it is stored with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
+    /// The version of the rules that made it.
     pub version: u8,
+    /// The group that it names.
     pub group: GroupId,
     /// The normalised error, or the name that a rule gives.
     pub title: String,

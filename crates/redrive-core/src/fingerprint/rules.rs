@@ -17,14 +17,19 @@ pub struct GroupRule {
     name: String,
 }
 
+/// Why a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
+    /// It would match every error.
     #[error("`match` is empty, so it would match every error")]
     EmptyPattern,
+    /// The pattern is too long.
     #[error("`match` has more than {PATTERN_BYTES_MAX} bytes")]
     LongPattern,
+    /// The group has no name.
     #[error("`as` is empty, so the group would have no name")]
     EmptyName,
+    /// The name is too long.
     #[error("`as` has more than {TITLE_BYTES_MAX} bytes")]
     LongName,
 }
@@ -50,6 +55,7 @@ impl GroupRule {
         &self.pattern
     }
 
+    /// The name of the group that matching errors are put into.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -79,12 +85,14 @@ impl GroupRules {
         Self { rules: rules.into_iter().take(RULES_MAX).collect() }
     }
 
+    /// Adds a rule behind the others; one beyond [`RULES_MAX`] is dropped.
     pub fn push(&mut self, rule: GroupRule) {
         if self.rules.len() < RULES_MAX {
             self.rules.push(rule);
         }
     }
 
+    /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }

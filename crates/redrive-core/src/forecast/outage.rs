@@ -25,6 +25,7 @@ const CALLS_MAX: u32 = 10_000;
 /// The fate of the messages that arrived during an outage.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutageForecast {
+    /// How long the sink is down.
     pub outage: Duration,
     /// Share of the messages that arrived in the outage and were dead before it ended.
     pub dead: f64,
@@ -52,9 +53,11 @@ pub struct Reload {
 /// A second wave: the messages whose long wait began during the outage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Echo {
+    /// The highest load of the wave, as times the usual one.
     pub peak: f64,
     /// From the end of the outage.
     pub begins: Duration,
+    /// For how long the load is raised by it.
     pub lasts: Duration,
 }
 

@@ -19,8 +19,11 @@ pub struct Forecast {
     pub waiting_min: Duration,
     /// Σ delays until the dead letter, as long as jitter can make them.
     pub waiting_max: Duration,
+    /// How long one call may take.
     pub timeout: Duration,
+    /// How long a message is held while the sink is unreachable.
     pub hold_max: Duration,
+    /// The age at which a message expires.
     pub ttl: Option<Duration>,
     /// Calls that do not count: deferrals until `hold_max` ends them, and reconnects.
     pub uncounted_max: u64,
@@ -55,12 +58,14 @@ pub struct Load {
 }
 
 impl Policy {
+    /// What this policy implies.
     pub fn forecast(&self) -> Forecast {
         Forecast::of(self)
     }
 }
 
 impl Forecast {
+    /// What a policy implies.
     pub fn of(policy: &Policy) -> Self {
         let sum = |attempts: u32| {
             let ranges = policy.delay_ranges(attempts, Class::Transient);

@@ -11,13 +11,19 @@ use crate::Time;
 /// The parts of a message, borrowed from wherever they were read: encoding copies each once, into one buffer.
 #[derive(Clone, Debug)]
 pub struct MessageParts<'a, H> {
+    /// The stable id.
     pub id: &'a str,
+    /// The key, for order.
     pub key: Option<&'a [u8]>,
     /// `None` is a tombstone.
     pub payload: Option<&'a [u8]>,
+    /// The tenant, for fairness.
     pub tenant: Option<&'a str>,
+    /// The headers, in order.
     pub headers: H,
+    /// When the message was made.
     pub created: Time,
+    /// When it is of no use any more.
     pub deadline: Option<Time>,
 }
 
@@ -115,24 +121,28 @@ impl MessageBuilder {
         Self { id, ..Self::default() }
     }
 
+    /// Messages with the same key can be delivered in order.
     #[must_use]
     pub fn key(mut self, key: impl Into<Bytes>) -> Self {
         self.key = Some(key.into());
         self
     }
 
+    /// The payload; without one the message is a tombstone.
     #[must_use]
     pub fn payload(mut self, payload: impl Into<Bytes>) -> Self {
         self.payload = Some(payload.into());
         self
     }
 
+    /// Whom the message belongs to; tenants share a replay fairly.
     #[must_use]
     pub fn tenant(mut self, tenant: impl Into<String>) -> Self {
         self.tenant = Some(tenant.into());
         self
     }
 
+    /// Adds a header behind the others; names may repeat.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<Bytes>) -> Self {
         self.headers.push((name.into(), Some(value.into())));
@@ -146,18 +156,21 @@ impl MessageBuilder {
         self
     }
 
+    /// When the message was made; the TTL counts from here.
     #[must_use]
     pub fn created(mut self, created: Time) -> Self {
         self.created = created;
         self
     }
 
+    /// When the message is of no use any more.
     #[must_use]
     pub fn deadline(mut self, deadline: Time) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
+    /// Checks the limits and encodes the message.
     pub fn build(self) -> Result<Message, MessageError> {
         MessageParts {
             id: &self.id,

@@ -12,12 +12,19 @@ use crate::Time;
 
 /// Bounds that hold for every message. Checked once, where a message is built or read.
 pub mod limits {
+    /// The longest id.
     pub const ID_BYTES_MAX: usize = 512;
+    /// The longest key.
     pub const KEY_BYTES_MAX: usize = 32 * 1024;
+    /// The longest tenant.
     pub const TENANT_BYTES_MAX: usize = 256;
+    /// The most headers.
     pub const HEADERS_MAX: usize = 256;
+    /// The longest name of a header.
     pub const HEADER_NAME_BYTES_MAX: usize = 0x7fff;
+    /// The most bytes of all headers together.
     pub const HEADERS_BYTES_MAX: usize = 256 * 1024;
+    /// The largest payload.
     pub const PAYLOAD_BYTES_MAX: usize = 32 * 1024 * 1024;
 }
 
@@ -47,14 +54,31 @@ pub struct Message {
     pub(super) ends: [u32; 4],
 }
 
+/// Why there is no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
+    /// Every message needs an id.
     #[error("the message id is empty; give every message a stable id")]
     EmptyId,
+    /// A part is longer than it may be.
     #[error("the message {part} has {bytes} bytes, at most {max} are allowed")]
-    TooLarge { part: &'static str, bytes: usize, max: usize },
+    TooLarge {
+        /// Which part.
+        part: &'static str,
+        /// How long it is.
+        bytes: usize,
+        /// How much is allowed.
+        max: usize,
+    },
+    /// It has more headers than it may have.
     #[error("the message has {count} headers, at most {max} are allowed")]
-    TooManyHeaders { count: usize, max: usize },
+    TooManyHeaders {
+        /// How many it has.
+        count: usize,
+        /// How much is allowed.
+        max: usize,
+    },
+    /// Stored bytes are not a message.
     #[error("the stored message is damaged: {0}")]
     Damaged(&'static str),
 }
@@ -99,14 +123,17 @@ impl Message {
         &self.wire
     }
 
+    /// The stable id, by which duplicates are recognised.
     pub fn id(&self) -> &str {
         std::str::from_utf8(self.part(0)).unwrap_or_default()
     }
 
+    /// The key, if it has one.
     pub fn key(&self) -> Option<&[u8]> {
         self.has(HAS_KEY).then(|| self.part(1))
     }
 
+    /// The tenant, if it has one.
     pub fn tenant(&self) -> Option<&str> {
         self.has(HAS_TENANT).then(|| std::str::from_utf8(self.part(2)).unwrap_or_default())
     }
@@ -126,10 +153,12 @@ impl Message {
         HeaderWalk { rest: self.part(3) }
     }
 
+    /// When it was made.
     pub fn created(&self) -> Time {
         Time::from_millis(u64_at(&self.wire, 16))
     }
 
+    /// When it is of no use any more.
     pub fn deadline(&self) -> Option<Time> {
         self.has(HAS_DEADLINE).then(|| Time::from_millis(u64_at(&self.wire, 24)))
     }

@@ -70,10 +70,12 @@ impl PolicyBuilder {
         self.settings.resolve()
     }
 
+    /// What was set so far.
     pub fn settings(&self) -> &PolicySettings {
         &self.settings
     }
 
+    /// How often a failed message is tried again.
     #[must_use]
     pub fn retries(mut self, retries: u32) -> Self {
         self.settings.retries = Some(retries);
@@ -87,24 +89,28 @@ impl PolicyBuilder {
         self
     }
 
+    /// Another number of attempts for failures of one class.
     #[must_use]
     pub fn attempts_for(mut self, class: Class, attempts: u32) -> Self {
         self.settings.attempts_for.push((class.into(), attempts));
         self
     }
 
+    /// How delays are spread.
     #[must_use]
     pub fn jitter(mut self, jitter: impl Into<Given<Jitter>>) -> Self {
         self.settings.jitter = Some(jitter.into());
         self
     }
 
+    /// How delays that a receiver asked for are spread.
     #[must_use]
     pub fn retry_after_jitter(mut self, share: impl Into<Given<Ratio>>) -> Self {
         self.settings.retry_after_jitter = Some(share.into());
         self
     }
 
+    /// The longest `Retry-After` that is honoured.
     #[must_use]
     pub fn retry_after_max(mut self, max: impl Into<Given<Duration>>) -> Self {
         self.settings.retry_after_max = Some(max.into());
@@ -118,18 +124,21 @@ impl PolicyBuilder {
         self
     }
 
+    /// The age at which a message expires.
     #[must_use]
     pub fn ttl(mut self, ttl: impl Into<Given<Duration>>) -> Self {
         self.settings.ttl = Some(ttl.into());
         self
     }
 
+    /// Caps delays at this share of what is left of the TTL.
     #[must_use]
     pub fn cap_ttl_share(mut self, share: f64) -> Self {
         self.settings.cap_ttl_share = Some(share);
         self
     }
 
+    /// How long a message is held while the sink is unreachable.
     #[must_use]
     pub fn hold_max(mut self, max: impl Into<Given<Duration>>) -> Self {
         self.settings.hold_max = Some(max.into());
@@ -143,48 +152,56 @@ impl PolicyBuilder {
         self
     }
 
+    /// Whether a failed message blocks those behind it.
     #[must_use]
     pub fn mode(mut self, mode: impl Into<Given<Mode>>) -> Self {
         self.settings.mode = Some(mode.into());
         self
     }
 
+    /// How many calls may run at once.
     #[must_use]
     pub fn concurrency(mut self, concurrency: u32) -> Self {
         self.settings.concurrency = Some(concurrency);
         self
     }
 
+    /// How long one call may take.
     #[must_use]
     pub fn timeout(mut self, timeout: impl Into<Given<Duration>>) -> Self {
         self.settings.timeout = Some(timeout.into());
         self
     }
 
+    /// Whether messages are held, and not dead-lettered, while the sink is down.
     #[must_use]
     pub fn outage_gate(mut self, on: bool) -> Self {
         self.settings.outage_gate = Some(on);
         self
     }
 
+    /// The retry budget, as retries per minute.
     #[must_use]
     pub fn retries_per_minute(mut self, retries: u32) -> Self {
         self.settings.budget.retries_per_minute = Some(retries);
         self
     }
 
+    /// The retry budget, as a share of the successes.
     #[must_use]
     pub fn share_of_successes(mut self, share: impl Into<Given<Ratio>>) -> Self {
         self.settings.budget.share_of_successes = Some(share.into());
         self
     }
 
+    /// What happens to a retry that the budget does not allow.
     #[must_use]
     pub fn on_exhausted(mut self, answer: impl Into<Given<OnExhausted>>) -> Self {
         self.settings.budget.on_exhausted = Some(answer.into());
         self
     }
 
+    /// After how many crashes within `window` a message is dead-lettered as a poison pill.
     #[must_use]
     pub fn crash(mut self, threshold: u32, window: impl Into<Given<Duration>>) -> Self {
         self.settings.crash.threshold = Some(threshold);
@@ -192,6 +209,7 @@ impl PolicyBuilder {
         self
     }
 
+    /// How many attempts a replayed letter has.
     #[must_use]
     pub fn replay_attempts(mut self, attempts: u32) -> Self {
         self.settings.replay_attempts = Some(attempts);

@@ -12,11 +12,17 @@ use crate::text::duration::print;
 pub mod limits {
     use std::time::Duration;
 
+    /// The most delay tiers.
     pub const TIERS_MAX: usize = 32;
+    /// The most attempts.
     pub const ATTEMPTS_MAX: u32 = 1_000;
+    /// The longest delay, TTL or hold: ten years.
     pub const SPAN_MAX: Duration = Duration::from_hours(87600);
+    /// The longest timeout of a call.
     pub const TIMEOUT_MAX: Duration = Duration::from_hours(24);
+    /// The most calls at once.
     pub const CONCURRENCY_MAX: u32 = 100_000;
+    /// The most crashes before a poison pill is dead-lettered.
     pub const CRASH_THRESHOLD_MAX: u32 = 100;
 
     pub(in crate::policy) const RETRIES: u32 = 3;

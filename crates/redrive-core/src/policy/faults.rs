@@ -11,10 +11,13 @@ use crate::text::duration::rough;
 pub struct PolicyFault {
     /// The key as in the configuration, with a dot below a table: `backoff.base`.
     pub key: String,
+    /// The value that was given.
     pub value: String,
     /// Which item of a list is wrong, counted from 0, where it is one of them.
     pub item: Option<usize>,
+    /// What is wrong with it.
     pub problem: String,
+    /// How to repair it.
     pub fix: String,
 }
 
@@ -51,9 +54,19 @@ impl From<Infallible> for PolicyFaults {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyWarning {
     /// Crashes this far apart are not counted together; the attempts still end the loop.
-    DelayPassesCrashWindow { longest: Duration, window: Duration },
+    DelayPassesCrashWindow {
+        /// The longest delay.
+        longest: Duration,
+        /// The window within which crashes count.
+        window: Duration,
+    },
     /// A retry that waits longer than the message lives is never made.
-    DelayPassesTtl { longest: Duration, ttl: Duration },
+    DelayPassesTtl {
+        /// The longest delay.
+        longest: Duration,
+        /// The age at which a message expires.
+        ttl: Duration,
+    },
 }
 
 impl fmt::Display for PolicyWarning {

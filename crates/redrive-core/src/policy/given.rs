@@ -12,14 +12,18 @@ pub trait Word: Clone {
     /// What is accepted, as the end of "write it like …".
     const ACCEPTED: &'static str;
 
+    /// Reads the value; `None` if it is none of this kind.
     fn read(text: &str) -> Option<Self>;
+    /// Writes the value as it would be read.
     fn print(&self) -> String;
 }
 
 /// Words are kept as they are until the validator reads them, so that all faults can be reported together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given<T> {
+    /// As it was written.
     Words(String),
+    /// As code has given it.
     Value(T),
 }
 

@@ -6,28 +6,49 @@ use crate::text::nearest::nearest;
 /// One named set of settings. Words rather than values, so that the table reads like a configuration file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
+    /// Its name in the configuration.
     pub name: &'static str,
     /// What it is for, as a sentence for the reference.
     pub about: &'static str,
+    /// How long retries wait.
     pub schedule: ProfileSchedule,
     /// `None`: as many as there are tiers.
     pub retries: Option<u32>,
+    /// How delays are spread.
     pub jitter: &'static str,
+    /// How delays that a receiver asked for are spread.
     pub retry_after_jitter: &'static str,
+    /// The age at which a message expires.
     pub ttl: Option<&'static str>,
+    /// Caps delays at this share of what is left of the TTL.
     pub cap_ttl_share: Option<f64>,
+    /// The retry budget.
     pub retries_per_minute: Option<u32>,
+    /// What happens to a retry that the budget does not allow.
     pub on_exhausted: &'static str,
+    /// How many attempts a replayed letter has.
     pub replay_attempts: Option<u32>,
+    /// Whether a failed message blocks those behind it.
     pub mode: &'static str,
     /// What the slow window of the breaker counts.
     pub slow_counts: &'static [Counted],
 }
 
+/// The schedule of a profile, in words.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProfileSchedule {
+    /// One delay per retry.
     Tiers(&'static [&'static str]),
-    Exponential { base: &'static str, multiplier: f64, cap: Option<&'static str> },
+    /// Delays that grow up to a cap.
+    Exponential {
+        /// The first delay.
+        base: &'static str,
+        /// By what each delay is longer than the one before.
+        multiplier: f64,
+        /// The longest delay.
+        cap: Option<&'static str>,
+    },
+    /// The same delay every time.
     Fixed(&'static str),
 }
 
@@ -73,6 +94,7 @@ const REVIEWED: Profile = Profile {
     ..TIERED
 };
 
+/// All profiles, in the order of the reference.
 pub const ALL: [Profile; 12] = [
     TIERED,
     Profile {
@@ -157,6 +179,7 @@ const fn doubling(base: &'static str, cap: Option<&'static str>) -> ProfileSched
     ProfileSchedule::Exponential { base, multiplier: 2.0, cap }
 }
 
+/// The profile of this name.
 pub fn find(name: &str) -> Option<&'static Profile> {
     ALL.iter().find(|profile| profile.name == name)
 }

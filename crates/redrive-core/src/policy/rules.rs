@@ -55,18 +55,23 @@ pub enum Mode {
 /// How many retries a pipeline may make in all, so that retries cannot become the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BudgetRate {
+    /// So many retries a minute.
     PerMinute(u32),
+    /// So many retries per success.
     ShareOfSuccesses(Ratio),
 }
 
 /// What happens to a retry that the budget does not allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OnExhausted {
+    /// It waits until the budget allows it.
     Defer,
+    /// Its message becomes a dead letter.
     DeadLetter,
 }
 
 impl Mode {
+    /// The word in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NonBlocking => "non-blocking",
@@ -76,6 +81,7 @@ impl Mode {
 }
 
 impl OnExhausted {
+    /// The word in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Defer => "defer",
@@ -85,10 +91,12 @@ impl OnExhausted {
 }
 
 impl Policy {
+    /// How long retries wait.
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
+    /// How delays are spread.
     pub fn jitter(&self) -> Jitter {
         self.jitter
     }
@@ -98,6 +106,7 @@ impl Policy {
         self.attempts
     }
 
+    /// How often a failed message is tried again.
     pub fn retries(&self) -> u32 {
         self.attempts.saturating_sub(1)
     }
@@ -116,6 +125,7 @@ impl Policy {
         own.chain(self.replay_attempts).fold(self.attempts, u32::max)
     }
 
+    /// How delays that a receiver asked for are spread.
     pub fn retry_after_jitter(&self) -> Ratio {
         self.retry_after_jitter
     }
@@ -130,6 +140,7 @@ impl Policy {
         self.retry_after_shared_max
     }
 
+    /// The age at which a message expires.
     pub fn ttl(&self) -> Option<Duration> {
         self.ttl
     }
@@ -139,10 +150,12 @@ impl Policy {
         self.ttl.map(|ttl| created.plus(ttl))
     }
 
+    /// The share of what is left of the TTL that caps a delay.
     pub fn cap_ttl_share(&self) -> Option<Ratio> {
         self.cap_ttl_share
     }
 
+    /// How long a message is held while the sink is unreachable.
     pub fn hold_max(&self) -> Duration {
         self.hold_max
     }
@@ -152,6 +165,7 @@ impl Policy {
         self.classify
     }
 
+    /// Whether a failed message blocks those behind it.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -162,34 +176,42 @@ impl Policy {
         Self { mode, ..self }
     }
 
+    /// How many calls may run at once.
     pub fn concurrency(&self) -> u32 {
         self.concurrency
     }
 
+    /// How long one call may take.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
+    /// Whether messages are held, and not dead-lettered, while the sink is down.
     pub fn outage_gate(&self) -> bool {
         self.outage_gate
     }
 
+    /// The retry budget; `None` is unlimited.
     pub fn budget(&self) -> Option<BudgetRate> {
         self.budget
     }
 
+    /// What happens to a retry that the budget does not allow.
     pub fn on_exhausted(&self) -> OnExhausted {
         self.on_exhausted
     }
 
+    /// Crashes after which a message is a poison pill.
     pub fn crash_threshold(&self) -> u32 {
         self.crash_threshold
     }
 
+    /// Within which time these crashes count.
     pub fn crash_window(&self) -> Duration {
         self.crash_window
     }
 
+    /// How many attempts a replayed letter has, where that differs.
     pub fn replay_attempts(&self) -> Option<u32> {
         self.replay_attempts
     }

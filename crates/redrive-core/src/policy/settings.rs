@@ -11,50 +11,82 @@ use crate::{Class, Jitter, Ratio};
 /// What somebody set; everything else comes from the profile.
 #[derive(Clone, Default)]
 pub struct PolicySettings {
+    /// The profile that everything else comes from.
     pub profile: Option<String>,
+    /// One delay per retry.
     pub tiers: Option<Vec<Given<Duration>>>,
+    /// Delays that grow, or one fixed delay.
     pub backoff: Option<BackoffSettings>,
     /// A delay function; only code can give one.
     pub custom: Option<CustomDelay>,
+    /// How often a failed message is tried again.
     pub retries: Option<u32>,
+    /// How often a message is tried at all; the other way to say `retries`.
     pub attempts: Option<u32>,
+    /// Another number of attempts for failures of one class.
     pub attempts_for: Vec<(Given<Class>, u32)>,
+    /// How delays are spread.
     pub jitter: Option<Given<Jitter>>,
+    /// How delays that a receiver asked for are spread.
     pub retry_after_jitter: Option<Given<Ratio>>,
+    /// The longest `Retry-After` that is honoured.
     pub retry_after_max: Option<Given<Duration>>,
+    /// The longest `Retry-After` that applies to all messages.
     pub retry_after_shared_max: Option<Given<Duration>>,
+    /// The age at which a message expires.
     pub ttl: Option<Given<Duration>>,
+    /// Caps delays at this share of what is left of the TTL.
     pub cap_ttl_share: Option<f64>,
+    /// How long a message is held while the sink is unreachable.
     pub hold_max: Option<Given<Duration>>,
+    /// Whether failures are told apart by class.
     pub classify: Option<Given<bool>>,
+    /// Whether a failed message blocks those behind it.
     pub mode: Option<Given<Mode>>,
+    /// How many calls may run at once.
     pub concurrency: Option<u32>,
+    /// How long one call may take.
     pub timeout: Option<Given<Duration>>,
+    /// Whether messages are held, and not dead-lettered, while the sink is down.
     pub outage_gate: Option<bool>,
+    /// The retry budget.
     pub budget: BudgetSettings,
+    /// When a message is a poison pill.
     pub crash: CrashSettings,
+    /// How many attempts a replayed letter has.
     pub replay_attempts: Option<u32>,
 }
 
 /// `{ base, multiplier, cap }` or `{ fixed }`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BackoffSettings {
+    /// The first delay.
     pub base: Option<Given<Duration>>,
+    /// By what each delay is longer than the one before.
     pub multiplier: Option<f64>,
+    /// The longest delay.
     pub cap: Option<Given<Duration>>,
+    /// The same delay every time.
     pub fixed: Option<Given<Duration>>,
 }
 
+/// The retry budget, as somebody set it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BudgetSettings {
+    /// So many retries a minute.
     pub retries_per_minute: Option<u32>,
+    /// So many retries per success.
     pub share_of_successes: Option<Given<Ratio>>,
+    /// What happens to a retry that the budget does not allow.
     pub on_exhausted: Option<Given<OnExhausted>>,
 }
 
+/// When a message that crashes the process is given up, as somebody set it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CrashSettings {
+    /// Crashes after which it is a poison pill.
     pub threshold: Option<u32>,
+    /// Within which time these crashes count.
     pub window: Option<Given<Duration>>,
 }
 

@@ -81,6 +81,7 @@ impl RetryBudget {
         }
     }
 
+    /// What is left at `now`.
     pub fn view(&mut self, now: Time) -> Budget {
         self.fill(now);
         if self.rate.is_none() {

@@ -9,6 +9,7 @@ use crate::time::millis;
 /// Spans that are told apart. Beyond it the two oldest become one, which keeps their sum.
 const SPANS_MAX: usize = 16;
 
+/// The spans of the last time in which nothing was delivered.
 #[derive(Clone, Debug, Default)]
 pub struct ClosedSpans {
     over: VecDeque<Span>,

@@ -29,17 +29,23 @@ pub enum FailureKind {
 /// `other`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Counted {
+    /// This HTTP status.
     Status(u16),
     /// All of one hundred: 5 is 500 to 599.
     Hundred(u8),
+    /// It took too long.
     Timeout,
+    /// Nothing arrived, or the connection broke.
     Refused,
+    /// Any other failure.
     Other,
 }
 
+/// The text names no failure that can be counted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a failure that can be counted; write it like 503, 5xx, timeout, refused or other")]
 pub struct CountedError {
+    /// What was written.
     pub text: String,
 }
 
@@ -97,6 +103,7 @@ impl FailureKind {
 }
 
 impl Counted {
+    /// Whether a failure of this kind is counted.
     pub fn matches(self, kind: FailureKind) -> bool {
         match (self, kind) {
             (Self::Status(status), FailureKind::Status(got)) => status == got,

@@ -12,6 +12,7 @@ use crate::{Ratio, Time};
 pub struct GuardSettings {
     /// More than this share of what came to an end is a dead letter; `100%` turns the guard off.
     pub share: Ratio,
+    /// The time over which that share is taken.
     pub over: Duration,
     /// … and so many times as many as usual.
     pub times_baseline: u32,
@@ -24,6 +25,7 @@ impl Default for GuardSettings {
 }
 
 impl GuardSettings {
+    /// A guard that never pauses a pipeline.
     pub fn off() -> Self {
         Self { share: Ratio::WHOLE, ..Self::default() }
     }
@@ -34,6 +36,7 @@ pub const FLOOD_MIN: u32 = 100;
 /// Spans that the baseline looks back on.
 const BASELINE_SPANS: u32 = 60;
 
+/// Notices a flood of dead letters.
 #[derive(Clone, Debug)]
 pub struct Guard {
     settings: GuardSettings,
@@ -47,12 +50,16 @@ pub struct Guard {
 /// Why the guard has stepped in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flood {
+    /// Messages that became dead letters.
     pub dead: u32,
+    /// Messages that came to an end.
     pub of: u32,
+    /// Within which time.
     pub within: Duration,
 }
 
 impl Guard {
+    /// A guard that has seen nothing.
     pub fn new(settings: GuardSettings) -> Self {
         let usual = settings.over.saturating_mul(BASELINE_SPANS);
         Self { now: Window::new(settings.over), usual: Window::new(usual), settings, is_waved_through: false }

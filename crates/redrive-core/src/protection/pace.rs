@@ -17,6 +17,7 @@ const LATE_US: u64 = 1_000_000;
 /// One call an hour; nothing is slower.
 pub const RATE_MIN: f64 = 1.0 / 3_600.0;
 
+/// Spaces calls evenly.
 #[derive(Clone, Debug)]
 pub struct Pace {
     gap_us: u64,
@@ -35,6 +36,7 @@ struct Turns {
 }
 
 impl Pace {
+    /// So many calls per second.
     pub fn new(per_second: f64) -> Self {
         Self { gap_us: ((1e6 / per_second.max(RATE_MIN)) as u64).max(1), known: HashMap::new() }
     }

@@ -23,6 +23,7 @@ const FEW: usize = 5;
 /// Messages that are held are tried again after minutes or hours: their failures count for this long.
 const DAY: Duration = Duration::from_hours(24);
 
+/// Whether a sink still gets something done.
 #[derive(Clone, Debug, Default)]
 pub struct Pulse {
     last: Vec<Beat>,
@@ -43,6 +44,7 @@ pub struct Outage {
 /// What the next process has to know: when something last got through, and which messages have failed since.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinceSuccess {
+    /// When something last got through.
     pub last_good: Option<Time>,
     /// Numbers of messages, each with the time of its latest failure.
     pub failed: Vec<(u64, Time)>,
@@ -51,9 +53,11 @@ pub struct SinceSuccess {
 /// Whether a sink seems to have stopped just now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stopped {
+    /// Something got through since.
     No,
     /// One message failed since; it may be its own fault.
     ForOne,
+    /// Several messages failed since.
     ForSeveral,
 }
 

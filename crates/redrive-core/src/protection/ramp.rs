@@ -17,6 +17,7 @@ const BAD_MIN: u32 = 2;
 /// Good seconds at the limit after which the ramp is over.
 const GOOD_AT_LIMIT: u32 = 10;
 
+/// Raises the number of calls step by step after an outage.
 #[derive(Clone, Debug)]
 pub struct Ramp {
     limit: usize,
@@ -59,10 +60,12 @@ impl Ramp {
         (from, took)
     }
 
+    /// How many calls may run at once now.
     pub fn permits(&self) -> usize {
         self.permits
     }
 
+    /// How many may run once the ramp is over.
     pub fn limit(&self) -> usize {
         self.limit
     }

@@ -44,6 +44,7 @@ pub struct Suspects<T> {
 }
 
 impl<T> Suspects<T> {
+    /// Nobody is suspected; after `threshold` crashes a suspect is given up.
     pub fn new(threshold: u32) -> Self {
         Self { threshold, waiting: VecDeque::new(), running: None, cleared: 0 }
     }
@@ -105,18 +106,22 @@ impl<T> Suspects<T> {
         self.cleared += u64::from(cleared);
     }
 
+    /// Whether one of them runs.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
 
+    /// Whether there is none, waiting or running.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.running.is_none()
     }
 
+    /// How many there are, waiting or running.
     pub fn len(&self) -> usize {
         self.waiting.len() + usize::from(self.running.is_some())
     }
 
+    /// How many ran and came to an end.
     pub fn cleared(&self) -> u64 {
         self.cleared
     }

@@ -31,16 +31,20 @@ struct WindowSlot {
 /// What a window holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Sum {
+    /// Calls that ended.
     pub calls: u32,
+    /// Calls that failed.
     pub failed: u32,
 }
 
 impl Window {
+    /// A window that looks back over `span`.
     pub fn new(span: Duration) -> Self {
         let slot_ms = millis(span).div_ceil(SLOTS as u64).max(1);
         Self { slot_ms, slots: [WindowSlot::default(); SLOTS], began: None, at: 0, at_ms: 0..0 }
     }
 
+    /// Counts a call.
     pub fn add(&mut self, now: Time, failed: bool) {
         if !self.at_ms.contains(&now.as_millis()) {
             self.turn_to(now);
@@ -87,6 +91,7 @@ impl Window {
         self.began.is_some_and(|began| now.since(began) >= span)
     }
 
+    /// Forgets all calls.
     pub fn clear(&mut self) {
         self.slots = [WindowSlot::default(); SLOTS];
         (self.began, self.at_ms) = (None, 0..0);

@@ -24,11 +24,14 @@ pub enum Class {
 /// The two families that `x-error-class` carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Family {
+    /// May succeed on another attempt.
     Transient,
+    /// Cannot succeed, however often it is tried.
     Permanent,
 }
 
 impl Class {
+    /// All classes.
     pub const ALL: [Self; 7] = [
         Self::Transient,
         Self::RateLimited,
@@ -39,6 +42,7 @@ impl Class {
         Self::Crash,
     ];
 
+    /// The family it belongs to.
     pub const fn family(self) -> Family {
         match self {
             Self::Transient | Self::RateLimited | Self::Credential | Self::Reconnect => Family::Transient,
@@ -46,6 +50,7 @@ impl Class {
         }
     }
 
+    /// The name in figures, filters and the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Transient => "transient",
@@ -58,6 +63,7 @@ impl Class {
         }
     }
 
+    /// The class of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.name() == name)
     }
@@ -75,12 +81,14 @@ impl Class {
         }
     }
 
+    /// The class with this stored code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.code() == code)
     }
 }
 
 impl Family {
+    /// The name in the documentation.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Transient => "transient",

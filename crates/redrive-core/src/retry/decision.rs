@@ -7,8 +7,11 @@ use crate::{Class, Reason, Time};
 /// What came back from one attempt, as far as a decision needs to know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// It succeeded.
     Done,
+    /// It failed.
     Failed {
+        /// The class of the failure.
         class: Class,
         /// What the downstream asked for; a floor for the next delay.
         retry_after: Option<Duration>,
@@ -20,10 +23,12 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// A failure of this class of which nothing else is known.
     pub const fn failed(class: Class) -> Self {
         Self::Failed { class, retry_after: None, ambiguous: false, delay: None }
     }
 
+    /// The class of the failure, if it is one.
     pub const fn class(&self) -> Option<Class> {
         match self {
             Self::Done => None,
@@ -43,8 +48,10 @@ pub enum Decision {
     DeadLetter(Reason),
 }
 
+/// When a message is tried again, and what that costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
+    /// Not before this time.
     pub due: Time,
     /// Whether the failed attempt counts; `false` makes this a deferral.
     pub counts: bool,

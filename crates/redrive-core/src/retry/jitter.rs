@@ -24,6 +24,7 @@ pub enum Jitter {
     Around(Spread),
 }
 
+/// How far delays are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Spread {
     /// A share of the delay.
@@ -35,7 +36,9 @@ pub enum Spread {
 /// What jitter needs to know of a delay, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unspread {
+    /// The delay of the schedule.
     pub delay_ms: u64,
+    /// The longest delay.
     pub cap_ms: u64,
     /// The smallest delay of the schedule; the floor of decorrelated jitter.
     pub base_ms: u64,
@@ -75,6 +78,7 @@ impl Jitter {
 }
 
 impl Spread {
+    /// The spread of this delay.
     pub fn of_ms(self, delay_ms: u64) -> u64 {
         match self {
             Self::Ratio(ratio) => ratio.of_ms(delay_ms),
@@ -87,7 +91,9 @@ impl Spread {
 #[error(
     "`{text}` is not a jitter; write none, full, equal, decorrelated, plus(50%), plus(1s) or around(10%)"
 )]
+/// The text names no jitter.
 pub struct JitterError {
+    /// What was written.
     pub text: String,
 }
 

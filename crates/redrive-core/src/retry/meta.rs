@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::time::millis;
 use crate::{Class, Decision, Reason, Time};
 
+/// What is known of a message's earlier attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Meta {
     /// When the message was made; the TTL counts from here.

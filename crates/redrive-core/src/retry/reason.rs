@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+/// Why a message became a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// The failure was classified as permanent.
@@ -29,6 +30,7 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All reasons.
     pub const ALL: [Self; 11] = [
         Self::Permanent,
         Self::Gone,
@@ -43,6 +45,7 @@ impl Reason {
         Self::Imported,
     ];
 
+    /// The name in figures, filters and the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Permanent => "permanent",
@@ -76,10 +79,12 @@ impl Reason {
         }
     }
 
+    /// The reason with this stored code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.code() == code)
     }
 
+    /// The reason of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.name() == name)
     }

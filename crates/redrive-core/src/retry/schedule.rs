@@ -14,12 +14,20 @@ pub const DELAY_MAX: Duration = Duration::from_hours(720);
 /// A delay for retry n (counted from 1) of a failure class, made by the user's own code.
 pub type CustomDelay = Arc<dyn Fn(u32, Class) -> Duration + Send + Sync>;
 
+/// How long retries wait.
 #[derive(Clone)]
 pub enum Schedule {
     /// One step per retry; a retry beyond the last step waits for the last step again.
     Tiers(Vec<Duration>),
     /// `base · multiplier^(n−1)`, so that the first wait is always `base`.
-    Exponential { base: Duration, multiplier: f64, cap: Option<Duration> },
+    Exponential {
+        /// The first delay.
+        base: Duration,
+        /// By what each delay is longer than the one before.
+        multiplier: f64,
+        /// The longest delay.
+        cap: Option<Duration>,
+    },
     /// The same wait every time.
     Fixed(Duration),
     /// Whatever the function says, up to [`DELAY_MAX`].
@@ -47,6 +55,7 @@ impl Schedule {
         delay_ms.min(millis(DELAY_MAX))
     }
 
+    /// The longest delay of the schedule.
     pub fn cap_ms(&self) -> u64 {
         match self {
             Self::Exponential { cap: Some(cap), .. } => millis(*cap).min(millis(DELAY_MAX)),

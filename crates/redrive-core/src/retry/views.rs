@@ -8,14 +8,18 @@ use std::time::Duration;
 /// How the sink is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
+    /// Calls succeed.
     Healthy,
     /// Too many recent failures: attempts may still be made, but nothing is given up for exhaustion.
     Unhealthy {
+        /// When another call makes sense.
         retry_in: Duration,
     },
     /// Closed for now: nothing is taken for it.
     Gated {
+        /// What closed it.
         by: Gate,
+        /// When another call makes sense.
         retry_in: Duration,
     },
 }
@@ -30,6 +34,7 @@ pub enum Gate {
 }
 
 impl Health {
+    /// Whether calls succeed.
     pub const fn is_healthy(self) -> bool {
         matches!(self, Self::Healthy)
     }
@@ -46,8 +51,11 @@ impl Health {
 /// What is left of the pipeline's retry budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Budget {
+    /// There is no budget.
     Unlimited,
+    /// There is one.
     Tokens {
+        /// Retries that may be made now.
         remaining: u32,
         /// When the next token comes.
         next_in: Duration,
@@ -55,10 +63,12 @@ pub enum Budget {
 }
 
 impl Budget {
+    /// Whether no retry may be made now.
     pub const fn is_empty(self) -> bool {
         matches!(self, Self::Tokens { remaining: 0, .. })
     }
 
+    /// When the next retry may be made.
     pub const fn next_in(self) -> Duration {
         match self {
             Self::Unlimited => Duration::ZERO,

@@ -12,9 +12,11 @@ const WRITTEN: &[(&str, u64)] = UNITS.split_at(1).1;
 /// How a duration may look, for the end of "write it like …".
 pub const EXAMPLES: &str = "100ms, 5s, 5m, 1h30m or 1d";
 
+/// The text is no duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a duration; write it like {EXAMPLES}")]
 pub struct DurationError {
+    /// What was written.
     pub text: String,
 }
 

@@ -12,9 +12,11 @@ pub enum Pick {
     Header(String),
 }
 
+/// The text names no place in a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` does not say where in a message to look; write it like json:/order_id or header:x-tenant")]
 pub struct PickError {
+    /// What was written.
     pub text: String,
 }
 

@@ -3,9 +3,11 @@
 /// Faster than any machine this runs on; keeps the schedule's arithmetic far from its limits.
 pub const RATE_MAX: f64 = 100_000_000.0;
 
+/// The text is no rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a rate; write it like 20, 20/s, 50k/s or 600/m")]
 pub struct RateError {
+    /// What was written.
     pub text: String,
 }
 

@@ -9,16 +9,21 @@ pub struct Ratio {
     basis_points: u32,
 }
 
+/// The text is no share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a share; write it like 10% or 12.5%")]
 pub struct RatioError {
+    /// What was written.
     pub text: String,
 }
 
 impl Ratio {
+    /// Nothing.
     pub const ZERO: Self = Self::percent(0);
+    /// All of it.
     pub const WHOLE: Self = Self::percent(100);
 
+    /// So many hundredths.
     pub const fn percent(percent: u16) -> Self {
         Self { basis_points: percent as u32 * 100 }
     }
@@ -39,6 +44,7 @@ impl Ratio {
         self.basis_points as u64
     }
 
+    /// The share as a number between 0 and 1.
     pub fn as_f64(self) -> f64 {
         f64::from(self.basis_points) / 10_000.0
     }

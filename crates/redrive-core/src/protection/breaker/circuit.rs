@@ -22,7 +22,9 @@ use super::settings::{BreakerSettings, SlowAction};
 /// other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
+    /// The sink did its work.
     Good,
+    /// The sink failed.
     Bad(FailureKind),
     /// Our own key was refused.
     Credential,
@@ -41,21 +43,28 @@ impl Sign {
 /// A message that is attempted again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retried {
+    /// The number of the message.
     pub message: u64,
     /// When its first attempt failed; that one was counted then.
     pub first_failed: Option<Time>,
 }
 
+/// The states of a breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
+    /// Calls are made.
     Closed,
+    /// No calls are made until the cooldown is over.
     Open,
+    /// Probes are made.
     HalfOpen,
 }
 
 impl BreakerState {
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Closed, Self::Open, Self::HalfOpen];
 
+    /// The name in figures and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -68,9 +77,13 @@ impl BreakerState {
 /// What made it open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {
+    /// Calls that failed.
     pub failed: u32,
+    /// Calls that were counted.
     pub of: u32,
+    /// Within which time.
     pub within: Duration,
+    /// Which rule opened it.
     pub by: Gate,
     /// The failure that tipped it.
     pub last: Option<FailureKind>,
@@ -79,22 +92,31 @@ pub struct Cause {
 /// What happened to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
+    /// It opened.
     Opened(Cause),
     /// The slow window would open it, but shall only say so.
     Alert(Cause),
+    /// A round of probes begins.
     Probing {
+        /// Which round it is, from 1.
         round: u32,
     },
     /// The probes failed.
     Reopened {
+        /// Which round it was.
         round: u32,
+        /// When the next round begins.
         next_probe: Time,
     },
     /// After a good round of probes; with no probes at all somebody closed it by hand.
     Closed {
+        /// Probes of the last round that succeeded.
         good: u32,
+        /// Probes of the whole incident.
         probes: u32,
+        /// Rounds of the whole incident.
         rounds: u32,
+        /// How long it was open.
         open_for: Duration,
     },
 }
@@ -102,13 +124,17 @@ pub enum Change {
 /// How it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerView {
+    /// The state.
     pub state: BreakerState,
     /// Since when it has been open, or closed again; `None` if it was never open.
     pub since: Option<Time>,
+    /// When the next round of probes begins, while it is open.
     pub next_probe: Option<Time>,
     /// Rounds and probes of the current or last incident.
     pub rounds: u32,
+    /// Probes that were made.
     pub probes: u32,
+    /// Why it opened, while it is open.
     pub cause: Option<Cause>,
 }
 
@@ -116,13 +142,19 @@ pub struct BreakerView {
 /// find out by calling everybody again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillOpen {
+    /// Since when it has been open.
     pub since: Time,
+    /// When the next round of probes begins.
     pub next_probe: Time,
+    /// Rounds of probes so far.
     pub rounds: u32,
+    /// Probes so far.
     pub probes: u32,
+    /// Why it opened.
     pub cause: Cause,
 }
 
+/// Opens when too many calls fail, and closes again when probes succeed.
 #[derive(Clone, Debug)]
 pub struct Breaker {
     settings: BreakerSettings,
@@ -151,6 +183,7 @@ enum State {
 }
 
 impl Breaker {
+    /// A closed breaker.
     pub fn new(settings: BreakerSettings) -> Self {
         Self {
             fast: Window::new(settings.fast.window),
@@ -169,10 +202,12 @@ impl Breaker {
         }
     }
 
+    /// What it was made with.
     pub fn settings(&self) -> &BreakerSettings {
         &self.settings
     }
 
+    /// The current state.
     pub fn state(&self) -> BreakerState {
         match self.state {
             State::Closed => BreakerState::Closed,
@@ -321,6 +356,7 @@ impl Breaker {
         false
     }
 
+    /// A probe was started.
     pub fn probe_started(&mut self) {
         if let State::HalfOpen { running, .. } = &mut self.state {
             *running += 1;
@@ -335,6 +371,7 @@ impl Breaker {
         }
     }
 
+    /// A probe ended; says what that changes.
     pub fn probe_ended(&mut self, message: u64, is_good: bool, now: Time) -> Option<Change> {
         let State::HalfOpen { running, good, bad } = &mut self.state else { return None };
         *running = running.saturating_sub(1);
@@ -416,6 +453,7 @@ impl Breaker {
         if let State::Open { until } = self.state { Some(until) } else { None }
     }
 
+    /// How it stands, for figures and the API.
     pub fn view(&self) -> BreakerView {
         BreakerView {
             state: self.state(),

@@ -9,16 +9,24 @@ use crate::protection::failure_kind::Counted;
 /// When a sink is closed, and how it is opened again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
+    /// Whether it opens at all.
     pub enabled: bool,
+    /// The window that finds an outage within seconds.
     pub fast: FastWindow,
+    /// The window that finds a slow decline.
     pub slow: SlowWindow,
+    /// How long it stays open before the first probes.
     pub cooldown: Duration,
+    /// The longest cooldown; each failed round doubles it up to this.
     pub cooldown_max: Duration,
+    /// How many probes a round has.
     pub probes: u32,
 }
 
+/// The window that finds an outage within seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FastWindow {
+    /// How far it looks back.
     pub window: Duration,
     /// At least this share must fail …
     pub failures: Ratio,
@@ -29,15 +37,20 @@ pub struct FastWindow {
 /// It judges only once it has seen a whole window: over half a minute a share says little about five.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowWindow {
+    /// How far it looks back.
     pub window: Duration,
     /// More than this share must fail.
     pub failures: Ratio,
+    /// Which failures it counts.
     pub counts: Vec<Counted>,
+    /// What it does.
     pub action: SlowAction,
 }
 
+/// What the slow window does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlowAction {
+    /// Opens the breaker.
     Open,
     /// Only says so.
     Alert,
@@ -69,6 +82,7 @@ impl BreakerSettings {
         settings
     }
 
+    /// A breaker that never opens.
     pub fn off() -> Self {
         Self { enabled: false, ..Self::default() }
     }

@@ -16,6 +16,7 @@ pub struct Endpoint {
 /// Whether a message may go to its endpoint now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
+    /// It may go.
     Go,
     /// As many as may run there do.
     Full,
@@ -30,6 +31,7 @@ pub struct Asking {
     pub waited: bool,
     /// It will not be sent after that.
     pub latest: Time,
+    /// Spreads messages that wait for the same moment.
     pub random: Random,
 }
 
@@ -72,5 +74,6 @@ pub enum Contact {
     Unreachable,
     /// The request was sent, and failed.
     Failed,
+    /// It answered, and did its work.
     Served,
 }

@@ -9,7 +9,9 @@ pub const KEPT_MAX: usize = 1_000;
 /// An endpoint or origin whose breaker is open, or that has sent a Retry-After.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cooldown {
+    /// Endpoint or origin.
     pub unit: Unit,
+    /// Which one.
     pub number: u64,
     /// Until when the breaker is open; a probe may go from then on.
     pub open_until: Option<Time>,

@@ -13,6 +13,7 @@ use crate::retry::views::Gate;
 use crate::time::millis;
 use crate::{Health, Time};
 
+/// What a pipeline knows of the endpoints it delivers to, and how much each may take.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
     settings: BreakerSettings,
@@ -39,6 +40,7 @@ impl Endpoints {
         }
     }
 
+    /// How many calls may run at one endpoint.
     pub fn per_endpoint(&self) -> u32 {
         self.per_endpoint
     }
@@ -152,6 +154,7 @@ impl Endpoints {
         Some(Health::Gated { by: Gate::Breaker, retry_in })
     }
 
+    /// A call to an endpoint was started.
     pub fn started(&mut self, to: Endpoint, now: Time) {
         if let Some(pace) = &mut self.pace {
             pace.started(to.endpoint, now);
@@ -161,6 +164,7 @@ impl Endpoints {
         self.own.started(to.endpoint);
     }
 
+    /// A call to an endpoint ended.
     pub fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {
         if let Some(running) = self.running.get_mut(&to.endpoint) {
             *running -= 1;

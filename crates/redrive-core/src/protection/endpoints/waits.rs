@@ -17,6 +17,7 @@ pub enum LimitBy {
 }
 
 impl LimitBy {
+    /// The name in figures and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Endpoint => "endpoint",
@@ -61,9 +62,11 @@ pub enum WaitReason {
 }
 
 impl WaitReason {
+    /// All reasons, the most serious first.
     pub const ALL: [Self; 5] =
         [Self::Breaker, Self::RetryAfter, Self::Isolation, Self::Rate, Self::Concurrency];
 
+    /// The name in figures and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Breaker => "breaker",
@@ -78,8 +81,11 @@ impl WaitReason {
 /// One endpoint or origin whose messages wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointWait {
+    /// Endpoint or origin.
     pub unit: Unit,
+    /// Which one.
     pub number: u64,
+    /// What its messages wait for.
     pub why: WaitReason,
     /// When the next message may go; with [`WaitReason::Rate`], the last of those that have their turn. `None` where
     /// that depends on calls that run.
@@ -107,10 +113,12 @@ pub struct WaitList {
 }
 
 impl WaitList {
+    /// A list that holds up to `max` waits.
     pub fn new(max: usize) -> Self {
         Self { max: max.max(1), total: 0, held: Vec::new() }
     }
 
+    /// Counts a wait, and holds it if it is among the most serious.
     pub fn push(&mut self, wait: EndpointWait) {
         self.total += 1;
         self.held.push(wait);
