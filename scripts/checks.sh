@@ -14,6 +14,8 @@ step "features"
 for crate in redrive-core redrive redrive-postgres redrive-sinks redrive-server; do
     cargo clippy --quiet --locked -p "$crate" -- -D warnings
 done
+# The library without its engine on disk.
+cargo clippy --quiet --locked -p redrive --no-default-features -- -D warnings
 # The binary without Kafka, without its allocator, and without both; tests included, so that they keep building.
 for features in "" kafka jemalloc; do
     cargo clippy --quiet --locked -p redrive-cli --no-default-features --features "$features" --all-targets -- -D warnings
@@ -25,6 +27,7 @@ cargo test --quiet --locked -p redrive-cli --no-default-features --lib --test co
 
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --quiet --locked --workspace --all-features --no-deps
+scripts/surface.sh
 
 step "packages"
 # Not verified by building: the crates depend on each other and are not in a registry, and the steps above have built them.

@@ -144,7 +144,7 @@ impl Maker {
         let letters = self.store.letters(Some(LetterState::Open), None, 40)?;
         let some: Vec<_> = letters.into_iter().filter(|letter| letter.id.is_multiple_of(4)).collect();
         let ids: Vec<u64> = some.iter().map(|letter| letter.id).collect();
-        self.store.change_letters(&LetterChange::Discard, &ids, NOW)?;
+        self.store.change_letters(&LetterChange::Discard, &ids, NOW.into())?;
         self.fates
             .extend(some.into_iter().map(|letter| (letter.message.id().to_owned(), SampleFate::Discarded)));
         Ok(())

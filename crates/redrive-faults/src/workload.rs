@@ -222,12 +222,12 @@ impl Lane {
         }
         let due = now.plus(Duration::from_millis(random.below(10)));
         let request = ReplayJob { id: job, due, force: true, target: ReplayTarget::Pipeline };
-        let answers = self.engine.replay(&request, &ids, now)?;
+        let answers = self.engine.replay(&request, &ids, now.into())?;
         for (seq, answer) in ids.iter().zip(&answers) {
             assert_eq!(*answer, ReplayAnswer::Replayed, "{} #{seq}", self.name);
             acks.say(&line(self.name, *seq, Step::Replay { job }, true));
         }
-        let again = self.engine.replay(&request, &ids, now)?;
+        let again = self.engine.replay(&request, &ids, now.into())?;
         assert!(again.iter().all(|answer| *answer == ReplayAnswer::Already), "a job replays once: {again:?}");
         self.hear(acks)
     }
@@ -243,7 +243,7 @@ impl Lane {
         for seq in &ids {
             acks.say(&line(self.name, *seq, step, false));
         }
-        let changed = self.engine.change_letters(&change, &ids, plan::now())?;
+        let changed = self.engine.change_letters(&change, &ids, plan::now().into())?;
         assert!(changed.iter().all(|changed| *changed), "a letter that was just listed can be changed");
         for seq in ids {
             acks.say(&line(self.name, seq, step, true));

@@ -121,7 +121,7 @@ fn a_letter_that_is_replayed_again_and_again_does_not_fill_the_disk() {
         let seq = delivery.receipt.seq;
         settle_now(&mut store, settle::dead(delivery, Reason::MaxRetries, now));
         let job = ReplayJob { id: n, due: now, force: true, target: ReplayTarget::Pipeline };
-        let answers = store.replay(&job, &[seq], now).expect("it goes on");
+        let answers = store.replay(&job, &[seq], now.into()).expect("it goes on");
         assert_eq!(answers, [ReplayAnswer::Replayed]);
         if n % 100 == 0 {
             largest.look(&mut store, &scratch.0);

@@ -86,7 +86,7 @@ fn members_count_the_same_groups_and_share_what_was_decided() {
 
     // All of its letters are discarded: the group stays, with its decision and its title.
     let letters = first.letters_in_group(gone, None, 10).unwrap();
-    assert_eq!(first.change_letters(&LetterChange::Discard, &letters, at(60)).unwrap(), [true; 3]);
+    assert_eq!(first.change_letters(&LetterChange::Discard, &letters, at(60).into()).unwrap(), [true; 3]);
     assert_eq!(
         told(&groups(&mut first)),
         [

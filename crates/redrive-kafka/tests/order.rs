@@ -161,7 +161,7 @@ fn owner_and_other(world: &mut World) -> (KafkaEngine, KafkaEngine, u64) {
 fn a_key_goes_on_when_another_process_has_discarded_its_letter() {
     let mut world = World::new(1, &TIERS);
     let (mut owner, mut other, letter) = owner_and_other(&mut world);
-    assert_eq!(other.change_letters(&LetterChange::Discard, &[letter], at(2)).unwrap(), [true]);
+    assert_eq!(other.change_letters(&LetterChange::Discard, &[letter], at(2).into()).unwrap(), [true]);
     wait("the owner hears of it", || {
         owner.poll(&mut Vec::new()).unwrap();
         owner.counts().letters_open == 0
@@ -169,7 +169,7 @@ fn a_key_goes_on_when_another_process_has_discarded_its_letter() {
     let next = take(&mut owner, at(3), 1);
     assert_eq!((next[0].message.id(), next[0].doomed), ("a1", None));
     settle(&mut owner, next, |_| Verdict::Release);
-    assert_eq!(other.change_letters(&LetterChange::Undo, &[letter], at(4)).unwrap(), [true]);
+    assert_eq!(other.change_letters(&LetterChange::Undo, &[letter], at(4).into()).unwrap(), [true]);
     wait("the owner hears of that too", || {
         owner.poll(&mut Vec::new()).unwrap();
         owner.counts().letters_open == 1
@@ -185,7 +185,7 @@ fn a_letter_that_another_process_put_back_goes_before_those_behind_it() {
     let mut world = World::new(1, &TIERS);
     let (mut owner, mut other, letter) = owner_and_other(&mut world);
     let job = ReplayJob { id: 1, due: at(2), force: false, target: ReplayTarget::Pipeline };
-    assert_eq!(other.replay(&job, &[letter], at(2)).unwrap(), [ReplayAnswer::Replayed]);
+    assert_eq!(other.replay(&job, &[letter], at(2).into()).unwrap(), [ReplayAnswer::Replayed]);
     wait("the owner hears of it", || {
         owner.poll(&mut Vec::new()).unwrap();
         owner.counts().letters_open == 0

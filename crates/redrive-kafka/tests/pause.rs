@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::engine::{Delivery, Engine, StoreOptions};
+use redrive::engine::{Delivery, Engine, StoreOptions, TakeGate};
 use redrive_kafka::KafkaEngine;
 use redrive_kafka::group::control;
 use redrive_kafka::topics::Topics;
@@ -26,7 +26,7 @@ fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resum
     let mut world = World::new(2, &TIERS);
     world.cluster.member = None;
     let mut first = world.open_caught_up(StoreOptions::default());
-    first.pause(true).unwrap();
+    first.gate_all(TakeGate::Closed).unwrap();
     world.produce(&messages(0..20));
 
     let mut second = world.open(StoreOptions::default());
@@ -51,7 +51,7 @@ fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resum
         third.has_caught_up() && third.shared_pause() == Some(true)
     });
 
-    second.pause(false).unwrap();
+    second.gate_all(TakeGate::Open).unwrap();
     let done = finish_all(&mut [&mut second, &mut third], at(0), 20);
     assert_eq!(done.len(), 20);
     assert_eq!(third.shared_pause(), Some(false));

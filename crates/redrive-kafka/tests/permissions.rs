@@ -6,7 +6,9 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive::engine::{Engine, EngineError, ReplayAnswer, ReplayJob, ReplayTarget, StoreOptions, Verdict};
+use redrive::engine::{
+    Engine, EngineError, ReplayAnswer, ReplayJob, ReplayTarget, StoreOptions, TakeGate, Verdict,
+};
 use redrive_core::Reason;
 use redrive_kafka::letters::other_groups;
 use redrive_kafka::topics::{TopicsFault, acl_commands, prepare, survey};
@@ -85,19 +87,19 @@ fn the_printed_permissions_are_enough_and_a_replay_that_may_not_write_says_so() 
         meta: delivery.meta,
         at: at(1),
     });
-    engine.pause(true).unwrap();
-    engine.pause(false).unwrap();
+    engine.gate_all(TakeGate::Closed).unwrap();
+    engine.gate_all(TakeGate::Open).unwrap();
     assert!(engine.condition().problems.is_empty(), "{:?}", engine.condition().problems);
 
     let job = ReplayJob { id: 1, due: at(2), force: false, target: ReplayTarget::Source };
-    let refused = engine.replay(&job, &[letter], at(2)).unwrap_err();
+    let refused = engine.replay(&job, &[letter], at(2).into()).unwrap_err();
     let EngineError::Directory { problem, fix } = refused else { panic!("it goes on for ever: {refused}") };
     assert!(problem.contains("uthorization") && fix.contains("check --kafka"), "{problem}; {fix}");
 
     run(&to_source);
     let mut answers = Vec::new();
     wait("it may write now", || {
-        answers = engine.replay(&job, &[letter], at(2)).unwrap_or_default();
+        answers = engine.replay(&job, &[letter], at(2).into()).unwrap_or_default();
         !answers.is_empty()
     });
     assert_eq!(answers, [ReplayAnswer::Replayed]);

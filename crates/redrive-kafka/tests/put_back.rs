@@ -119,7 +119,7 @@ fn a_replay_onto_the_source_that_died_again_is_not_delivered_a_second_time_after
     let mut engine = world.open_caught_up(StoreOptions::default());
     let all: Vec<u64> = engine.letters(None, None, 10).unwrap().iter().map(|letter| letter.id).collect();
     let job = ReplayJob { id: 7, due: at(60), force: false, target: ReplayTarget::Source };
-    engine.replay(&job, &all, at(60)).unwrap();
+    engine.replay(&job, &all, at(60).into()).unwrap();
     // Nothing is committed from here on, as if the process died at once.
     engine.commit_every(Duration::from_hours(1));
     let again = take(&mut engine, at(100), 5);

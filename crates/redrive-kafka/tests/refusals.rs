@@ -260,7 +260,7 @@ fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_n
         let job =
             ReplayJob { id: 7, due: at(9), force: false, target: redrive::engine::ReplayTarget::default() };
         assert_eq!(
-            engine.replay(&job, &[letter.id], at(9)).unwrap(),
+            engine.replay(&job, &[letter.id], at(9).into()).unwrap(),
             [ReplayAnswer::Damaged],
             "it is not whole"
         );

@@ -20,6 +20,23 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 ///
 /// `?` on any error makes a transient failure; the constructors say it more exactly. Like `anyhow::Error` this is not
 /// itself a [`std::error::Error`], because only so every error can be converted into it.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use redrive::{Class, Failure};
+///
+/// let refused = Failure::permanent("no such customer");
+/// assert_eq!(refused.class(), Class::Permanent);
+///
+/// let slow_down = Failure::rate_limited(Duration::from_secs(30), "429 too many requests");
+/// assert_eq!(slow_down.retry_after(), Some(Duration::from_secs(30)));
+///
+/// fn read(path: &str) -> Result<String, Failure> {
+///     Ok(std::fs::read_to_string(path)?) // any error: a transient failure
+/// }
+/// assert_eq!(read("/no/such/file").unwrap_err().class(), Class::Transient);
+/// ```
 pub struct Failure {
     // One pointer: the result of an attempt stays small, and success, the common case, carries nothing.
     parts: Box<FailureParts>,
@@ -113,10 +130,12 @@ impl Failure {
         self
     }
 
+    /// Whether no call was made at all.
     pub fn is_uncalled(&self) -> bool {
         self.parts.uncalled
     }
 
+    /// Whether the receiver had no part in it.
     pub fn is_before_receiver(&self) -> bool {
         self.parts.before_receiver
     }
@@ -135,6 +154,7 @@ impl Failure {
         self
     }
 
+    /// What came back, in one word.
     pub fn kind(&self) -> FailureKind {
         self.parts.kind
     }
@@ -151,6 +171,7 @@ impl Failure {
         self
     }
 
+    /// The reason code of the receiver.
     pub fn code(&self) -> Option<&str> {
         self.parts.code.as_deref()
     }
@@ -184,6 +205,7 @@ impl Failure {
         self
     }
 
+    /// What a log may show beside the error.
     pub fn notes(&self) -> &[(&'static str, String)] {
         &self.parts.notes
     }
@@ -196,14 +218,17 @@ impl Failure {
         }
     }
 
+    /// The class, by which it is decided what follows.
     pub fn class(&self) -> Class {
         self.parts.class
     }
 
+    /// How long the receiver asked to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         self.parts.retry_after
     }
 
+    /// Whether the receiver may have done its work all the same.
     pub fn is_ambiguous(&self) -> bool {
         self.parts.ambiguous
     }
@@ -286,6 +311,7 @@ impl fmt::Debug for Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the handler timed out after {} ms", .after.as_millis())]
 pub struct TimedOut {
+    /// The time after which it was given up.
     pub after: Duration,
 }
 

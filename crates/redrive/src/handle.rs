@@ -27,6 +27,7 @@ use crate::run::command::{Command, Gate};
 /// How long a question about letters waits until they are read: ten seconds.
 const LOADING_LOOK_EVERY: Duration = Duration::from_millis(25);
 const LOADING_LOOKS_MAX: u32 = 400;
+
 /// How a pipeline shall go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Resume {
@@ -34,6 +35,25 @@ pub struct Resume {
     pub dead_letter_anyway: bool,
     /// Ends a wait for a `Retry-After` that applies to all messages. The message that received it still waits.
     pub now: bool,
+}
+
+/// How letters are put back with [`PipelineHandle::replay_with`].
+///
+/// ```
+/// use redrive::ReplayOptions;
+///
+/// let options = ReplayOptions { force: true, actor: Some("alice".to_owned()), ..ReplayOptions::default() };
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct ReplayOptions {
+    /// The job it belongs to: a job takes no letter twice, also when it is resumed. `None` is a job of its own.
+    pub job: Option<u64>,
+    /// Also take letters that were replayed three times.
+    pub force: bool,
+    /// Where letters are put back.
+    pub target: ReplayTarget,
+    /// Who asks for it; an engine whose records others read writes it beside the change.
+    pub actor: Option<String>,
 }
 
 /// A handle to one pipeline. It works before and while the pipeline runs; clone it freely.
@@ -59,14 +79,17 @@ pub struct PipelineHandle {
 /// Why a pipeline could not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HandleError {
+    /// The pipeline does not run any more.
     #[error("pipeline `{0}` has stopped")]
     Stopped(String),
     /// Messages are found by id only where ids are remembered.
+    /// Ids are not remembered, so messages cannot be found by id.
     #[error(
         "pipeline `{0}` does not remember ids, so a message cannot be asked for by its id; set `dedup` to a window, for \
          example 24h"
     )]
     NotRemembered(String),
+    /// The engine failed.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
@@ -76,6 +99,7 @@ impl PipelineHandle {
         Self { built, clock }
     }
 
+    /// The name of the pipeline.
     pub fn name(&self) -> &str {
         &self.built.name
     }
@@ -85,10 +109,12 @@ impl PipelineHandle {
         &self.built.policy
     }
 
+    /// Whether a failed message blocks those behind it.
     pub fn mode(&self) -> Mode {
         self.built.policy.mode()
     }
 
+    /// Whether messages of one key wait for each other.
     pub fn ordering(&self) -> Ordering {
         self.built.ordering
     }
@@ -205,6 +231,7 @@ impl PipelineHandle {
 
     /// Like [`Self::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
     /// came.
+    #[doc(hidden)]
     pub async fn scan_letters(
         &self,
         state: Option<LetterState>,
@@ -217,6 +244,7 @@ impl PipelineHandle {
         self.ask_about_letters(|reply| Command::Scan { state, after, limit, look_max, reply }).await
     }
 
+    /// One letter; `None` if there is none with this id.
     pub async fn letter(&self, id: u64) -> Result<Option<Letter>, HandleError> {
         self.ask_about_letters(|reply| Command::Letter { id, reply }).await
     }
@@ -255,7 +283,7 @@ impl PipelineHandle {
     }
 
     /// How letters stand towards a replay job, without reading their content; `None` where there is no such letter.
-    pub async fn letter_standings(
+    pub(crate) async fn letter_standings(
         &self,
         job: u64,
         ids: impl Into<Vec<u64>>,
@@ -265,30 +293,46 @@ impl PipelineHandle {
     }
 
     /// Which keys had a success lately in this process. A copy of up to 100,000 entries.
-    pub async fn key_successes(&self) -> Result<KeySuccesses, HandleError> {
+    pub(crate) async fn key_successes(&self) -> Result<KeySuccesses, HandleError> {
         self.ask(|reply| Command::KeySuccesses { reply }).await
     }
 
-    /// Puts letters back to be delivered at once, as a job of its own.
+    /// Puts letters back to be delivered at once, as a job of its own. [`crate::replay::Replays`] replays many of them, with
+    /// a pace and over restarts.
+    ///
+    /// ```
+    /// # async fn example(orders: &redrive::PipelineHandle) -> Result<(), redrive::HandleError> {
+    /// use redrive::LetterState;
+    ///
+    /// let open = orders.letters(Some(LetterState::Open), None, 100).await?;
+    /// let ids: Vec<u64> = open.iter().map(|letter| letter.id).collect();
+    /// orders.replay(ids).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn replay(&self, ids: impl Into<Vec<u64>>) -> Result<Vec<ReplayAnswer>, HandleError> {
-        static JOBS: AtomicU64 = AtomicU64::new(0);
-        let due = self.clock.now();
-        // Unique over restarts as long as fewer than a thousand jobs begin in one millisecond.
-        let id = due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, AtomicOrdering::Relaxed));
-        self.replay_as(ReplayJob { id, due, force: false, target: ReplayTarget::Pipeline }, ids).await
+        self.replay_with(ReplayOptions::default(), ids).await
     }
 
-    /// Puts letters back under a job the caller names; a job that is resumed takes no letter twice.
-    pub async fn replay_as(
+    /// Puts letters back to be delivered at once, as `options` say.
+    pub async fn replay_with(
         &self,
-        job: ReplayJob,
+        options: ReplayOptions,
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<ReplayAnswer>, HandleError> {
-        self.replay_by(None, job, ids).await
+        static JOBS: AtomicU64 = AtomicU64::new(0);
+        let ReplayOptions { job, force, target, actor } = options;
+        let due = self.clock.now();
+        // Unique over restarts as long as fewer than a thousand jobs begin in one millisecond.
+        let unique =
+            || due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, AtomicOrdering::Relaxed));
+        let job = ReplayJob { id: job.unwrap_or_else(unique), due, force, target };
+        self.replay_by(actor.as_deref(), job, ids).await
     }
 
-    /// The same for somebody: an engine whose records others read writes their name beside the change.
-    pub async fn replay_by(
+    /// Puts letters back under a job that the caller names, for somebody: an engine whose records others read writes their name
+    /// beside the change.
+    pub(crate) async fn replay_by(
         &self,
         actor: Option<&str>,
         job: ReplayJob,
@@ -304,7 +348,7 @@ impl PipelineHandle {
     }
 
     /// The same for somebody.
-    pub async fn discard_by(
+    pub(crate) async fn discard_by(
         &self,
         actor: Option<&str>,
         ids: impl Into<Vec<u64>>,
@@ -318,7 +362,7 @@ impl PipelineHandle {
     }
 
     /// The same for somebody.
-    pub async fn undo_by(
+    pub(crate) async fn undo_by(
         &self,
         actor: Option<&str>,
         ids: impl Into<Vec<u64>>,
@@ -328,7 +372,7 @@ impl PipelineHandle {
 
     /// Makes open letters of messages that died elsewhere, each unless there is one with the same message. Durable on return;
     /// a dry run only says what would become of each. Deliveries wait meanwhile: give no more than a hundred at once.
-    pub async fn import_by(
+    pub(crate) async fn import_by(
         &self,
         actor: Option<&str>,
         letters: Vec<ForeignLetter>,
@@ -350,7 +394,7 @@ impl PipelineHandle {
 
     /// Gives open letters new messages; the ones before stay with them under the name of the edit. See
     /// [`crate::actions::Actions::edit`], which names and records edits.
-    pub async fn edit_by(
+    pub(crate) async fn edit_by(
         &self,
         actor: Option<&str>,
         edit: &str,
@@ -361,7 +405,7 @@ impl PipelineHandle {
     }
 
     /// Gives letters back the messages they had before this edit, where it is their last one.
-    pub async fn undo_edit_by(
+    pub(crate) async fn undo_edit_by(
         &self,
         actor: Option<&str>,
         edit: &str,
@@ -377,6 +421,7 @@ impl PipelineHandle {
         self.ask_about_letters(|reply| Command::MessageBefore { id, edit, reply }).await
     }
 
+    /// How many messages are in which state.
     pub async fn counts(&self) -> Result<Counts, HandleError> {
         self.ask(|reply| Command::Counts { reply }).await
     }
@@ -386,13 +431,9 @@ impl PipelineHandle {
         self.ask(|reply| Command::Gate { gate: Gate::Close, reply }).await
     }
 
+    /// Lets a paused pipeline go on. [`Self::resume_with`] also lifts what keeps it waiting.
     pub async fn resume(&self) -> Result<(), HandleError> {
         self.resume_with(Resume::default()).await
-    }
-
-    /// Like [`Self::resume`], but the dead-letter guard lets pass what it has paused the pipeline for, until that is over.
-    pub async fn resume_anyway(&self) -> Result<(), HandleError> {
-        self.resume_with(Resume { dead_letter_anyway: true, ..Resume::default() }).await
     }
 
     /// Lets the pipeline go on as `resume` says.

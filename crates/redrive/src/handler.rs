@@ -33,6 +33,7 @@ use crate::json::Json;
 /// }
 /// ```
 pub trait Handler: Send + Sync + 'static {
+    /// Delivers a message. The future is dropped when the timeout has passed.
     fn handle(&self, message: &Message) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
@@ -41,6 +42,7 @@ pub trait Handler: Send + Sync + 'static {
 pub trait HandlerFn<'a>: Send + Sync + 'static {
     type Future: Future<Output = Result<(), Failure>> + Send + 'a;
 
+    /// Calls the function.
     fn call(&self, message: &'a Message) -> Self::Future;
 }
 
@@ -68,12 +70,14 @@ where
 /// One attempt to deliver a message, with what a sink may tell its receiver about it.
 #[derive(Clone, Debug)]
 pub struct Call {
+    /// The message.
     pub message: Message,
     /// 1 for the first call. Every call of a message counts here, also one that burns no attempt; a replay begins again
     /// at 1.
     pub attempt: u32,
     /// How often the message was driven again out of the dead letters.
     pub replays: u32,
+    /// The pipeline.
     pub pipeline: Arc<str>,
     /// The record it came from, where messages come from a topic.
     pub origin: Option<SourcePlace>,
@@ -91,6 +95,7 @@ impl Notes {
         }
     }
 
+    /// The value that was noted last under a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
     }
@@ -104,7 +109,27 @@ pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send 
 ///
 /// The future is dropped when the pipeline's timeout has passed, and at the end of the drain time; what it began may then
 /// have had its effect.
+///
+/// ```
+/// use redrive::{Call, Delivery, Sink};
+///
+/// struct Print;
+///
+/// impl Sink for Print {
+///     fn deliver(&self, call: Call) -> Delivery<'_> {
+///         Box::pin(async move {
+///             println!("{}", call.message.id());
+///             Ok(())
+///         })
+///     }
+///
+///     fn name(&self) -> &'static str {
+///         "print"
+///     }
+/// }
+/// ```
 pub trait Sink: Send + Sync + 'static {
+    /// Delivers a message.
     fn deliver(&self, call: Call) -> Delivery<'_>;
 
     /// Like [`Self::deliver`], for whoever logs successes too: notes what a log may show, such as a status code. What a

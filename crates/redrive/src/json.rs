@@ -8,9 +8,23 @@ use serde::de::DeserializeOwned;
 use crate::failure::Failure;
 
 /// The code of a failure whose payload cannot be read.
-pub const BAD_PAYLOAD: &str = "bad_payload";
+pub(crate) const BAD_PAYLOAD: &str = "bad_payload";
 
 /// A payload that was read as JSON; see [`crate::Pipeline::json_handler`].
+///
+/// ```
+/// use redrive::{Json, Message};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Order {
+///     total: u64,
+/// }
+///
+/// let message = Message::builder("o-1").payload(r#"{"total": 1999}"#).build()?;
+/// let Ok(order) = Json::<Order>::of(&message) else { panic!("it is an order") };
+/// assert_eq!(order.total, 1999);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Json<T>(pub T);
 
@@ -36,7 +50,7 @@ pub struct PayloadError {
 impl<T: DeserializeOwned> Json<T> {
     /// Reads the payload of a message. A message without a payload is read like an empty one, which is not JSON.
     ///
-    /// The failure is permanent, as no retry makes a payload readable, with the code [`BAD_PAYLOAD`] and a [`PayloadError`].
+    /// The failure is permanent, as no retry makes a payload readable, with the code `bad_payload` and a [`PayloadError`].
     pub fn of(message: &Message) -> Result<Self, Failure> {
         Self::read(message).map_err(|error| Failure::permanent(error).with_code(BAD_PAYLOAD))
     }

@@ -11,7 +11,9 @@ use crate::failure::Failure;
 /// What a decision is told about the world, as plain values.
 #[derive(Clone, Copy, Debug)]
 pub struct Views {
+    /// How the sink is doing.
     pub health: Health,
+    /// What is left of the retry budget.
     pub budget: Budget,
 }
 
@@ -23,7 +25,7 @@ impl Default for Views {
 
 /// One moment of one pipeline: everything a decision needs besides the message.
 #[derive(Clone, Copy, Debug)]
-pub struct Moment<'a> {
+pub(crate) struct Moment<'a> {
     pub policy: &'a Policy,
     pub views: &'a Views,
     pub now: Time,
@@ -33,23 +35,23 @@ pub struct Moment<'a> {
 }
 
 /// The settlement of a delivery whose attempt succeeded.
-pub fn succeeded(delivery: Delivery) -> Settlement {
+pub(crate) fn succeeded(delivery: Delivery) -> Settlement {
     Settlement { delivery, verdict: Verdict::Done, attempt: None }
 }
 
 /// The settlement of a delivery that was not started, or whose end does not matter: nothing is counted.
-pub fn released(delivery: Delivery) -> Settlement {
+pub(crate) fn released(delivery: Delivery) -> Settlement {
     Settlement { delivery, verdict: Verdict::Release, attempt: None }
 }
 
 /// The settlement of a delivery that is dead without another attempt.
-pub fn dead(delivery: Delivery, reason: Reason, at: Time) -> Settlement {
+pub(crate) fn dead(delivery: Delivery, reason: Reason, at: Time) -> Settlement {
     let meta = Meta { deferred: false, ..delivery.meta };
     Settlement { delivery, verdict: Verdict::Dead { reason, meta, at }, attempt: None }
 }
 
 /// The settlement of a delivery that killed the process too often: dead without another attempt, and its story says so.
-pub fn convicted(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement {
+pub(crate) fn convicted(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement {
     let before = delivery.meta;
     let meta = Meta {
         crashes: suspect.crashes,
@@ -76,13 +78,13 @@ pub fn convicted(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement 
 
 /// The settlement of a delivery that goes on waiting with what is known of it by now, which may be more than the store
 /// knows: attempts in place are written here, and not before.
-pub fn put_off(delivery: Delivery, due: Time) -> Settlement {
+pub(crate) fn put_off(delivery: Delivery, due: Time) -> Settlement {
     let meta = delivery.meta;
     Settlement { delivery, verdict: Verdict::Retry { due, meta }, attempt: None }
 }
 
 /// The settlement of a delivery whose attempt, begun at `started`, failed, and the decision it carries out.
-pub fn failed(
+pub(crate) fn failed(
     delivery: Delivery,
     started: Time,
     failure: &Failure,
@@ -107,12 +109,12 @@ pub fn failed(
 }
 
 /// The number of the call that comes next: every call that failed is in exactly one of the two.
-pub fn next_call(meta: &Meta) -> u32 {
+pub(crate) fn next_call(meta: &Meta) -> u32 {
     meta.attempts.saturating_add(meta.uncounted).saturating_add(1)
 }
 
 /// Whether nobody has attempted it before.
-pub fn is_new(delivery: &Delivery) -> bool {
+pub(crate) fn is_new(delivery: &Delivery) -> bool {
     delivery.meta.replays == 0 && next_call(&delivery.meta) == 1
 }
 

@@ -3,26 +3,41 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+#[cfg(feature = "embedded")]
 use crate::engine::embedded::Embedded;
 use crate::engine::{Engine, EngineError, Memory, StoreOptions};
 
-/// Where the stores of all pipelines come from.
+/// Where the stores of all pipelines come from: an engine. Those of this crate are [`Embedded`](crate::Embedded) and
+/// [`MemoryStores`].
 pub trait Stores: Send + Sync {
+    /// Opens the store of a pipeline, or makes it.
     fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError>;
 }
 
 /// Stores in memory, for tests and examples. Clones share them: what one run left behind, the next one finds.
+///
+/// ```
+/// use redrive::{MemoryStores, Message, Pipeline, Redrive};
+///
+/// let redrive = Redrive::builder()
+///     .engine(MemoryStores::new())
+///     .pipeline(Pipeline::new("orders").handler_fn(|_: Message| async { Ok(()) }))
+///     .build()?;
+/// # Ok::<(), redrive::BuildError>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStores {
     stores: Arc<Mutex<HashMap<String, Memory>>>,
 }
 
 impl MemoryStores {
+    /// No store is opened yet.
     pub fn new() -> Self {
         Self::default()
     }
 
     /// The store of a pipeline that was opened, to look inside.
+    #[doc(hidden)]
     pub fn store(&self, pipeline: &str) -> Option<Memory> {
         self.stores.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
     }
@@ -36,6 +51,7 @@ impl Stores for MemoryStores {
     }
 }
 
+#[cfg(feature = "embedded")]
 impl Stores for Embedded {
     fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError> {
         Ok(Box::new(self.store(pipeline, options)?))

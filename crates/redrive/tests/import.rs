@@ -108,13 +108,13 @@ fn taken(engine: &mut dyn Engine) -> Vec<String> {
 }
 
 fn check_once(engine: &mut dyn Engine) {
-    let dry = engine.import(letters(0..3), true, NOW).unwrap();
+    let dry = engine.import(letters(0..3), true, NOW.into()).unwrap();
     assert_eq!((imported(&dry), numbers(&dry)), (3, vec![None; 3]));
     assert_eq!(engine.counts().letters_open, 0);
-    let first = engine.import(letters(0..3), false, NOW).unwrap();
+    let first = engine.import(letters(0..3), false, NOW.into()).unwrap();
     assert_eq!(imported(&first), 3);
     // Twice in one batch, there already, and new.
-    let again = engine.import([letters(1..5), letters(3..4)].concat(), false, NOW).unwrap();
+    let again = engine.import([letters(1..5), letters(3..4)].concat(), false, NOW.into()).unwrap();
     assert_eq!(imported(&again), 2);
     assert_eq!(numbers(&again)[..2], numbers(&first)[1..]);
     assert_eq!(engine.counts().letters_open, 5);
@@ -131,11 +131,11 @@ fn check_once(engine: &mut dyn Engine) {
     // Another payload is another message.
     let mut edited = letter(0);
     edited.message = Message::builder("orders/0/0").key("c-1").payload("{}").build().unwrap();
-    assert_eq!(imported(&engine.import(vec![edited], false, NOW).unwrap()), 1);
+    assert_eq!(imported(&engine.import(vec![edited], false, NOW.into()).unwrap()), 1);
 
     assert!(ingest(engine, "next") > number);
     let job = ReplayJob { id: 1, due: NOW, force: false, target: ReplayTarget::Pipeline };
-    assert_eq!(engine.replay(&job, &[number], NOW).unwrap(), [ReplayAnswer::Replayed]);
+    assert_eq!(engine.replay(&job, &[number], NOW.into()).unwrap(), [ReplayAnswer::Replayed]);
     let mut out = taken(engine);
     out.sort();
     assert_eq!(out, ["next", "orders/0/0"], "a letter blocks nobody, and is delivered once it is replayed");
@@ -162,7 +162,7 @@ fn an_import_that_was_not_synced_leaves_no_message_and_is_made_again() {
         assert_eq!(ingest(&mut store, "before"), 0);
         place.disk.fail_next(SimOp::Sync, 1 + cut % 3, ErrorKind::Other);
         // Few enough to stay in the segment: beginning another one would fail before anything is written.
-        let is_answered = store.import(letters(0..3), false, NOW).is_ok();
+        let is_answered = store.import(letters(0..3), false, NOW.into()).is_ok();
         drop(store);
         place.disk = place.disk.power_cut(cut);
         index = if cut % 3 == 0 { SimDisk::new() } else { index.power_cut(cut) };
@@ -170,7 +170,7 @@ fn an_import_that_was_not_synced_leaves_no_message_and_is_made_again() {
         let there = store.counts().letters_open;
         assert!(there <= 3 && (there == 3 || !is_answered), "cut {cut}: {there}");
         assert_eq!(taken(&mut store), ["before"], "cut {cut}: nothing that died elsewhere is delivered");
-        let again = store.import(letters(0..3), false, NOW).unwrap();
+        let again = store.import(letters(0..3), false, NOW.into()).unwrap();
         assert_eq!((imported(&again) as u64, store.counts().letters_open), (3 - there, 3), "cut {cut}");
         let next = ingest(&mut store, "next");
         assert!(numbers(&again).into_iter().flatten().all(|number| number < next), "cut {cut}");
@@ -184,7 +184,7 @@ fn a_power_cut_takes_no_letter_that_was_answered() {
         let (mut place, mut index) = (place(StoreOptions::default()), SimDisk::new());
         let mut store = open(&place, &index);
         assert_eq!(ingest(&mut store, "before"), 0);
-        store.import(letters(0..20), false, NOW).unwrap();
+        store.import(letters(0..20), false, NOW.into()).unwrap();
         ingest(&mut store, "after");
         store.poll(&mut Vec::new()).unwrap();
         drop(store);
@@ -193,7 +193,7 @@ fn a_power_cut_takes_no_letter_that_was_answered() {
         let mut store = open(&place, &index);
         assert_eq!(store.counts().letters_open, 20, "cut {cut}: they were durable");
         assert_eq!(taken(&mut store), ["before", "after"], "cut {cut}");
-        let again = store.import(letters(0..25), false, NOW).unwrap();
+        let again = store.import(letters(0..25), false, NOW.into()).unwrap();
         assert_eq!(imported(&again), 5, "cut {cut}");
         assert_eq!(store.counts().letters_open, 25, "cut {cut}");
         let mut all: Vec<u64> = numbers(&again).into_iter().flatten().collect();
@@ -209,7 +209,7 @@ fn a_power_cut_takes_no_letter_that_was_answered() {
 fn imported_letters_outlive_the_segment_they_were_written_to() {
     let (place, index) = (place(StoreOptions::default()), SimDisk::new());
     let mut store = open(&place, &index);
-    store.import(letters(0..10), false, NOW).unwrap();
+    store.import(letters(0..10), false, NOW.into()).unwrap();
     for round in 0..60 {
         ingest(&mut store, &format!("filler-{round}-{}", "x".repeat(400)));
         let mut out = Vec::new();
@@ -222,12 +222,12 @@ fn imported_letters_outlive_the_segment_they_were_written_to() {
         store.settle(done.collect()).unwrap();
         store.poll(&mut Vec::new()).unwrap();
     }
-    assert_eq!(imported(&store.import(letters(0..10), false, NOW).unwrap()), 0);
+    assert_eq!(imported(&store.import(letters(0..10), false, NOW.into()).unwrap()), 0);
     store.close().unwrap();
     drop(store);
     let mut anew = open(&place, &SimDisk::new());
     assert_eq!(anew.counts().letters_open, 10);
-    assert_eq!(imported(&anew.import(letters(0..10), false, NOW).unwrap()), 0);
+    assert_eq!(imported(&anew.import(letters(0..10), false, NOW.into()).unwrap()), 0);
     assert_eq!(taken(&mut anew), Vec::<String>::new());
 }
 

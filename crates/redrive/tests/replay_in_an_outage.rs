@@ -34,7 +34,7 @@ fn replay(service: &mut Service) {
     let ids: Vec<u64> = letters.iter().map(|letter| letter.id).collect();
     let now = service.now;
     let job = ReplayJob { id: 1, due: now, force: false, target: ReplayTarget::default() };
-    service.engine.replay(&job, &ids, now).unwrap();
+    service.engine.replay(&job, &ids, now.into()).unwrap();
 }
 
 #[test]

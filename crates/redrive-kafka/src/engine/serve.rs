@@ -7,8 +7,8 @@ use redrive::engine::ingest::Ingest;
 use redrive::engine::{
     Announced, Claimed, Condition, Counts, Delivery, EditAnswer, Engine, EngineError, Event, ForeignLetter,
     GroupFigures, GroupMark, GroupMarks, ImportAnswer, Letter, LetterChange, LetterEdit, LetterScan,
-    LetterStanding, LetterState, Oldest, Partitions, PendingAt, PendingScan, PendingState, ProblemKind,
-    Receipt, ReplayAnswer, ReplayJob, Settlement, SharedJobs, Ticket,
+    LetterStanding, LetterState, Oldest, OnBehalf, Partitions, PendingAt, PendingScan, PendingState,
+    ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, SharedJobs, TakeGate, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::{GroupId, Message, Time};
@@ -78,14 +78,14 @@ impl Engine for KafkaEngine {
         if starts { Some(next) } else { Some(next.max(self.now.plus(HELD_BACK_STEP))) }
     }
 
-    fn gate(&mut self, closed: bool) {
-        self.gated = closed;
+    fn gate(&mut self, gate: TakeGate) {
+        self.gated = gate.is_closed();
     }
 
-    fn pause(&mut self, paused: bool) -> Result<(), EngineError> {
+    fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
         let pause = Pause { by: self.name.clone(), at: timestamp::print(wall_time()) };
-        self.control.pause(paused.then_some(&pause))?;
-        self.gated = paused;
+        self.control.pause(gate.is_closed().then_some(&pause))?;
+        self.gated = gate.is_closed();
         Ok(())
     }
 
@@ -260,13 +260,14 @@ impl Engine for KafkaEngine {
         self.letters.letter_standings(job, ids)
     }
 
-    fn acting_for(&mut self, actor: Option<&str>) {
-        self.letters.acting_for(actor);
-    }
-
-    fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+    fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        asked: OnBehalf<'_>,
+    ) -> Result<Vec<ReplayAnswer>, EngineError> {
         self.check_written(ids)?;
-        let answers = self.letters.replay(job, ids, now)?;
+        let answers = self.letters.replay(job, ids, asked)?;
         let replay = self.copies.topics().replay();
         let replayed = ids.iter().zip(&answers).filter(|(_, answer)| **answer == ReplayAnswer::Replayed);
         for (id, _) in replayed {
@@ -288,27 +289,32 @@ impl Engine for KafkaEngine {
         &mut self,
         change: &LetterChange,
         ids: &[u64],
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<bool>, EngineError> {
         self.check_written(ids)?;
         // Whether a letter blocks its key is asked when it matters.
-        self.letters.change_letters(change, ids, now)
+        self.letters.change_letters(change, ids, asked)
     }
 
     fn edit_letters(
         &mut self,
         edit: &str,
         letters: &[LetterEdit],
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<EditAnswer>, EngineError> {
         let ids: Vec<u64> = letters.iter().map(|letter| letter.letter).collect();
         self.check_written(&ids)?;
-        self.letters.edit_letters(edit, letters, now)
+        self.letters.edit_letters(edit, letters, asked)
     }
 
-    fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
+    fn undo_edit(
+        &mut self,
+        edit: &str,
+        ids: &[u64],
+        asked: OnBehalf<'_>,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
         self.check_written(ids)?;
-        self.letters.undo_edit(edit, ids, now)
+        self.letters.undo_edit(edit, ids, asked)
     }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
@@ -319,9 +325,9 @@ impl Engine for KafkaEngine {
         &mut self,
         letters: Vec<ForeignLetter>,
         dry_run: bool,
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<ImportAnswer>, EngineError> {
-        self.letters.import(&letters, dry_run, now)
+        self.letters.import(&letters, dry_run, asked)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

@@ -1,18 +1,19 @@
 //! Edits of letters and their undoing, as transactions on `T.DLQ.state`.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use redrive::engine::edit::EDITS_MAX;
-use redrive::engine::{EditAnswer, EngineError, LetterEdit, LetterState, Replaced};
+use redrive::engine::{EditAnswer, EngineError, LetterEdit, LetterState, OnBehalf, Replaced};
 use redrive_core::{Message, Time};
 
-use super::change::{BATCH_BYTES, BATCH_MAX, LetterChanges, Published, WAIT_MAX};
 use super::edit_record::EditRecord;
 use super::entry::LetterEntry;
 use super::transaction::Outgoing;
 use super::view::unreadable;
+use super::writer::{BATCH_BYTES, BATCH_MAX, LetterWriter, Published, WAIT_MAX};
 
 /// What a topic with Kafka's own settings takes, as `T.DLQ.state` is made. It is not left to the broker to refuse a larger
 /// record: that ends a transaction without a word about which record it was.
@@ -25,174 +26,179 @@ struct Version {
     replaced: Vec<Replaced>,
 }
 
-impl LetterChanges {
-    /// Gives open letters new messages. Durable on return.
-    pub fn edit_letters(
-        &mut self,
-        edit: &str,
-        letters: &[LetterEdit],
-        now: Time,
-    ) -> Result<Vec<EditAnswer>, EngineError> {
-        let numbers: Vec<u64> = letters.iter().map(|letter| letter.letter).collect();
-        let change = |at: usize, version: &mut Version| {
-            let (new, last) = (&letters[at], version.replaced.last().map(|replaced| replaced.edit.as_str()));
-            if !new.from.is_current(version.dead_at, last) {
-                return Err(EditAnswer::Changed);
+/// Gives open letters new messages. Durable on return.
+pub(super) fn edit_letters(
+    writer: &mut LetterWriter,
+    edit: &str,
+    letters: &[LetterEdit],
+    asked: OnBehalf<'_>,
+) -> Result<Vec<EditAnswer>, EngineError> {
+    let numbers: Vec<u64> = letters.iter().map(|letter| letter.letter).collect();
+    let change = |at: usize, version: &mut Version| {
+        let (new, last) = (&letters[at], version.replaced.last().map(|replaced| replaced.edit.as_str()));
+        if !new.from.is_current(version.dead_at, last) {
+            return Err(EditAnswer::Changed);
+        }
+        if version.replaced.len() >= EDITS_MAX {
+            return Err(EditAnswer::TooMany);
+        }
+        let message = std::mem::replace(&mut version.message, new.message.clone());
+        version.replaced.push(Replaced { edit: edit.to_owned(), message });
+        Ok(())
+    };
+    revise(writer, asked, &numbers, change, |edits| edits.iter().any(|one| one == edit))
+}
+
+/// Gives letters whose last edit is this one the message of before back. Durable on return.
+pub(super) fn undo_edit(
+    writer: &mut LetterWriter,
+    edit: &str,
+    ids: &[u64],
+    asked: OnBehalf<'_>,
+) -> Result<Vec<EditAnswer>, EngineError> {
+    let change = |_: usize, version: &mut Version| {
+        let before = version.replaced.pop_if(|replaced| replaced.edit == edit);
+        version.message = before.ok_or(EditAnswer::Changed)?.message;
+        Ok(())
+    };
+    revise(writer, asked, ids, change, |edits| edits.iter().all(|one| one != edit))
+}
+
+/// The message that a letter had before one of its edits.
+pub(super) fn message_before(
+    writer: &LetterWriter,
+    number: u64,
+    edit: &str,
+) -> Result<Option<Message>, EngineError> {
+    writer.cache().check_loaded()?;
+    let record = writer.cache().edit_record(number).map_err(|error| unreadable(&error))?;
+    let replaced = record.map(|record| record.replaced).unwrap_or_default();
+    Ok(replaced.into_iter().find(|version| version.edit == edit).map(|version| version.message))
+}
+
+/// Changes open letters in as many transactions as they need. `is_done` says of the edits of a letter whether the
+/// change has happened: after a transaction whose end is not known, that is how it is found out.
+fn revise(
+    writer: &mut LetterWriter,
+    asked: OnBehalf<'_>,
+    numbers: &[u64],
+    change: impl Fn(usize, &mut Version) -> Result<(), EditAnswer>,
+    is_done: impl Fn(&[String]) -> bool,
+) -> Result<Vec<EditAnswer>, EngineError> {
+    writer.cache().check_loaded()?;
+    let deadline = Instant::now() + WAIT_MAX;
+    let mut answers: Vec<EditAnswer> = Vec::with_capacity(numbers.len());
+    let (mut refused, mut tried): (HashSet<u64>, HashSet<u64>) = (HashSet::new(), HashSet::new());
+    while answers.len() < numbers.len() {
+        writer.begin(deadline)?;
+        let (mut part, mut planned, mut bytes) = (Vec::new(), Vec::<(u64, Vec<u8>)>::new(), 0);
+        for (at, number) in numbers.iter().enumerate().skip(answers.len()) {
+            if planned.len() >= BATCH_MAX || bytes >= BATCH_BYTES {
+                break;
             }
-            if version.replaced.len() >= EDITS_MAX {
-                return Err(EditAnswer::TooMany);
-            }
-            let message = std::mem::replace(&mut version.message, new.message.clone());
-            version.replaced.push(Replaced { edit: edit.to_owned(), message });
-            Ok(())
-        };
-        self.revise(&numbers, now, change, |edits| edits.iter().any(|one| one == edit))
-    }
-
-    /// Gives letters whose last edit is this one the message of before back. Durable on return.
-    pub fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
-        let change = |_: usize, version: &mut Version| {
-            let before = version.replaced.pop_if(|replaced| replaced.edit == edit);
-            version.message = before.ok_or(EditAnswer::Changed)?.message;
-            Ok(())
-        };
-        self.revise(ids, now, change, |edits| edits.iter().all(|one| one != edit))
-    }
-
-    /// The message that a letter had before one of its edits.
-    pub fn message_before(&self, number: u64, edit: &str) -> Result<Option<Message>, EngineError> {
-        self.cache.check_loaded()?;
-        let record = self.cache.edit_record(number).map_err(|error| unreadable(&error))?;
-        let replaced = record.map(|record| record.replaced).unwrap_or_default();
-        Ok(replaced.into_iter().find(|version| version.edit == edit).map(|version| version.message))
-    }
-
-    /// Changes open letters in as many transactions as they need. `is_done` says of the edits of a letter whether the
-    /// change has happened: after a transaction whose end is not known, that is how it is found out.
-    fn revise(
-        &mut self,
-        numbers: &[u64],
-        now: Time,
-        change: impl Fn(usize, &mut Version) -> Result<(), EditAnswer>,
-        is_done: impl Fn(&[String]) -> bool,
-    ) -> Result<Vec<EditAnswer>, EngineError> {
-        self.cache.check_loaded()?;
-        let deadline = Instant::now() + WAIT_MAX;
-        let mut answers: Vec<EditAnswer> = Vec::with_capacity(numbers.len());
-        let (mut refused, mut tried): (HashSet<u64>, HashSet<u64>) = (HashSet::new(), HashSet::new());
-        while answers.len() < numbers.len() {
-            self.begin(deadline)?;
-            let (mut part, mut planned, mut bytes) = (Vec::new(), Vec::<(u64, Vec<u8>)>::new(), 0);
-            for (at, number) in numbers.iter().enumerate().skip(answers.len()) {
-                if planned.len() >= BATCH_MAX || bytes >= BATCH_BYTES {
-                    break;
+            let answer = match revised(writer, *number, |version| change(at, version))? {
+                _ if refused.contains(number) => EditAnswer::TooLarge,
+                // The version that it is about is gone once the first is published.
+                _ if planned.iter().any(|(other, _)| other == number) => EditAnswer::Changed,
+                Err(EditAnswer::Changed)
+                    if tried.contains(number) && has_edits(writer, *number, &is_done) =>
+                {
+                    EditAnswer::Done
                 }
-                let answer = match self.revised(*number, |version| change(at, version))? {
-                    _ if refused.contains(number) => EditAnswer::TooLarge,
-                    // The version that it is about is gone once the first is published.
-                    _ if planned.iter().any(|(other, _)| other == number) => EditAnswer::Changed,
-                    Err(EditAnswer::Changed)
-                        if tried.contains(number) && self.has_edits(*number, &is_done) =>
-                    {
+                Err(answer) => answer,
+                Ok(record) => {
+                    let value = record.write(asked.at, asked.by);
+                    if value.len() > RECORD_BYTES_MAX {
+                        EditAnswer::TooLarge
+                    } else {
+                        bytes += value.len();
+                        planned.push((*number, value));
                         EditAnswer::Done
                     }
-                    Err(answer) => answer,
-                    Ok(record) => {
-                        let value = record.write(now, self.actor.as_deref());
-                        if value.len() > RECORD_BYTES_MAX {
-                            EditAnswer::TooLarge
-                        } else {
-                            bytes += value.len();
-                            planned.push((*number, value));
-                            EditAnswer::Done
-                        }
-                    }
-                };
-                part.push(answer);
-            }
-            match self.publish_edits(&planned, deadline)? {
-                Published::All => answers.append(&mut part),
-                Published::Refused(number) => drop(refused.insert(number)),
-                Published::Unknown => tried.extend(planned.iter().map(|(number, _)| *number)),
-            }
+                }
+            };
+            part.push(answer);
         }
-        Ok(answers)
-    }
-
-    fn has_edits(&self, number: u64, is_done: impl Fn(&[String]) -> bool) -> bool {
-        let inner = self.cache.lock();
-        is_done(inner.index.edited(number).map_or(&[][..], |edited| &edited.edits[..]))
-    }
-
-    /// An open letter as it is to be, or why it is not changed.
-    fn revised(
-        &self,
-        number: u64,
-        change: impl FnOnce(&mut Version) -> Result<(), EditAnswer>,
-    ) -> Result<Result<EditRecord, EditAnswer>, EngineError> {
-        let entry = self.cache.lock().index.get(number).cloned();
-        let Some(entry) = entry else { return Ok(Err(EditAnswer::NotFound)) };
-        match entry.state() {
-            Some(LetterState::Open) => {}
-            Some(state) => return Ok(Err(EditAnswer::NotOpen(state))),
-            None => return Ok(Err(EditAnswer::NotFound)),
+        match publish_edits(writer, &planned, deadline)? {
+            Published::All => answers.append(&mut part),
+            Published::Refused(number) => drop(refused.insert(number)),
+            Published::Unknown => tried.extend(planned.iter().map(|(number, _)| *number)),
         }
-        let Some(mut version) = self.version(number, &entry)? else { return Ok(Err(EditAnswer::Damaged)) };
-        let generation = entry.generation();
-        Ok(change(&mut version).map(|()| EditRecord {
-            generation,
-            message: version.message,
-            replaced: version.replaced,
-        }))
     }
+    Ok(answers)
+}
 
-    /// What would be delivered now, and the versions before. `None` if it cannot be read, or not the whole of it.
-    fn version(&self, number: u64, entry: &LetterEntry) -> Result<Option<Version>, EngineError> {
-        let edited = self.cache.edit_record(number).map_err(|error| unreadable(&error))?;
-        let (current, replaced) = match edited {
-            Some(record) if record.generation == entry.generation() => {
-                (Some(record.message), record.replaced)
-            }
-            Some(record) => (None, record.replaced),
-            None => (None, Vec::new()),
-        };
-        let message = match current {
-            Some(message) => Some(message),
-            None if entry.is_cut() => None,
-            None => {
-                let content = self.cache.content(entry.at()).map_err(|error| unreadable(&error))?;
-                content.map(|content| content.message)
-            }
-        };
-        Ok(message.map(|message| Version { dead_at: entry.dead_at(), message, replaced }))
-    }
+fn has_edits(writer: &LetterWriter, number: u64, is_done: impl Fn(&[String]) -> bool) -> bool {
+    let inner = writer.cache().lock();
+    is_done(inner.index.edited(number).map_or(&[][..], |edited| &edited.edits[..]))
+}
 
-    fn publish_edits(
-        &mut self,
-        planned: &[(u64, Vec<u8>)],
-        deadline: Instant,
-    ) -> Result<Published, EngineError> {
-        if planned.is_empty() {
-            return self.sure_of_nothing(deadline);
-        }
-        let topics = std::sync::Arc::clone(&self.topics);
-        let record = |(number, value): &(u64, Vec<u8>)| Outgoing {
-            topic: &topics.dlq_state,
-            partition: self.partition(&topics.dlq_state, (*number >> 48) as i32),
-            key: Some(EditRecord::key(*number).into_bytes()),
-            payload: Some(value.clone()),
-            headers: None,
-        };
-        let records: Vec<Outgoing<'_>> = planned.iter().map(record).collect();
-        let of: Vec<u64> = planned.iter().map(|(number, _)| *number).collect();
-        let (published, ends): (Published, HashMap<i32, i64>) = self.commit(&records, &of, deadline)?;
-        if matches!(published, Published::All) && !self.has_read(&ends, deadline) {
-            // It is committed all the same.
-            let mut inner = self.cache.lock();
-            for (number, value) in planned {
-                inner.edited(*number, Some(&Bytes::copy_from_slice(value)));
-            }
-        }
-        Ok(published)
+/// An open letter as it is to be, or why it is not changed.
+fn revised(
+    writer: &LetterWriter,
+    number: u64,
+    change: impl FnOnce(&mut Version) -> Result<(), EditAnswer>,
+) -> Result<Result<EditRecord, EditAnswer>, EngineError> {
+    let entry = writer.cache().lock().index.get(number).cloned();
+    let Some(entry) = entry else { return Ok(Err(EditAnswer::NotFound)) };
+    match entry.state() {
+        Some(LetterState::Open) => {}
+        Some(state) => return Ok(Err(EditAnswer::NotOpen(state))),
+        None => return Ok(Err(EditAnswer::NotFound)),
     }
+    let Some(mut version) = version(writer, number, &entry)? else { return Ok(Err(EditAnswer::Damaged)) };
+    let generation = entry.generation();
+    Ok(change(&mut version).map(|()| EditRecord {
+        generation,
+        message: version.message,
+        replaced: version.replaced,
+    }))
+}
+
+/// What would be delivered now, and the versions before. `None` if it cannot be read, or not the whole of it.
+fn version(writer: &LetterWriter, number: u64, entry: &LetterEntry) -> Result<Option<Version>, EngineError> {
+    let edited = writer.cache().edit_record(number).map_err(|error| unreadable(&error))?;
+    let (current, replaced) = match edited {
+        Some(record) if record.generation == entry.generation() => (Some(record.message), record.replaced),
+        Some(record) => (None, record.replaced),
+        None => (None, Vec::new()),
+    };
+    let message = match current {
+        Some(message) => Some(message),
+        None if entry.is_cut() => None,
+        None => {
+            let content = writer.cache().content(entry.at()).map_err(|error| unreadable(&error))?;
+            content.map(|content| content.message)
+        }
+    };
+    Ok(message.map(|message| Version { dead_at: entry.dead_at(), message, replaced }))
+}
+
+fn publish_edits(
+    writer: &mut LetterWriter,
+    planned: &[(u64, Vec<u8>)],
+    deadline: Instant,
+) -> Result<Published, EngineError> {
+    if planned.is_empty() {
+        return writer.sure_of_nothing(deadline);
+    }
+    let topics = Arc::clone(writer.topics());
+    let record = |(number, value): &(u64, Vec<u8>)| Outgoing {
+        topic: &topics.dlq_state,
+        partition: writer.partition(&topics.dlq_state, (*number >> 48) as i32),
+        key: Some(EditRecord::key(*number).into_bytes()),
+        payload: Some(value.clone()),
+        headers: None,
+    };
+    let records: Vec<Outgoing<'_>> = planned.iter().map(record).collect();
+    let of: Vec<u64> = planned.iter().map(|(number, _)| *number).collect();
+    let (published, ends): (Published, HashMap<i32, i64>) = writer.commit(&records, &of, deadline)?;
+    if matches!(published, Published::All) && !writer.has_read(&ends, deadline) {
+        // It is committed all the same.
+        let mut inner = writer.cache().lock();
+        for (number, value) in planned {
+            inner.edited(*number, Some(&Bytes::copy_from_slice(value)));
+        }
+    }
+    Ok(published)
 }

@@ -7,18 +7,19 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::{
     EditAnswer, EngineError, ForeignLetter, GroupFigures, Grouping, ImportAnswer, Letter, LetterChange,
-    LetterEdit, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob,
+    LetterEdit, LetterScan, LetterStanding, LetterState, OnBehalf, ReplayAnswer, ReplayJob,
 };
 use redrive_core::{GroupId, Message, Time};
 
 use super::cache::LetterCache;
-use super::change::LetterChanges;
 use super::entry::DlqPosition;
 use super::index::{LearnedFrom, LetterTotals};
 use super::mirror::Mirror;
 use super::state::StateRecord;
 use super::transaction::Transactions;
 use super::trim::LetterTrimmer;
+use super::writer::LetterWriter;
+use super::{change, edit, import};
 use crate::clock::wall_time;
 use crate::record::{CopyRecord, RecordReader};
 use crate::topics::Topics;
@@ -30,7 +31,7 @@ const REFUSED_WITHIN: Duration = Duration::from_secs(15);
 /// The letters of one pipeline.
 pub struct KafkaLetters {
     cache: Arc<LetterCache>,
-    changes: LetterChanges,
+    writer: LetterWriter,
     pipeline: String,
     topics: Arc<Topics>,
     mirror: Option<JoinHandle<()>>,
@@ -79,8 +80,8 @@ impl KafkaLetters {
         let mirror = thread.spawn(move || mirror.run()).map_err(|error| unavailable(&error))?;
         let topics = Arc::new(topics.clone());
         let transactions = Transactions::new(cluster.replayer(name));
-        let changes = LetterChanges::new(&cache, transactions, name, &topics);
-        Ok(Self { cache, changes, pipeline: name.clone(), topics, mirror: Some(mirror) })
+        let writer = LetterWriter::new(&cache, transactions, name, &topics);
+        Ok(Self { cache, writer, pipeline: name.clone(), topics, mirror: Some(mirror) })
     }
 
     /// The groups that have open letters.
@@ -142,59 +143,59 @@ impl KafkaLetters {
         self.cache.letter_standings(job, ids)
     }
 
-    /// Who asks for the changes that follow; it is written beside them.
-    pub fn acting_for(&mut self, actor: Option<&str>) {
-        self.changes.acting_for(actor);
-    }
-
     /// Replays letters, each at most once per job. Durable on return.
-    pub fn replay(
+    pub fn replay<'a>(
         &mut self,
         job: &ReplayJob,
         ids: &[u64],
-        now: Time,
+        asked: impl Into<OnBehalf<'a>>,
     ) -> Result<Vec<ReplayAnswer>, EngineError> {
-        self.changes.replay(job, ids, now)
+        change::replay(&mut self.writer, job, ids, asked.into())
     }
 
     /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
-    pub fn change_letters(
+    pub fn change_letters<'a>(
         &mut self,
         change: &LetterChange,
         ids: &[u64],
-        now: Time,
+        asked: impl Into<OnBehalf<'a>>,
     ) -> Result<Vec<bool>, EngineError> {
-        self.changes.change_letters(*change, ids, now)
+        change::change_letters(&mut self.writer, *change, ids, asked.into())
     }
 
     /// Gives open letters new messages; the ones before stay with them. Durable on return.
-    pub fn edit_letters(
+    pub fn edit_letters<'a>(
         &mut self,
         edit: &str,
         letters: &[LetterEdit],
-        now: Time,
+        asked: impl Into<OnBehalf<'a>>,
     ) -> Result<Vec<EditAnswer>, EngineError> {
-        self.changes.edit_letters(edit, letters, now)
+        edit::edit_letters(&mut self.writer, edit, letters, asked.into())
     }
 
     /// Gives letters whose last edit is this one the message of before back. Durable on return.
-    pub fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
-        self.changes.undo_edit(edit, ids, now)
+    pub fn undo_edit<'a>(
+        &mut self,
+        edit: &str,
+        ids: &[u64],
+        asked: impl Into<OnBehalf<'a>>,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
+        edit::undo_edit(&mut self.writer, edit, ids, asked.into())
     }
 
     /// The message that a letter had before one of its edits.
     pub fn message_before(&self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
-        self.changes.message_before(id, edit)
+        edit::message_before(&self.writer, id, edit)
     }
 
     /// Makes letters of messages that died elsewhere. Durable on return.
-    pub fn import(
+    pub fn import<'a>(
         &mut self,
         letters: &[ForeignLetter],
         dry_run: bool,
-        now: Time,
+        asked: impl Into<OnBehalf<'a>>,
     ) -> Result<Vec<ImportAnswer>, EngineError> {
-        self.changes.import(letters, dry_run, now)
+        import::import(&mut self.writer, letters, dry_run, asked.into())
     }
 
     /// Whether all letters are known that were there when they were opened.
@@ -315,7 +316,7 @@ impl KafkaLetters {
             // It has nothing to lose: all it knew was read from the topics.
             let _ = mirror.join();
         }
-        self.changes.close();
+        self.writer.close();
     }
 }
 

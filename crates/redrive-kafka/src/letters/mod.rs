@@ -5,7 +5,8 @@
 //! - `entry`, `index`: how the records of both topics add up; pure
 //! - `content`, `file`: the letters' bytes, in a local file
 //! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: its answers
-//! - `change`: replays, discards and undoes; `edit`: edits; `transaction`: the one producer that writes them
+//! - `transaction`: the one producer of changes; `writer`: begins, publishes, and waits until it is read
+//! - `change`: replays, discards and undoes; `edit`: edits; `import`: letters from elsewhere
 //! - `retention`, `trim`: closed letters are deleted
 //! - `groups`: which other groups read a topic
 
@@ -25,10 +26,14 @@ mod view;
 mod retention;
 mod trim;
 
+mod transaction;
+mod writer;
+
 mod change;
 mod edit;
+mod import;
+
 mod handle;
-mod transaction;
 
 mod groups;
 

@@ -1,7 +1,9 @@
 //! Letters that died elsewhere: records of `T.DLQ` like any other, made once by whichever process.
 
 use redrive::engine::place::Place;
-use redrive::engine::{ForeignLetter, ImportAnswer, LetterChange, LetterState, ReplayAnswer, SourcePlace};
+use redrive::engine::{
+    ForeignLetter, ImportAnswer, LetterChange, LetterState, OnBehalf, ReplayAnswer, SourcePlace,
+};
 use redrive_core::{Message, Reason};
 
 use crate::desk::{Desk, NOW, eventually, job, state_of};
@@ -41,8 +43,8 @@ fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
         dry.iter().all(|answer| matches!(answer, ImportAnswer::Imported { number: None, .. })),
         "{dry:?}"
     );
-    letters.acting_for(Some("ops"));
-    let first: Vec<_> = letters.import(&all, false, NOW).unwrap().iter().map(number).collect();
+    let by_ops = OnBehalf { at: NOW, by: Some("ops") };
+    let first: Vec<_> = letters.import(&all, false, by_ops).unwrap().iter().map(number).collect();
     assert!(first.iter().all(|(is_new, _)| *is_new));
     assert_eq!(
         first[0].1,

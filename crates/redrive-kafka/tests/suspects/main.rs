@@ -117,7 +117,7 @@ fn retries_and_letters_that_were_put_back_are_suspected_too_but_not_what_waits()
         });
         let letter = engine.letters(None, None, 10).unwrap().remove(0);
         let job = ReplayJob { id: 7, due: at(400), force: false, target: ReplayTarget::Pipeline };
-        engine.replay(&job, &[letter.id], at(2)).unwrap();
+        engine.replay(&job, &[letter.id], at(2).into()).unwrap();
         let running = take(&mut engine, at(600), 2);
         assert_eq!(crashes(&running), BTreeMap::from([("m0".to_owned(), 0), ("m2".to_owned(), 0)]));
         drop(engine);

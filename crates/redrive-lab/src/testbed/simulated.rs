@@ -286,7 +286,7 @@ impl<'a> World<'a> {
         if ids.is_empty() {
             return Ok(());
         }
-        self.engine.change_letters(&LetterChange::Discard, &ids, now)?;
+        self.engine.change_letters(&LetterChange::Discard, &ids, now.into())?;
         self.triaged_ms.extend(ids.iter().map(|_| self.now_ms as u32));
         Ok(())
     }

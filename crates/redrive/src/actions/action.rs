@@ -12,19 +12,29 @@ use crate::timestamp;
 /// What can be done to a pipeline and its letters. Closed: whatever changes something has a name here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ActionKind {
+    /// A replay job was started.
     Replay,
+    /// A replay job was paused.
     ReplayPause,
+    /// A replay job was resumed.
     ReplayResume,
+    /// A replay job was aborted.
     ReplayAbort,
     /// Auto-replay was stopped by failures.
     AutoReplayStop,
+    /// Letters were discarded.
     Discard,
+    /// A discard was undone.
     Undo,
+    /// Letters were edited.
     Edit,
+    /// An edit was undone.
     EditUndo,
     /// Letters that died elsewhere were brought in.
     Import,
+    /// A pipeline was paused.
     Pause,
+    /// A pipeline was resumed.
     Resume,
     /// What was missing of a store was given up.
     AcceptLoss,
@@ -32,21 +42,32 @@ pub enum ActionKind {
     RetryNow,
     /// A message was made a dead letter.
     Cancel,
+    /// A breaker was told to probe now.
     BreakerProbe,
+    /// A breaker was closed by hand.
     BreakerClose,
+    /// A group of letters was acknowledged.
     GroupAcknowledge,
+    /// A group of letters was resolved.
     GroupResolve,
+    /// A group of letters was snoozed.
     GroupSnooze,
+    /// A decision about a group of letters was taken back.
     GroupReopen,
+    /// An endpoint was flagged as dead.
     SubscriptionFlag,
+    /// An endpoint was purged.
     SubscriptionPurge,
+    /// A purge was undone.
     SubscriptionUndo,
     /// Purging goes on after the guard stopped it.
     SubscriptionResume,
+    /// An endpoint was removed.
     SubscriptionRemove,
 }
 
 impl ActionKind {
+    /// All kinds, in the order of the documentation.
     pub const ALL: [Self; 26] = [
         Self::Replay,
         Self::ReplayPause,
@@ -76,6 +97,7 @@ impl ActionKind {
         Self::SubscriptionRemove,
     ];
 
+    /// The name in the log and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Replay => "replay",
@@ -107,6 +129,7 @@ impl ActionKind {
         }
     }
 
+    /// The kind of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -133,15 +156,19 @@ impl fmt::Display for ActionKind {
 /// One thing somebody did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
+    /// When it was done.
     pub at: Time,
     /// The name of the token it was done with.
     pub actor: String,
+    /// What was done.
     pub action: ActionKind,
     /// The object it made or changed: `r-31`, `d-9`, `e-12`.
     pub id: Option<String>,
+    /// The pipeline it was done to.
     pub pipeline: String,
     /// How many letters it concerns, or how many endpoints where it is about subscriptions.
     pub letters: u64,
+    /// The reason that was given, or what else is worth knowing.
     pub note: Option<String>,
     /// The letters themselves, in order, where they are needed to take the action back.
     pub ids: Vec<u64>,
@@ -152,6 +179,7 @@ pub struct Action {
 }
 
 impl Action {
+    /// An action without letters.
     pub fn new(at: Time, actor: &str, action: ActionKind, pipeline: &str) -> Self {
         let (actor, pipeline) = (actor.to_owned(), pipeline.to_owned());
         Self {
@@ -174,6 +202,7 @@ impl Action {
         Self { id: Some(id.into()), letters, ..self }
     }
 
+    /// Adds the reason that was given.
     #[must_use]
     pub fn note(self, note: impl Into<String>) -> Self {
         Self { note: Some(note.into()), ..self }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use redrive_core::Time;
 
 use super::action::{Action, ActionKind};
-use super::log::{ActionError, Actions};
+use super::error::ActionError;
+use super::log::ActionLog;
 use crate::engine::{LetterStanding, LetterState};
 use crate::handle::PipelineHandle;
 
@@ -21,6 +22,7 @@ const NO_JOB: u64 = u64::MAX;
 pub struct Discarded {
     /// `d-9`; `None` if no letter was open, in which case nothing was recorded.
     pub id: Option<String>,
+    /// Letters that were open and are discarded now.
     pub discarded: u64,
     /// Until when all of it can be taken back.
     pub undo_until: Option<Time>,
@@ -29,68 +31,67 @@ pub struct Discarded {
 /// What an undo has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
+    /// Letters that were discarded and are open again.
     pub restored: u64,
 }
 
-impl Actions {
-    /// Discards those of the letters that are open. The record comes first: a crash in between leaves a record of letters
-    /// that are still open, never letters that nobody can bring back.
-    pub async fn discard(
-        &self,
-        handle: &PipelineHandle,
-        ids: &[u64],
-        actor: &str,
-        reason: &str,
-    ) -> Result<Discarded, ActionError> {
-        let _alone = self.alone().await;
-        let open = in_state(handle, ids, LetterState::Open).await?;
-        let Some(oldest) = open.iter().map(|(_, letter)| letter.dead_at).min() else {
-            return Ok(Discarded { id: None, discarded: 0, undo_until: None });
-        };
-        let now = handle.now();
-        let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
-        let action = Action::new(now, actor, ActionKind::Discard, handle.name()).note(reason);
-        let action = Action { letters: ids.len() as u64, ids: ids.clone(), ..action };
-        let id = self.record_named('d', action).await?;
-        let mut discarded = 0;
-        for part in ids.chunks(BATCH_MAX) {
-            discarded += count(&handle.discard_by(Some(actor), part).await?);
-        }
-        // The engine counts from a letter's death, so an old one may go with the next cleaning.
-        let undo_until = Some(oldest.plus(CLOSED_KEEP).max(now));
-        Ok(Discarded { id: Some(id), discarded, undo_until })
+/// Discards those of the letters that are open. The record comes first: a crash in between leaves a record of letters
+/// that are still open, never letters that nobody can bring back.
+pub(super) async fn discard(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    ids: &[u64],
+    actor: &str,
+    reason: &str,
+) -> Result<Discarded, ActionError> {
+    let _alone = log.alone().await;
+    let open = in_state(handle, ids, LetterState::Open).await?;
+    let Some(oldest) = open.iter().map(|(_, letter)| letter.dead_at).min() else {
+        return Ok(Discarded { id: None, discarded: 0, undo_until: None });
+    };
+    let now = handle.now();
+    let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
+    let action = Action::new(now, actor, ActionKind::Discard, handle.name()).note(reason);
+    let action = Action { letters: ids.len() as u64, ids: ids.clone(), ..action };
+    let id = log.record_named('d', action).await?;
+    let mut discarded = 0;
+    for part in ids.chunks(BATCH_MAX) {
+        discarded += count(&handle.discard_by(Some(actor), part).await?);
     }
+    // The engine counts from a letter's death, so an old one may go with the next cleaning.
+    let undo_until = Some(oldest.plus(CLOSED_KEEP).max(now));
+    Ok(Discarded { id: Some(id), discarded, undo_until })
+}
 
-    /// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded
-    /// once more since belongs to that later discard.
-    pub async fn undo(
-        &self,
-        handle: &PipelineHandle,
-        id: &str,
-        actor: &str,
-    ) -> Result<Restored, ActionError> {
-        let _alone = self.alone().await;
-        let discard = self.discard_named(id).await?;
-        if discard.pipeline != handle.name() {
-            return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: discard.pipeline });
-        }
-        let later = self.discarded_after(id, handle.name()).await?;
-        let ids: Vec<u64> = discard.ids.iter().filter(|id| !later.contains(id)).copied().collect();
-        let closed = in_state(handle, &ids, LetterState::Discarded).await?;
-        let ids: Vec<u64> = closed.iter().map(|(id, _)| *id).collect();
-        let action = Action::new(handle.now(), actor, ActionKind::Undo, handle.name());
-        self.record(action.of(id, ids.len() as u64)).await?;
-        let mut restored = 0;
-        for part in ids.chunks(BATCH_MAX) {
-            restored += count(&handle.undo_by(Some(actor), part).await?);
-        }
-        Ok(Restored { restored })
+/// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded
+/// once more since belongs to that later discard.
+pub(super) async fn undo(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    id: &str,
+    actor: &str,
+) -> Result<Restored, ActionError> {
+    let _alone = log.alone().await;
+    let discard = log.discard_named(id).await?;
+    if discard.pipeline != handle.name() {
+        return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: discard.pipeline });
     }
+    let later = log.discarded_after(id, handle.name()).await?;
+    let ids: Vec<u64> = discard.ids.iter().filter(|id| !later.contains(id)).copied().collect();
+    let closed = in_state(handle, &ids, LetterState::Discarded).await?;
+    let ids: Vec<u64> = closed.iter().map(|(id, _)| *id).collect();
+    let action = Action::new(handle.now(), actor, ActionKind::Undo, handle.name());
+    log.record(action.of(id, ids.len() as u64)).await?;
+    let mut restored = 0;
+    for part in ids.chunks(BATCH_MAX) {
+        restored += count(&handle.undo_by(Some(actor), part).await?);
+    }
+    Ok(Restored { restored })
+}
 
-    /// Which pipeline a discard belongs to.
-    pub async fn pipeline_of(&self, id: &str) -> Result<String, ActionError> {
-        Ok(self.discard_named(id).await?.pipeline)
-    }
+/// Which pipeline a discard belongs to.
+pub(super) async fn pipeline_of(log: &ActionLog, id: &str) -> Result<String, ActionError> {
+    Ok(log.discard_named(id).await?.pipeline)
 }
 
 fn count(changed: &[bool]) -> u64 {

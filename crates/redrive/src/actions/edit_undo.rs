@@ -6,7 +6,8 @@ use redrive_core::Time;
 
 use super::action::{Action, ActionKind};
 use super::edits::{BATCH_MAX, Skipped};
-use super::log::{ActionError, Actions};
+use super::error::ActionError;
+use super::log::ActionLog;
 use crate::engine::{EditAnswer, Letter, LetterState};
 use crate::handle::PipelineHandle;
 use crate::letters::{Filter, SelectError, Selection};
@@ -33,18 +34,26 @@ impl EditUndone {
 
 /// Why an edit of a letter is not undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum NotUndone {
+    /// It was undone before.
     UndoneAlready,
+    /// It was edited again since.
     EditedAgain,
     /// Its edited message was sent, or is about to be.
     Replayed,
+    /// It was discarded since.
     Discarded,
+    /// It does not have this edit.
     NotApplied,
+    /// It was removed since.
     Gone,
+    /// Its stored bytes are damaged.
     Damaged,
 }
 
 impl NotUndone {
+    /// All reasons.
     pub const ALL: [Self; 7] = [
         Self::UndoneAlready,
         Self::EditedAgain,
@@ -55,6 +64,7 @@ impl NotUndone {
         Self::Damaged,
     ];
 
+    /// The name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::UndoneAlready => "undone_already",
@@ -128,60 +138,58 @@ impl PastEdit {
     }
 }
 
-impl Actions {
-    /// Takes an edit back: those of its letters whose last edit it is, and that were not replayed since, have their message
-    /// of before again. It works on every process that shares the letters.
-    pub async fn undo_edit(
-        &self,
-        handle: &PipelineHandle,
-        id: &str,
-        actor: &str,
-    ) -> Result<EditUndone, ActionError> {
-        let _alone = self.alone().await;
-        let edit = self.past_edit(handle, id).await?;
-        let (mut done, mut ids) = (EditUndone::default(), Vec::new());
-        for letter in &edit.letters {
-            match edit.stays(*letter, handle.letter(*letter).await?.as_ref()) {
+/// Takes an edit back: those of its letters whose last edit it is, and that were not replayed since, have their message
+/// of before again. It works on every process that shares the letters.
+pub(super) async fn undo_edit(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    id: &str,
+    actor: &str,
+) -> Result<EditUndone, ActionError> {
+    let _alone = log.alone().await;
+    let edit = past_edit(log, handle, id).await?;
+    let (mut done, mut ids) = (EditUndone::default(), Vec::new());
+    for letter in &edit.letters {
+        match edit.stays(*letter, handle.letter(*letter).await?.as_ref()) {
+            Some(reason) => done.skip(*letter, reason),
+            None => ids.push(*letter),
+        }
+    }
+    let action = Action::new(handle.now(), actor, ActionKind::EditUndo, handle.name());
+    let action = Action { ids: ids.clone(), ..action };
+    log.record(action.of(id, ids.len() as u64)).await?;
+    for part in ids.chunks(BATCH_MAX) {
+        let answers = handle.undo_edit_by(Some(actor), id, part).await?;
+        for (letter, answer) in part.iter().zip(answers) {
+            match NotUndone::from_answer(answer) {
                 Some(reason) => done.skip(*letter, reason),
-                None => ids.push(*letter),
+                None => done.restored += 1,
             }
         }
-        let action = Action::new(handle.now(), actor, ActionKind::EditUndo, handle.name());
-        let action = Action { ids: ids.clone(), ..action };
-        self.record(action.of(id, ids.len() as u64)).await?;
-        for part in ids.chunks(BATCH_MAX) {
-            let answers = handle.undo_edit_by(Some(actor), id, part).await?;
-            for (letter, answer) in part.iter().zip(answers) {
-                match NotUndone::from_answer(answer) {
-                    Some(reason) => done.skip(*letter, reason),
-                    None => done.restored += 1,
-                }
-            }
-        }
-        Ok(done)
     }
+    Ok(done)
+}
 
-    /// The edit by its record if it was made here, otherwise by what the letters say.
-    async fn past_edit(&self, handle: &PipelineHandle, id: &str) -> Result<PastEdit, ActionError> {
-        if let Some(action) = self.find_named('e', id).await? {
-            if action.pipeline != handle.name() {
-                return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: action.pipeline });
-            }
-            let undone = self.undone_letters(id).await?;
-            return Ok(PastEdit { id: id.to_owned(), letters: action.ids, at: Some(action.at), undone });
+/// The edit by its record if it was made here, otherwise by what the letters say.
+async fn past_edit(log: &ActionLog, handle: &PipelineHandle, id: &str) -> Result<PastEdit, ActionError> {
+    if let Some(action) = log.find_named('e', id).await? {
+        if action.pipeline != handle.name() {
+            return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: action.pipeline });
         }
-        let unknown = || ActionError::NoEdit { id: id.to_owned(), pipeline: handle.name().to_owned() };
-        let filter = Filter::parse(&format!("edit:{id}")).map_err(|_| unknown())?;
-        let selection = Selection { filter: Some(filter), ..Selection::default() };
-        let letters = selection.freeze(handle).await.map_err(|error| match error {
-            SelectError::Handle(error) => ActionError::Handle(error),
-            _ => unknown(),
-        })?;
-        if letters.is_empty() {
-            return Err(unknown());
-        }
-        Ok(PastEdit { id: id.to_owned(), letters, at: None, undone: BTreeSet::new() })
+        let undone = log.undone_letters(id).await?;
+        return Ok(PastEdit { id: id.to_owned(), letters: action.ids, at: Some(action.at), undone });
     }
+    let unknown = || ActionError::NoEdit { id: id.to_owned(), pipeline: handle.name().to_owned() };
+    let filter = Filter::parse(&format!("edit:{id}")).map_err(|_| unknown())?;
+    let selection = Selection { filter: Some(filter), ..Selection::default() };
+    let letters = selection.freeze(handle).await.map_err(|error| match error {
+        SelectError::Handle(error) => ActionError::Handle(error),
+        _ => unknown(),
+    })?;
+    if letters.is_empty() {
+        return Err(unknown());
+    }
+    Ok(PastEdit { id: id.to_owned(), letters, at: None, undone: BTreeSet::new() })
 }
 
 #[cfg(test)]

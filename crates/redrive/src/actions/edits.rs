@@ -4,7 +4,8 @@ use bytes::Bytes;
 use redrive_core::message::limits;
 
 use super::action::{Action, ActionKind};
-use super::log::{ActionError, Actions};
+use super::error::ActionError;
+use super::log::ActionLog;
 use crate::engine::edit::EDITS_MAX;
 use crate::engine::{EditAnswer, Letter, LetterEdit, LetterState, LetterVersion};
 use crate::handle::PipelineHandle;
@@ -21,13 +22,32 @@ const TRIES_MAX: u32 = 3;
 const NAMED_MAX: usize = 10;
 
 /// What shall be done to each letter of a selection.
+///
+/// ```
+/// use redrive::actions::{ActionError, Actions, EditWish};
+/// use redrive::letters::edit::{MessageChange, MessageIds};
+/// use redrive::PipelineHandle;
+///
+/// async fn set_header(actions: &Actions, orders: &PipelineHandle) -> Result<(), ActionError> {
+///     let change = MessageChange {
+///         set_headers: vec![("region".to_owned(), "eu".to_owned())],
+///         ..MessageChange::default()
+///     };
+///     let wish = EditWish { change, ids: MessageIds::New, ..EditWish::default() };
+///     let edited = actions.edit(orders, &[17], &wish, "alice").await?;
+///     println!("{} letters edited", edited.letters);
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct EditWish {
+    /// What changes.
     pub change: MessageChange,
     /// Only letters whose payload fits.
     pub condition: Option<Condition>,
     /// Only letters that still have this payload: it is what somebody has seen who wrote another one.
     pub was: Option<Bytes>,
+    /// Which id an edited message has whose receiver may have seen it.
     pub ids: MessageIds,
 }
 
@@ -53,8 +73,11 @@ pub struct EditPlan {
 /// Letters that an edit leaves as they are: how many, the first of them, and why the first.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Skipped {
+    /// How many there are.
     pub count: u64,
+    /// The first of them.
     pub letters: Vec<u64>,
+    /// Why the first was skipped.
     pub why: Option<String>,
 }
 
@@ -132,84 +155,82 @@ fn new_id(id: &str, edit: &str) -> String {
     format!("{}-{edit}", &id[..end])
 }
 
-impl Actions {
-    /// What an edit of these letters would do now. Changes nothing.
-    pub async fn plan_edit(
-        &self,
-        handle: &PipelineHandle,
-        ids: &[u64],
-        wish: &EditWish,
-    ) -> Result<EditPlan, ActionError> {
-        Ok(self.planned(handle, ids, wish).await?.0)
-    }
+/// What an edit of these letters would do now. Changes nothing.
+pub(super) async fn plan_edit(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    ids: &[u64],
+    wish: &EditWish,
+) -> Result<EditPlan, ActionError> {
+    Ok(planned(log, handle, ids, wish).await?.0)
+}
 
-    /// Edits those of the letters that are open and meant. The record comes first: a crash in between leaves a record of
-    /// letters that are as they were, never an edit that nobody can name. If fewer letters changed than were planned, a second
-    /// record with the letters that did takes its place.
-    pub async fn edit(
-        &self,
-        handle: &PipelineHandle,
-        ids: &[u64],
-        wish: &EditWish,
-        actor: &str,
-    ) -> Result<EditPlan, ActionError> {
-        let _alone = self.alone().await;
-        let (plan, ids) = self.planned(handle, ids, wish).await?;
-        if ids.is_empty() {
-            return Ok(plan);
-        }
-        if plan.ambiguous > 0 && wish.ids == MessageIds::Undecided {
-            return Err(ActionError::Ambiguous { ambiguous: plan.ambiguous, letters: plan.letters });
-        }
-        let action = Action::new(handle.now(), actor, ActionKind::Edit, handle.name());
-        let fields = wish.change.fields();
-        let action = Action { letters: ids.len() as u64, ids: ids.clone(), fields, ..action };
-        let edit = self.record_named('e', action.clone()).await?;
-        let refused = plan.refused.clone();
-        let mut run = EditRun { handle, wish, actor, edit: &edit, done: Vec::new(), refused };
-        let mut rest = &ids[..];
-        while !rest.is_empty() {
-            rest = run.some(rest).await?;
-        }
-        let EditRun { mut done, refused, .. } = run;
-        let letters = done.len() as u64;
-        if letters < action.letters {
-            done.sort_unstable();
-            let note = format!("{} planned", action.letters);
-            self.record(Action { ids: done, ..action }.of(edit.clone(), letters).note(note)).await?;
-        }
-        Ok(EditPlan { id: Some(edit), letters, refused, ..plan })
+/// Edits those of the letters that are open and meant. The record comes first: a crash in between leaves a record of
+/// letters that are as they were, never an edit that nobody can name. If fewer letters changed than were planned, a second
+/// record with the letters that did takes its place.
+pub(super) async fn edit(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    ids: &[u64],
+    wish: &EditWish,
+    actor: &str,
+) -> Result<EditPlan, ActionError> {
+    let _alone = log.alone().await;
+    let (plan, ids) = planned(log, handle, ids, wish).await?;
+    if ids.is_empty() {
+        return Ok(plan);
     }
+    if plan.ambiguous > 0 && wish.ids == MessageIds::Undecided {
+        return Err(ActionError::Ambiguous { ambiguous: plan.ambiguous, letters: plan.letters });
+    }
+    let action = Action::new(handle.now(), actor, ActionKind::Edit, handle.name());
+    let fields = wish.change.fields();
+    let action = Action { letters: ids.len() as u64, ids: ids.clone(), fields, ..action };
+    let edit = log.record_named('e', action.clone()).await?;
+    let refused = plan.refused.clone();
+    let mut run = EditRun { handle, wish, actor, edit: &edit, done: Vec::new(), refused };
+    let mut rest = &ids[..];
+    while !rest.is_empty() {
+        rest = run.some(rest).await?;
+    }
+    let EditRun { mut done, refused, .. } = run;
+    let letters = done.len() as u64;
+    if letters < action.letters {
+        done.sort_unstable();
+        let note = format!("{} planned", action.letters);
+        log.record(Action { ids: done, ..action }.of(edit.clone(), letters).note(note)).await?;
+    }
+    Ok(EditPlan { id: Some(edit), letters, refused, ..plan })
+}
 
-    /// The plan, and the letters that it would change.
-    async fn planned(
-        &self,
-        handle: &PipelineHandle,
-        ids: &[u64],
-        wish: &EditWish,
-    ) -> Result<(EditPlan, Vec<u64>), ActionError> {
-        let name = self.next_name('e');
-        let (mut plan, mut changing) = (EditPlan::default(), Vec::new());
-        for id in ids {
-            let Some(letter) = handle.letter(*id).await? else { continue };
-            match wish.plan(&letter, &name) {
-                Planned::NotMeant => {}
-                Planned::Unchanged => plan.unchanged += 1,
-                Planned::NotJson(why) => plan.not_json.add(*id, || why),
-                Planned::Refused(why) => plan.refused.add(*id, || why),
-                Planned::Edit { edit, ambiguous } => {
-                    plan.ambiguous += u64::from(ambiguous);
-                    if plan.first.is_none() {
-                        plan.first = Some((*id, differences(&letter.message, &edit.message)));
-                    }
-                    changing.push(*id);
+/// The plan, and the letters that it would change.
+async fn planned(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    ids: &[u64],
+    wish: &EditWish,
+) -> Result<(EditPlan, Vec<u64>), ActionError> {
+    let name = log.next_name('e');
+    let (mut plan, mut changing) = (EditPlan::default(), Vec::new());
+    for id in ids {
+        let Some(letter) = handle.letter(*id).await? else { continue };
+        match wish.plan(&letter, &name) {
+            Planned::NotMeant => {}
+            Planned::Unchanged => plan.unchanged += 1,
+            Planned::NotJson(why) => plan.not_json.add(*id, || why),
+            Planned::Refused(why) => plan.refused.add(*id, || why),
+            Planned::Edit { edit, ambiguous } => {
+                plan.ambiguous += u64::from(ambiguous);
+                if plan.first.is_none() {
+                    plan.first = Some((*id, differences(&letter.message, &edit.message)));
                 }
+                changing.push(*id);
             }
         }
-        plan.letters = changing.len() as u64;
-        plan.id = (!changing.is_empty()).then_some(name);
-        Ok((plan, changing))
     }
+    plan.letters = changing.len() as u64;
+    plan.id = (!changing.is_empty()).then_some(name);
+    Ok((plan, changing))
 }
 
 /// An edit that is being carried out.

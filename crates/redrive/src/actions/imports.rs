@@ -3,7 +3,8 @@
 use redrive_core::Fingerprint;
 
 use super::action::{Action, ActionKind};
-use super::log::{ActionError, Actions};
+use super::error::ActionError;
+use super::log::ActionLog;
 use crate::engine::{ForeignLetter, ImportAnswer};
 use crate::handle::PipelineHandle;
 
@@ -29,35 +30,33 @@ impl Imported {
     }
 }
 
-impl Actions {
-    /// Imports letters; `from` says in words where they come from. The record comes first, as with a discard: a crash in
-    /// between leaves a record of letters that are not there, and importing them again makes them.
-    pub async fn import(
-        &self,
-        handle: &PipelineHandle,
-        letters: Vec<ForeignLetter>,
-        dry_run: bool,
-        actor: &str,
-        from: &str,
-    ) -> Result<Imported, ActionError> {
-        let _alone = self.alone().await;
-        let batches = batches(letters);
-        let mut would = Imported::default();
-        for batch in &batches {
-            would.answers.extend(handle.import_by(Some(actor), batch.clone(), true).await?);
-        }
-        let new = would.groups().count() as u64;
-        if dry_run || new == 0 {
-            return Ok(would);
-        }
-        let action = Action::new(handle.now(), actor, ActionKind::Import, handle.name()).note(from);
-        self.record(Action { letters: new, ..action }).await?;
-        let mut done = Imported::default();
-        for batch in batches {
-            done.answers.extend(handle.import_by(Some(actor), batch, false).await?);
-        }
-        Ok(done)
+/// Imports letters; `from` says in words where they come from. The record comes first, as with a discard: a crash in
+/// between leaves a record of letters that are not there, and importing them again makes them.
+pub(super) async fn import(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    letters: Vec<ForeignLetter>,
+    dry_run: bool,
+    actor: &str,
+    from: &str,
+) -> Result<Imported, ActionError> {
+    let _alone = log.alone().await;
+    let batches = batches(letters);
+    let mut would = Imported::default();
+    for batch in &batches {
+        would.answers.extend(handle.import_by(Some(actor), batch.clone(), true).await?);
     }
+    let new = would.groups().count() as u64;
+    if dry_run || new == 0 {
+        return Ok(would);
+    }
+    let action = Action::new(handle.now(), actor, ActionKind::Import, handle.name()).note(from);
+    log.record(Action { letters: new, ..action }).await?;
+    let mut done = Imported::default();
+    for batch in batches {
+        done.answers.extend(handle.import_by(Some(actor), batch, false).await?);
+    }
+    Ok(done)
 }
 
 fn batches(letters: Vec<ForeignLetter>) -> Vec<Vec<ForeignLetter>> {

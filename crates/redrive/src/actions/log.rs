@@ -2,31 +2,30 @@
 //! file after a crash was never answered: it is cut off, and reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use redrive_core::{GroupId, Time};
+use redrive_core::Time;
 
 use super::action::{Action, ActionKind};
+use super::error::ActionError;
 use crate::engine::GroupMarks;
-use crate::handle::HandleError;
 use crate::naming::{self, Naming};
 use crate::private;
 
 const FILE: &str = "actions.ndjson";
 /// The longest list that is answered.
-pub const LIST_MAX: usize = 10_000;
+const LIST_MAX: usize = 10_000;
 /// Actions that are kept in memory where there is no file.
 const MEMORY_MAX: usize = 10_000;
 /// A line longer than this is not one of ours.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
-/// Who did what. Clones are handles to the same file; without a directory the actions are kept in memory.
+/// The file of actions. Clones are handles to the same file; without a directory the actions are kept in memory.
 #[derive(Clone)]
-pub struct Actions {
+pub(super) struct ActionLog {
     shared: Arc<SharedLog>,
 }
 
@@ -35,7 +34,7 @@ struct SharedLog {
     state: Mutex<LogState>,
     faults: Vec<String>,
     /// Discards and their undoing go one after the other, so that an action names exactly the letters it changes.
-    pub(super) changing: tokio::sync::Mutex<()>,
+    changing: tokio::sync::Mutex<()>,
 }
 
 struct LogState {
@@ -79,41 +78,9 @@ enum LogPlace {
     },
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum ActionError {
-    #[error("the action could not be recorded, so nothing was done: {0}")]
-    Storage(#[from] std::io::Error),
-    #[error("there is no discard `{0}`")]
-    NotFound(String),
-    #[error(
-        "discard `{id}` is not of this process, whose discards are called `{ours}…`; ask the one that made it"
-    )]
-    Elsewhere { id: String, ours: String },
-    #[error("`{id}` is of pipeline `{pipeline}`")]
-    OtherPipeline { id: String, pipeline: String },
-    #[error("pipeline `{pipeline}` has no group `{group}`")]
-    NoGroup { group: GroupId, pipeline: String },
-    #[error("no letter of pipeline `{pipeline}` has an edit `{id}`")]
-    NoEdit { id: String, pipeline: String },
-    #[error(
-        "{ambiguous} of {letters} letters have an attempt whose end is not known: the receiver may have applied the message, \
-         and one that remembers ids will then ignore the edited one"
-    )]
-    Ambiguous { ambiguous: u64, letters: u64 },
-    #[error("the record of `{0}` is damaged")]
-    Damaged(String),
-    #[error(transparent)]
-    Handle(#[from] HandleError),
-}
-
-impl Actions {
+impl ActionLog {
     /// Opens or makes the file in `dir`.
-    pub fn open(dir: Option<&Path>) -> Result<Self, ActionError> {
-        Self::open_named(dir, Naming::default())
-    }
-
-    /// The same, for a process that shares its letters with others: its discards have names of their own.
-    pub fn open_named(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
+    pub(super) fn open(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
         let mut state = LogState {
             place: LogPlace::Memory { lines: VecDeque::new(), before: 0 },
             discards: Named::default(),
@@ -152,33 +119,33 @@ impl Actions {
     }
 
     /// What was wrong with the file when it was opened: a torn end, lines that cannot be read.
-    pub fn faults(&self) -> &[String] {
+    pub(super) fn faults(&self) -> &[String] {
         &self.shared.faults
     }
 
     /// Whether the last word about a pipeline was `pause`: whoever starts it again has to pause it.
-    pub fn is_paused(&self, pipeline: &str) -> bool {
+    pub(super) fn is_paused(&self, pipeline: &str) -> bool {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).paused.contains(pipeline)
     }
 
     /// What was decided about the groups of a pipeline.
-    pub fn marks(&self, pipeline: &str) -> GroupMarks {
+    pub(super) fn marks(&self, pipeline: &str) -> GroupMarks {
         let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.marks.get(pipeline).cloned().unwrap_or_default()
     }
 
     /// Records an action; it is on disk when this returns. The change follows, never the other way round.
-    pub async fn record(&self, action: Action) -> Result<(), ActionError> {
+    pub(super) async fn record(&self, action: Action) -> Result<(), ActionError> {
         self.with(move |state| state.append(&action)).await
     }
 
     /// The same, for somebody who has no runtime and may wait.
-    pub fn record_now(&self, action: &Action) -> Result<(), ActionError> {
+    pub(super) fn record_now(&self, action: &Action) -> Result<(), ActionError> {
         Ok(self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).append(action)?)
     }
 
     /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
-    pub async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
+    pub(super) async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
         let limit = limit.clamp(1, LIST_MAX);
         self.with(move |state| {
             let mut found = VecDeque::new();
@@ -419,11 +386,5 @@ fn walk(file: &File, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std:
         if !go_on {
             return Ok(at);
         }
-    }
-}
-
-impl fmt::Debug for Actions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Actions").field("faults", &self.shared.faults).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,11 @@
 //! Who did what: an append-only file of actions, each synced before its change is answered.
+//!
+//! - `action`: one line of the log; `log`: the file
+//! - `discards`, `edits`, `edit_undo`, `imports`, `groups`: what is recorded and then done, a file each
+//! - `actions`: all of it, for whoever changes something
 
-pub mod action;
+mod action;
+mod error;
 mod ranges;
 
 mod log;
@@ -11,9 +16,16 @@ mod edits;
 mod groups;
 mod imports;
 
+#[allow(clippy::module_inception)] // the folder is named for the type, and so is the file
+mod actions;
+
 pub use action::{Action, ActionKind};
-pub use discards::{CLOSED_KEEP, Discarded, Restored};
+pub use actions::Actions;
+#[doc(hidden)]
+pub use discards::CLOSED_KEEP;
+pub use discards::{Discarded, Restored};
 pub use edit_undo::{EditUndone, NotUndone};
 pub use edits::{EditPlan, EditWish, Skipped};
+pub use error::ActionError;
+#[doc(hidden)]
 pub use imports::Imported;
-pub use log::{ActionError, Actions};

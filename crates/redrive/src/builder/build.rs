@@ -14,13 +14,25 @@ use crate::run::clock::{Clock, WallClock};
 use crate::stores::Stores;
 
 /// How long handlers may go on after the word to stop, unless set. Less than the 30 s an orchestrator usually gives.
-pub const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
+pub(crate) const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
 /// How many stores are opened at the same time.
 const OPEN_AT_ONCE: usize = 8;
 /// The longest drain time that can be set.
-pub const DRAIN_MAX: Duration = Duration::from_hours(24);
+pub(crate) const DRAIN_MAX: Duration = Duration::from_hours(24);
 
 /// Collects pipelines; nothing is judged before [`Self::build`].
+///
+/// ```
+/// use redrive::{MemoryStores, Message, Pipeline, Redrive};
+///
+/// let built = Redrive::builder()
+///     .engine(MemoryStores::new())
+///     .pipeline(Pipeline::new("orders").handler_fn(|_: Message| async { Ok(()) }))
+///     .pipeline(Pipeline::new("orders")) // the same name again, and no handler
+///     .build();
+/// let faults = built.unwrap_err();
+/// assert!(faults.to_string().contains("orders"));
+/// ```
 #[must_use]
 pub struct Builder {
     stores: Option<Box<dyn Stores>>,
@@ -31,6 +43,7 @@ pub struct Builder {
 }
 
 impl Redrive {
+    /// Starts with nothing; see [`Builder`].
     pub fn builder() -> Builder {
         Builder {
             stores: None,
@@ -49,6 +62,7 @@ impl Builder {
         self
     }
 
+    /// Adds a pipeline.
     pub fn pipeline(mut self, pipeline: Pipeline) -> Self {
         self.pipelines.push(pipeline);
         self

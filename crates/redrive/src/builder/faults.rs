@@ -8,6 +8,7 @@ use crate::engine::EngineError;
 
 /// Who can do something about a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FaultKind {
     /// Whoever wrote the settings: they are wrong, or do not fit what is stored.
     Setting,
@@ -32,11 +33,15 @@ impl FaultKind {
 /// One thing that has to be repaired: where it is, the setting, its value, what is wrong and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildFault {
+    /// What it is about.
     pub kind: FaultKind,
     /// `None` if it concerns all of them.
     pub pipeline: Option<String>,
+    /// The setting.
     pub key: String,
+    /// The value that was given.
     pub value: String,
+    /// What is wrong with it.
     pub problem: String,
     /// Empty where the problem says what to do.
     pub fix: String,
@@ -80,6 +85,7 @@ impl fmt::Display for BuildFault {
 /// Every fault that was found. Never empty; nothing was opened or started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildError {
+    /// All of them.
     pub faults: Vec<BuildFault>,
 }
 

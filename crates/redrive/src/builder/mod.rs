@@ -1,9 +1,9 @@
 //! What a user writes: pipelines and where their messages live.
 
-pub mod faults;
-pub mod pipeline;
+pub(crate) mod faults;
+pub(crate) mod pipeline;
 
-pub mod build;
+pub(crate) mod build;
 
 pub use build::Builder;
 pub use faults::{BuildError, BuildFault, FaultKind};

@@ -24,6 +24,26 @@ use crate::run::hooks::{DeadLetter, Listeners};
 use crate::run::watchdog::{OnStuck, Stuck};
 
 /// Describes a pipeline; nothing is judged before the builder's `build`.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use redrive::{Failure, Message, Ordering, Pipeline, Policy};
+///
+/// async fn charge(payment: Message) -> Result<(), Failure> {
+///     if payment.payload().is_none() {
+///         return Err(Failure::permanent("a payment without an amount"));
+///     }
+///     Ok(())
+/// }
+///
+/// let payments = Pipeline::new("payments")
+///     .policy(Policy::exponential("1s", 2.0, "1h"))
+///     .ordering(Ordering::Key)
+///     .dedup(Duration::from_secs(24 * 3600))
+///     .on_dead_letter(|letter| eprintln!("{} is dead: {}", letter.message.id(), letter.reason))
+///     .handler_fn(charge);
+/// ```
 #[must_use]
 pub struct Pipeline {
     name: String,
@@ -41,6 +61,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// A pipeline with the policy `tiered` and without a handler.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),

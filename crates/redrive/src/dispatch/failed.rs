@@ -1,5 +1,7 @@
 //! A failed attempt and what was decided about it, for whoever keeps a log of them.
 
+#![warn(missing_docs)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +13,9 @@ use crate::failure::Failure;
 /// One failed attempt. What is decided here may not be durable yet.
 #[derive(Clone, Debug)]
 pub struct AttemptFailed {
+    /// The pipeline.
     pub pipeline: Arc<str>,
+    /// The id of the message.
     pub message_id: String,
     /// The message's number in its pipeline. If it becomes a dead letter, the letter has the same.
     pub number: u64,
@@ -19,6 +23,7 @@ pub struct AttemptFailed {
     pub message: Message,
     /// 1 for the first call.
     pub attempt: u32,
+    /// The class of the failure.
     pub class: Class,
     /// How the call failed: a status, a timeout, no connection, or one that was reset.
     pub kind: FailureKind,
@@ -26,7 +31,9 @@ pub struct AttemptFailed {
     pub error: String,
     /// What the downstream asked for.
     pub retry_after: Option<Duration>,
+    /// How long the call took.
     pub took: Duration,
+    /// What follows.
     pub decision: Decided,
     /// What the sink noted on its failure.
     pub notes: Vec<(&'static str, String)>,
@@ -37,13 +44,16 @@ pub struct AttemptFailed {
 /// What comes after a failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decided {
+    /// It is tried again.
     Retry {
+        /// Not before this time.
         due: Time,
         /// The tier's label, as in the figures.
         tier: Arc<str>,
         /// Whether the failed attempt counts; `false` is a deferral.
         counts: bool,
     },
+    /// It is a dead letter now.
     Dead(Reason),
 }
 

@@ -1,5 +1,7 @@
 //! How a pipeline's sink is doing, and what has happened to it: for status, metrics and the log.
 
+#![warn(missing_docs)]
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +22,11 @@ use super::shared_wait::AskedWait;
 /// The health of one pipeline at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HealthFigures {
+    /// The breaker of the sink.
     pub breaker: BreakerView,
     /// Calls that may run at once now: fewer than the limit while the permits grow again, none while it is open.
     pub permits: usize,
+    /// How many calls may run at once when nothing is wrong.
     pub limit: usize,
     /// The Retry-After that all messages wait for.
     pub wait: Option<AskedWait>,
@@ -66,21 +70,30 @@ pub struct EndpointFigures {
 /// Something that happened to the health of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HealthEntry {
+    /// When it changed.
     pub at: Time,
+    /// What changed.
     pub change: HealthChange,
 }
 
 /// A change with the pipeline it happened to, for whoever listens.
 #[derive(Clone, Debug)]
 pub struct HealthChanged {
+    /// The pipeline.
     pub pipeline: Arc<str>,
+    /// When it changed.
     pub at: Time,
+    /// What changed.
     pub change: HealthChange,
 }
 
+/// A change in the health of a pipeline.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum HealthChange {
+    /// The breaker changed.
     Breaker {
+        /// What happened to it.
         change: Change,
         /// Where the permits begin again, and where they end.
         ramp: Option<(usize, usize)>,
@@ -93,53 +106,74 @@ pub enum HealthChange {
     Flood(Flood),
     /// The last run ended without a clean stop, and this was running.
     Suspected {
+        /// Messages that were running.
         messages: usize,
     },
     /// So many runs in a row ended without a clean stop, and no message was running that could have ended them.
     UncleanEnds {
+        /// Starts that ended uncleanly.
         runs: u32,
     },
     /// A suspect is about to run alone, or, with `silent`, with nothing else.
     RunsAlone {
+        /// The message that runs.
         message_id: String,
+        /// Crashes while it ran.
         crashes: u32,
+        /// Crashes after which it is given up.
         threshold: u32,
+        /// Whether nothing else runs meanwhile, in any pipeline.
         silent: bool,
+        /// Suspects that wait behind it.
         left: usize,
     },
     /// All suspects have come to an end.
     SuspectsCleared {
+        /// Suspects that ran and came to an end.
         cleared: u64,
     },
+    /// A message was given up as a poison pill.
     Convicted {
+        /// The message.
         message_id: String,
+        /// Crashes while it ran.
         crashes: u32,
+        /// The first of them.
         first_crash: Option<Time>,
+        /// The last of them.
         last_crash: Option<Time>,
     },
     /// A receiver closed the connection while it handled a message.
     ReceiverClosed {
+        /// The message.
         message_id: String,
         /// Resets attributed to this message, and how many convict; `None` where resets are common.
         blame: Option<(u32, u32)>,
     },
     /// Resets that were not logged one by one.
     ReceiverClosedMore {
+        /// How many more.
         more: u64,
+        /// Within which time.
         within: Duration,
     },
     /// A receiver closed the connection too often while it handled a message, which is a dead letter now.
     ReceiverKilled {
+        /// The message.
         message_id: String,
+        /// How often.
         times: u32,
     },
     /// The process did not run: it was stopped, or starved.
     StoodStill {
+        /// How long.
         span: Duration,
     },
     /// A handler does not come back and does not yield.
     Stuck {
+        /// The message.
         message_id: String,
+        /// How long it ran.
         after: Duration,
     },
 }

@@ -1,5 +1,7 @@
 //! What an outage came to, in numbers: from the opening of the breaker until its permits are back at their limit.
 
+#![warn(missing_docs)]
+
 use std::time::Duration;
 
 use redrive_core::window::Window;
@@ -8,11 +10,13 @@ use redrive_core::{Reason, Time};
 /// One outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Incident {
+    /// When it began.
     pub from: Time,
     /// When the breaker closed.
     pub until: Option<Time>,
     /// Attempts that failed: those it took to open, those under way then, and probes.
     pub failed: u64,
+    /// Probes that failed.
     pub failed_probes: u64,
     /// Messages that became dead letters since it opened, for whatever reason …
     pub dead: u64,
@@ -22,6 +26,7 @@ pub struct Incident {
     pub expired: u64,
     /// Most calls that started within a second after it closed, and most that ran at once.
     pub peak_per_second: u64,
+    /// The most calls that ran at once.
     pub peak_running: usize,
     /// Whether the permits were at their limit again for long enough, so that nothing is counted any more.
     pub is_over: bool,

@@ -3,6 +3,8 @@
 //! It has its own bound (`retry_after_shared_max`), far below that of the message that received it: one answer must not
 //! stop a pipeline for a day. An operator can lift it.
 
+#![warn(missing_docs)]
+
 use std::time::Duration;
 
 use redrive_core::{FailureKind, Time};
@@ -10,12 +12,15 @@ use redrive_core::{FailureKind, Time};
 /// A Retry-After that all messages of a sink wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedWait {
+    /// When the receiver asked for it.
     pub since: Time,
+    /// When it is over.
     pub until: Time,
     /// What the sink asked for, within `retry_after_max`; longer than the wait if that was cut.
     pub asked: Duration,
     /// The message that received it.
     pub message_id: String,
+    /// The kind of failure that carried it.
     pub kind: FailureKind,
 }
 

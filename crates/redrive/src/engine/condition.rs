@@ -1,5 +1,7 @@
 //! The condition of an engine beside its messages: partitions that do not move, and why.
 
+#![warn(missing_docs)]
+
 use std::sync::Arc;
 
 /// Problems that are listed; beyond it the first ones stand for all.
@@ -8,6 +10,7 @@ pub const PROBLEMS_MAX: usize = 16;
 /// How an engine stands right now. Empty for engines that keep everything in one place.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Condition {
+    /// Which partitions this process has.
     pub partitions: Partitions,
     /// Whole records on the local disk whose dead letters had to be cut, because Kafka refuses them at their size.
     pub spooled: u64,
@@ -30,7 +33,9 @@ pub struct Condition {
 /// What comes of one partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionFlow {
+    /// The topic.
     pub topic: Arc<str>,
+    /// The partition.
     pub partition: i32,
     /// Records that were not delivered yet. `None` if the partition belongs to another process by now.
     pub lag: Option<u64>,
@@ -67,12 +72,15 @@ pub struct Partitions {
 /// Something that keeps messages from moving until a person has acted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
+    /// What it is about.
     pub kind: ProblemKind,
     /// `orders/3` for a partition, otherwise the name of a topic or group.
     pub place: String,
+    /// What is wrong, and what to do about it.
     pub text: String,
 }
 
+/// What a problem is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
     /// A record cannot be written.
@@ -94,6 +102,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
+    /// All kinds.
     pub const ALL: [Self; 8] = [
         Self::Write,
         Self::Decode,
@@ -105,6 +114,7 @@ impl ProblemKind {
         Self::Membership,
     ];
 
+    /// The name in figures and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",

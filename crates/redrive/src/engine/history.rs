@@ -1,5 +1,7 @@
 //! The story of a message's failed attempts, kept in its stored form: appending never parses what came before.
 
+#![warn(missing_docs)]
+
 use std::borrow::Cow;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -21,8 +23,11 @@ pub const HISTORY_BYTES_MAX: usize =
 pub struct Attempt {
     /// Its number: 1 is the first call.
     pub number: u32,
+    /// When it ended.
     pub at: Time,
+    /// How long it took, in milliseconds.
     pub took_ms: u32,
+    /// The class of the failure.
     pub class: Class,
     /// How it failed.
     pub kind: FailureKind,
@@ -54,14 +59,17 @@ const HAS_KIND: u8 = 4;
 const KIND_BYTES: usize = 1 + 1 + 2;
 
 impl History {
+    /// From what is stored.
     pub fn from_raw(raw: Bytes) -> Self {
         Self { raw }
     }
 
+    /// As it is stored.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
+    /// Whether there was no attempt.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }

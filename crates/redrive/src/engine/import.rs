@@ -1,17 +1,22 @@
 //! Letters of messages that died elsewhere, on their way into a pipeline.
 
+#![warn(missing_docs)]
+
 use redrive_core::{Fingerprint, Message, Meta};
 
 use super::history::History;
-use super::seam::SourcePlace;
+use super::place::SourcePlace;
 
 /// A dead letter of another program, or one that was exported.
 #[derive(Clone, Debug)]
 pub struct ForeignLetter {
+    /// The message.
     pub message: Message,
     /// The record it came from, if that is known.
     pub origin: Option<SourcePlace>,
+    /// What is known of its attempts.
     pub meta: Meta,
+    /// Its attempts.
     pub history: History,
 }
 
@@ -20,14 +25,19 @@ pub struct ForeignLetter {
 pub enum ImportAnswer {
     /// It is a letter of this pipeline now, in this group; a dry run gives no number.
     Imported {
+        /// The number of the letter; `None` in a dry run.
         number: Option<u64>,
+        /// The group it belongs to.
         group: Fingerprint,
     },
     /// The pipeline has a letter with the same message, or this batch has one before it.
     Already {
+        /// The number of the letter.
         number: Option<u64>,
     },
+    /// It cannot be stored.
     Refused {
+        /// Why not.
         why: String,
     },
 }

@@ -1,5 +1,7 @@
 //! The line of one key: whom the others wait for, and how many wait.
 
+#![warn(missing_docs)]
+
 use super::message_state::MessageState;
 
 /// More than this are not counted: who asks must not hold up deliveries.

@@ -1,5 +1,7 @@
 //! A dead letter: a parked message with its whole story, and the states it can be in.
 
+#![warn(missing_docs)]
+
 use bytes::Bytes;
 use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
@@ -8,15 +10,21 @@ use super::history::History;
 /// `open → replaying → succeeded | open again | discarded → open (undo)`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LetterState {
+    /// Waits for somebody to decide.
     Open,
+    /// Was put back to be delivered.
     Replaying,
+    /// Was delivered after a replay.
     Succeeded,
+    /// Was given up.
     Discarded,
 }
 
 impl LetterState {
+    /// All states.
     pub const ALL: [Self; 4] = [Self::Open, Self::Replaying, Self::Succeeded, Self::Discarded];
 
+    /// The name in filters and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -26,6 +34,7 @@ impl LetterState {
         }
     }
 
+    /// The stored code.
     pub const fn code(self) -> u8 {
         match self {
             Self::Open => 1,
@@ -35,6 +44,7 @@ impl LetterState {
         }
     }
 
+    /// The state with this stored code.
     pub const fn from_code(code: u8) -> Option<Self> {
         match code {
             1 => Some(Self::Open),
@@ -46,18 +56,24 @@ impl LetterState {
     }
 }
 
+/// A message that was given up, with why and what was tried.
 #[derive(Clone, Debug)]
 pub struct Letter {
     /// The message's number; stable over all replays.
     pub id: u64,
+    /// What became of it.
     pub state: LetterState,
+    /// Why it was given up.
     pub reason: Reason,
+    /// When it was given up.
     pub dead_at: Time,
     /// The job that replayed it last.
     pub job: Option<u64>,
+    /// The message as it would be delivered.
     pub message: Message,
     /// As of its last death; while it is replayed or after it succeeded, an engine may show a later state.
     pub meta: Meta,
+    /// Its attempts.
     pub history: History,
     /// Which letters it belongs to: the group it is counted in, with the title it was stored with.
     pub group: Fingerprint,
@@ -106,6 +122,7 @@ pub const SCAN_BYTES: usize = 8 << 20;
 /// A part of all letters, as far as was looked.
 #[derive(Clone, Debug, Default)]
 pub struct LetterScan {
+    /// Those that were found.
     pub letters: Vec<Letter>,
     /// The last letter that was looked at; `None` at the end of all letters.
     pub next: Option<u64>,
@@ -116,8 +133,11 @@ pub struct LetterScan {
 /// How a letter stands towards a replay job, without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterStanding {
+    /// What became of it.
     pub state: LetterState,
+    /// When it was given up.
     pub dead_at: Time,
+    /// How often it was replayed.
     pub replays: u32,
     /// Whether the job has put it back.
     pub in_job: bool,
@@ -128,11 +148,13 @@ pub struct LetterStanding {
 /// One run of a replay over a frozen selection. A letter goes through a job at most once, also when the job is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayJob {
+    /// The name of the job.
     pub id: u64,
     /// When the letters come due; pacing is the caller's.
     pub due: Time,
     /// Also take letters that were replayed [`REPLAYS_MAX`] times.
     pub force: bool,
+    /// Where letters are put back.
     pub target: ReplayTarget,
 }
 
@@ -148,8 +170,10 @@ pub enum ReplayTarget {
 }
 
 impl ReplayTarget {
+    /// All targets.
     pub const ALL: [Self; 2] = [Self::Pipeline, Self::Source];
 
+    /// The name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pipeline => "pipeline",
@@ -157,6 +181,7 @@ impl ReplayTarget {
         }
     }
 
+    /// The target of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|target| target.name() == name)
     }
@@ -168,23 +193,29 @@ pub const REPLAYS_MAX: u32 = 3;
 /// Why a letter was or was not put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayAnswer {
+    /// It was put back.
     Replayed,
     /// This job has replayed it before.
     Already,
+    /// There is no such letter.
     NotFound,
     /// It is in another replay, succeeded or discarded.
     NotOpen(LetterState),
     /// It was replayed too often; needs force.
     TooOften {
+        /// How often it was replayed.
         replays: u32,
     },
     /// Its stored bytes cannot be read, so there is nothing to deliver.
     Damaged,
 }
 
+/// What somebody does to a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterChange {
+    /// Gives it up.
     Discard,
+    /// Takes a discard back.
     Undo,
 }
 

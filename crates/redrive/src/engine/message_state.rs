@@ -1,5 +1,7 @@
 //! Where a message is, asked by its id, and its story so far.
 
+#![warn(missing_docs)]
+
 use redrive_core::{Meta, Reason, Time};
 
 use super::history::{Attempt, History};
@@ -25,12 +27,14 @@ pub enum MessagePhase {
     Replaying,
     /// Is a dead letter that somebody discarded.
     Discarded,
+    /// It was delivered.
     Succeeded,
     /// It was accepted, and what became of it was lost: damage, or a loss that was accepted.
     Unknown,
 }
 
 impl MessagePhase {
+    /// All phases.
     pub const ALL: [Self; 10] = [
         Self::Ready,
         Self::Delayed,
@@ -44,6 +48,7 @@ impl MessagePhase {
         Self::Unknown,
     ];
 
+    /// The name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -92,12 +97,15 @@ impl From<LetterState> for MessagePhase {
 /// One message as it is now. Of one that succeeded without ever having been a letter, only that is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageState {
+    /// The message's id.
     pub id: String,
+    /// Where it is.
     pub state: MessagePhase,
     /// Counted failed attempts; a replay starts again at zero.
     pub attempts: u32,
     /// When it comes or came due, for one that waits for its time.
     pub due: Option<Time>,
+    /// When it is of no use any more.
     pub deadline: Option<Time>,
     /// Its failed attempts, oldest first, as far as they are kept.
     pub history: Vec<Attempt>,
@@ -110,6 +118,7 @@ pub struct MessageState {
 }
 
 impl MessageState {
+    /// A message of which only the phase is known.
     pub fn new(id: &str, state: MessagePhase) -> Self {
         Self {
             id: id.to_owned(),

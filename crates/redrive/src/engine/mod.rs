@@ -2,6 +2,7 @@
 
 pub mod condition;
 pub mod edit;
+pub mod error;
 pub mod groups;
 pub mod history;
 pub mod import;
@@ -17,6 +18,7 @@ pub mod store_notice;
 
 pub mod completion;
 pub mod delay;
+#[cfg(feature = "embedded")]
 pub mod embedded;
 pub mod memory;
 pub mod numbers;
@@ -27,6 +29,7 @@ pub mod conformance;
 
 pub use condition::{ClusterStanding, Condition, PartitionFlow, Partitions, Problem, ProblemKind};
 pub use edit::{EditAnswer, LetterEdit, LetterVersion, Replaced};
+pub use error::EngineError;
 pub use groups::{GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling};
 pub use history::{Attempt, History};
 pub use import::{ForeignLetter, ImportAnswer};
@@ -38,9 +41,10 @@ pub use letter::{
 pub use memory::Memory;
 pub use message_state::{MessagePhase, MessageState};
 pub use pending::{PendingAt, PendingMessage, PendingScan, PendingState};
+pub use place::SourcePlace;
 pub use seam::{
-    AfterDead, Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Execution, LastEnd, Oldest,
-    Ordering, Receipt, Settlement, Settling, SourcePlace, StoreOptions, Suspect, Ticket, Verdict,
+    AfterDead, Announced, Claimed, Counts, Delivery, Engine, Event, Execution, LastEnd, Oldest, OnBehalf,
+    Ordering, Receipt, Settlement, Settling, StoreOptions, Suspect, TakeGate, Ticket, Verdict,
 };
 pub use shared_jobs::SharedJobs;
 pub use store_notice::{StoreNotice, Upkeep};

@@ -1,6 +1,8 @@
 //! Messages that are not terminal, as they are listed and steered: the state each is in, pages of them, and how one is taken
 //! out of the queue by name.
 
+#![warn(missing_docs)]
+
 use redrive_core::{Message, Meta, Time};
 
 use super::history::History;
@@ -8,10 +10,15 @@ use super::history::History;
 /// The states of a message that is not terminal; each such message is in exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PendingState {
+    /// May start, and waits for a free slot.
     Ready,
+    /// Was deferred, or nothing may start for now.
     Held,
+    /// Waits for its due time.
     Delayed,
+    /// Waits behind an earlier message of its key.
     KeyWait,
+    /// Is being delivered.
     InFlight,
 }
 
@@ -19,6 +26,7 @@ impl PendingState {
     /// In the order in which they are listed.
     pub const ALL: [Self; 5] = [Self::Ready, Self::Held, Self::Delayed, Self::KeyWait, Self::InFlight];
 
+    /// The name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -29,6 +37,7 @@ impl PendingState {
         }
     }
 
+    /// The state of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
@@ -51,16 +60,22 @@ impl std::fmt::Display for PendingState {
 pub struct PendingAt {
     /// The message's number.
     pub number: u64,
+    /// What it waits for.
     pub state: PendingState,
+    /// Where it waits; the engine's own order.
     pub key: (u64, u64),
 }
 
 /// One message that waits or runs.
 #[derive(Clone, Debug)]
 pub struct PendingMessage {
+    /// Where it waits.
     pub at: PendingAt,
+    /// The message.
     pub message: Message,
+    /// What is known of its attempts.
     pub meta: Meta,
+    /// Its attempts.
     pub history: History,
     /// When it is or was due; `None` for a fresh message.
     pub due: Option<Time>,
@@ -76,6 +91,7 @@ impl PendingMessage {
 /// A part of what waits in one state, as far as was looked.
 #[derive(Clone, Debug, Default)]
 pub struct PendingScan {
+    /// Those that were found.
     pub messages: Vec<PendingMessage>,
     /// Where to go on; `None` at the end.
     pub next: Option<(u64, u64)>,

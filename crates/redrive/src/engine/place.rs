@@ -1,13 +1,30 @@
-//! A message's number where messages come from a topic: the place of its record there.
+//! The place of a record in a topic, and the number of a message that is made from it.
+
+#![warn(missing_docs)]
+
+use std::sync::Arc;
 
 /// Offsets take so many bits of a number: three thousand years at 3,000 records a second.
 const OFFSET_BITS: u32 = 48;
 const OFFSET_MAX: u64 = (1 << OFFSET_BITS) - 1;
 
+/// A record in a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourcePlace {
+    /// The topic.
+    pub topic: Arc<str>,
+    /// The partition.
+    pub partition: i32,
+    /// The offset.
+    pub offset: u64,
+}
+
 /// A partition and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
+    /// The partition.
     pub partition: u16,
+    /// The offset.
     pub offset: u64,
 }
 
@@ -25,10 +42,12 @@ impl Place {
         self.partition >= MADE_FROM
     }
 
+    /// The number of the message.
     pub const fn number(self) -> u64 {
         (self.partition as u64) << OFFSET_BITS | (self.offset & OFFSET_MAX)
     }
 
+    /// The place with this number.
     pub const fn of(number: u64) -> Self {
         Self { partition: (number >> OFFSET_BITS) as u16, offset: number & OFFSET_MAX }
     }

@@ -4,6 +4,8 @@
 //! states of letters are kept below the seam, because each engine stores what waits in its own way. What an outcome means
 //! is decided above it.
 
+#![warn(missing_docs)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +24,13 @@ use super::pending::{PendingAt, PendingScan, PendingState};
 use super::shared_jobs::SharedJobs;
 use super::store_notice::{StoreNotice, Upkeep};
 
+pub use super::error::EngineError;
+pub use super::place::SourcePlace;
+
 /// Whether messages of one key wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ordering {
+    /// Messages of one key are delivered in any order.
     #[default]
     None,
     /// No later message of a key starts before an earlier one is terminal; the order is that of acceptance. A message
@@ -35,6 +41,7 @@ pub enum Ordering {
 /// What becomes of a key's followers when one of its messages is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AfterDead {
+    /// The next message of the key goes on.
     #[default]
     Continue,
     /// Followers are parked as `key_blocked` until the letters of the key are replayed or discarded.
@@ -77,14 +84,18 @@ impl LastEnd {
 /// What an engine needs to know of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StoreOptions {
+    /// Whether messages of one key wait for each other.
     pub ordering: Ordering,
+    /// What becomes of a key's followers when one of its messages is dead.
     pub after_dead: AfterDead,
     /// How long an ingested id is remembered; `None` turns deduplication off.
     pub dedup: Option<Duration>,
     /// How long what is in flight may take once somebody else wants it; `None` leaves it to the engine. Only engines that
     /// share their messages with other processes ask.
     pub drain: Option<Duration>,
+    /// Where the code runs that delivers messages.
     pub execution: Execution,
+    /// How the process before this one ended.
     pub last_end: LastEnd,
     /// Which letters belong together; their fingerprints are stored with them.
     pub grouping: Grouping,
@@ -113,9 +124,13 @@ impl Receipt {
 /// A message handed out for an attempt, with what is known of earlier ones.
 #[derive(Clone, Debug)]
 pub struct Delivery {
+    /// Names it towards the engine.
     pub receipt: Receipt,
+    /// The message.
     pub message: Message,
+    /// What is known of its attempts.
     pub meta: Meta,
+    /// Its attempts.
     pub history: History,
     /// When it was due; `None` for a fresh message.
     pub due: Option<Time>,
@@ -129,21 +144,15 @@ pub struct Delivery {
     pub suspect: Option<Box<Suspect>>,
 }
 
-/// A record in a topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourcePlace {
-    pub topic: Arc<str>,
-    pub partition: i32,
-    pub offset: u64,
-}
-
 /// What an engine knows of a delivery that may have killed the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// Unclean ends while it ran. The first one it may have shared with everything else that ran then; a further one is
     /// its own, since it was announced before it ran.
     pub crashes: u32,
+    /// The first unclean end.
     pub first_crash: Option<Time>,
+    /// The last unclean end.
     pub last_crash: Option<Time>,
 }
 
@@ -161,15 +170,22 @@ pub enum Announced {
 /// What shall become of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
+    /// Delivered.
     Done,
     /// Wait until `due`, remembered as `meta`.
     Retry {
+        /// Not before this time.
         due: Time,
+        /// What is known of its attempts now.
         meta: Meta,
     },
+    /// It is a dead letter.
     Dead {
+        /// Why.
         reason: Reason,
+        /// What is known of its attempts now.
         meta: Meta,
+        /// When it was given up.
         at: Time,
     },
     /// It was not started, or its end does not matter: back to where it came from, nothing counted.
@@ -195,8 +211,11 @@ pub fn share(room: usize, due: usize, fresh: usize, odd_to_due: bool) -> (usize,
 /// A verdict on its way to the store, with the record of the attempt that led to it.
 #[derive(Clone, Debug)]
 pub struct Settlement {
+    /// What was handed out.
     pub delivery: Delivery,
+    /// What shall become of it.
     pub verdict: Verdict,
+    /// The attempt that led to it.
     pub attempt: Option<Attempt>,
 }
 
@@ -214,7 +233,12 @@ pub enum Event {
     DurableAlone(Ticket),
     /// Of the `all` parts of the pipeline's work, `owned` are done here from now on; others have the rest. An engine that
     /// has all of it need not say so.
-    Share { owned: u32, all: u32 },
+    Share {
+        /// Parts that are done here.
+        owned: u32,
+        /// All parts.
+        all: u32,
+    },
 }
 
 impl Event {
@@ -240,9 +264,13 @@ pub struct Counts {
     pub in_flight: u64,
     /// Of those in flight, the ones whose verdict was given.
     pub settling: Settling,
+    /// Open letters.
     pub letters_open: u64,
+    /// Letters that were put back and are not delivered yet.
     pub letters_replaying: u64,
+    /// Letters that were delivered after a replay.
     pub letters_succeeded: u64,
+    /// Letters that were given up.
     pub letters_discarded: u64,
     /// How many messages were ever accepted by what is counted here; zero where messages enter elsewhere.
     pub accepted: u64,
@@ -294,7 +322,9 @@ impl Counts {
 pub struct Settling {
     /// Delivered, or dead.
     pub over: u64,
+    /// To wait for their due time.
     pub delayed: u64,
+    /// To be held.
     pub held: u64,
 }
 
@@ -307,26 +337,41 @@ pub struct Oldest {
     pub letter: Option<Time>,
 }
 
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum EngineError {
-    /// A write or a sync failed. Nothing can be trusted until the store is opened again.
-    #[error("storage failed: {0}; stop, repair the disk and open the store again")]
-    Storage(String),
-    /// The place where the store was to be cannot be used as it is. Nothing was stored.
-    #[error("{problem}; {fix}")]
-    Directory { problem: String, fix: &'static str },
-    #[error("{0}")]
-    Damaged(String),
-    #[error("the store has an owner: {0}; stop it first, or use another directory")]
-    Owned(String),
-    #[error("{0}")]
-    Version(String),
-    /// Where messages live did not answer in time. Nothing was changed, or it cannot be known whether it was.
-    #[error("{0}; try again")]
-    Unavailable(String),
-    /// Messages are found by id only where ids are remembered.
-    #[error("ids are not remembered here; set `dedup` to a window, and messages can be asked for by id")]
-    NotRemembered,
+/// When somebody asks for a change of letters, and who. An engine whose records others read writes the name beside them; the
+/// log of actions is kept above the seam.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnBehalf<'a> {
+    /// When it was asked for.
+    pub at: Time,
+    /// Who asks, where that is known.
+    pub by: Option<&'a str>,
+}
+
+impl From<Time> for OnBehalf<'_> {
+    fn from(at: Time) -> Self {
+        Self { at, by: None }
+    }
+}
+
+/// Whether an engine hands out deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TakeGate {
+    /// Deliveries are handed out.
+    Open,
+    /// Nothing is taken and nothing is rewritten.
+    Closed,
+}
+
+impl TakeGate {
+    /// The gate of a pipeline that is paused, or is not.
+    pub const fn of_pause(paused: bool) -> Self {
+        if paused { Self::Closed } else { Self::Open }
+    }
+
+    /// Whether nothing is handed out.
+    pub const fn is_closed(self) -> bool {
+        matches!(self, Self::Closed)
+    }
 }
 
 /// What becomes of a claim.
@@ -393,13 +438,13 @@ pub trait Engine: Send + 'static {
     /// The earliest moment at which time alone makes `take` hand out more; `None` if time changes nothing.
     fn next_due(&self) -> Option<Time>;
 
-    /// Closes or opens the gate: while it is closed nothing is taken and nothing is rewritten.
-    fn gate(&mut self, closed: bool);
+    /// Closes or opens the gate of this process: while it is closed nothing is taken and nothing is rewritten.
+    fn gate(&mut self, gate: TakeGate);
 
-    /// Pauses the pipeline for an operator, or resumes it. An engine that several processes share tells the others, and an
-    /// error means that nothing has changed.
-    fn pause(&mut self, paused: bool) -> Result<(), EngineError> {
-        self.gate(paused);
+    /// Closes or opens the gate of all processes that share the pipeline, for an operator who pauses or resumes it. An error
+    /// means that nothing has changed.
+    fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
+        self.gate(gate);
         Ok(())
     }
 
@@ -408,6 +453,7 @@ pub trait Engine: Send + 'static {
         None
     }
 
+    /// How many messages are in which state.
     fn counts(&self) -> Counts;
 
     /// How the engine stands beside its messages. Cheap: it is asked about as often as [`Engine::counts`].
@@ -447,6 +493,7 @@ pub trait Engine: Send + 'static {
         look_max: usize,
     ) -> Result<LetterScan, EngineError>;
 
+    /// One letter; `None` if there is none with this id.
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError>;
 
     /// The numbers of the letters of messages with this id, in order, without a search. Others may be among them; none is
@@ -547,21 +594,20 @@ pub trait Engine: Send + 'static {
     fn letter_standings(&mut self, job: u64, ids: &[u64])
     -> Result<Vec<Option<LetterStanding>>, EngineError>;
 
-    /// Who asks for the changes of letters that follow, where it is known. An engine whose records others read writes it
-    /// beside them; the log of actions is kept above the seam.
-    fn acting_for(&mut self, actor: Option<&str>) {
-        let _ = actor;
-    }
-
     /// Puts letters back to be delivered, each at most once per job. Durable on return.
-    fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError>;
+    fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        asked: OnBehalf<'_>,
+    ) -> Result<Vec<ReplayAnswer>, EngineError>;
 
     /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
     fn change_letters(
         &mut self,
         change: &LetterChange,
         ids: &[u64],
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<bool>, EngineError>;
 
     /// Gives open letters new messages. The message before stays with the letter under the name of the edit. Durable on
@@ -570,24 +616,29 @@ pub trait Engine: Send + 'static {
         &mut self,
         edit: &str,
         letters: &[LetterEdit],
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<EditAnswer>, EngineError>;
 
     /// Gives open letters whose last edit is this one the message back that they had before it. Durable on return.
-    fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError>;
+    fn undo_edit(
+        &mut self,
+        edit: &str,
+        ids: &[u64],
+        asked: OnBehalf<'_>,
+    ) -> Result<Vec<EditAnswer>, EngineError>;
 
     /// The message that a letter had before one of its edits.
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError>;
 
-    /// Makes letters of messages that died elsewhere, in the order given; they are open and died at `now`. A letter with the
+    /// Makes letters of messages that died elsewhere, in the order given; they are open and died when it was asked for. A letter with the
     /// same message is not made again. Durable on return; a dry run only says what would become of each.
     fn import(
         &mut self,
         letters: Vec<ForeignLetter>,
         dry_run: bool,
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<ImportAnswer>, EngineError> {
-        let _ = (letters, dry_run, now);
+        let _ = (letters, dry_run, asked);
         Err(EngineError::Unavailable("this engine takes no letters from elsewhere".to_owned()))
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::seam::EngineError;
+use super::error::EngineError;
 
 /// Records about replay jobs that all processes of a pipeline share, by key. The latest one of a key counts.
 pub trait SharedJobs: fmt::Debug + Send + Sync {

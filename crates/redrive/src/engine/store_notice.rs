@@ -1,5 +1,7 @@
 //! What a store has to say about itself while it runs. Nothing of it stops deliveries.
 
+#![warn(missing_docs)]
+
 use std::fmt;
 use std::time::Duration;
 
@@ -7,19 +9,48 @@ use redrive_core::Time;
 
 /// Closed: whatever is repaired or found in the background has a case here.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StoreNotice {
     /// The index is damaged. It is being built anew from the journal.
-    IndexDamaged { why: String },
+    IndexDamaged {
+        /// What was found.
+        why: String,
+    },
     /// The index is whole again.
-    IndexRebuilt { frames: u64, took: Duration },
+    IndexRebuilt {
+        /// Frames that were read.
+        frames: u64,
+        /// How long it took.
+        took: Duration,
+    },
     /// The index could not be tidied up; that is tried again.
-    IndexUntidy { why: String },
+    IndexUntidy {
+        /// What was found.
+        why: String,
+    },
     /// Stored bytes cannot be read any more.
-    Damage { file: String, position: u64, bytes: u64 },
+    Damage {
+        /// The file.
+        file: String,
+        /// Where in the file.
+        position: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
     /// Everything stored was read.
-    Scrubbed { bytes: u64, damaged: u64, took: Duration },
+    Scrubbed {
+        /// How many bytes.
+        bytes: u64,
+        /// Of these, how many are damaged.
+        damaged: u64,
+        /// How long it took.
+        took: Duration,
+    },
     /// Reading everything came to an early end; it is begun again later.
-    ScrubFailed { why: String },
+    ScrubFailed {
+        /// What was found.
+        why: String,
+    },
 }
 
 /// What a store has done for itself since it was opened.

@@ -98,6 +98,7 @@ impl Histogram {
         Self { shape, counts: [0; BUCKETS_MAX], count: 0, sum: 0, max: 0 }
     }
 
+    /// Counts a span.
     pub fn observe(&mut self, span: Duration) {
         self.observe_times(span, 1);
     }
@@ -112,6 +113,7 @@ impl Histogram {
         self.add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX), times);
     }
 
+    /// Counts a number.
     pub fn observe_number(&mut self, number: u64) {
         self.add(number, 1);
     }
@@ -127,6 +129,7 @@ impl Histogram {
         self.max = self.max.max(value);
     }
 
+    /// How many values were counted.
     pub fn count(&self) -> u64 {
         self.count
     }

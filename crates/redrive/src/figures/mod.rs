@@ -3,24 +3,37 @@
 //! The dispatch thread counts in plain fields of its own, without an atomic or a lock per message, and publishes a copy at
 //! most every 50 ms. A reader gets that copy and never makes the thread wait.
 
-pub mod histogram;
+mod histogram;
+#[doc(hidden)]
 pub mod recent;
-pub mod tallies;
+mod tallies;
 
 use std::sync::Arc;
 
 use redrive_core::{Policy, Schedule, Time, duration};
 
 use crate::dispatch::health::HealthFigures;
-use crate::engine::{Condition, Counts, LetterState, Upkeep};
+use crate::engine::{Counts, LetterState};
 
+pub use crate::dispatch::{AskedWait, EndpointFigures, Incident, ResetFigures};
+pub use crate::engine::{
+    ClusterStanding, Condition, PartitionFlow, Partitions, Problem, ProblemKind, Upkeep,
+};
 pub use histogram::Histogram;
 pub use recent::{RecentFailures, RecentFigures};
 pub use tallies::{ByClass, ByReason};
 
 /// The figures of one pipeline: counters and histograms since this process began, gauges as of the last publication.
+///
+/// ```
+/// fn print(orders: &redrive::PipelineHandle) {
+///     let figures = orders.figures();
+///     println!("{} delivered, {} retried", figures.succeeded, figures.retried());
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figures {
+    /// Messages that were delivered.
     pub succeeded: u64,
     /// Messages that became dead letters; a replayed letter that dies again counts again.
     pub dead: ByReason,
@@ -61,6 +74,7 @@ pub struct Figures {
     /// When the first of the open letters, by number, became one. Letters are searched in steps, so after a start with
     /// many closed ones it takes a few seconds to show.
     pub oldest_letter: Option<Time>,
+    /// Whether somebody paused it.
     pub paused: bool,
     /// Handlers that run now.
     pub running: usize,
@@ -81,7 +95,9 @@ pub struct Figures {
 /// What became of messages whose first call did not succeed and that were called again. A replay starts again at zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RetriedEnded {
+    /// Those that were delivered.
     pub succeeded: u64,
+    /// Those that became dead letters.
     pub dead: u64,
 }
 
@@ -90,6 +106,7 @@ pub struct RetriedEnded {
 pub struct TierRetries {
     /// The tier's delay as text (`5s`); `backoff`, `fixed` or `custom` where the schedule has no tiers.
     pub tier: Arc<str>,
+    /// How many retries had this delay.
     pub retries: u64,
 }
 

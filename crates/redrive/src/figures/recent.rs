@@ -27,12 +27,14 @@ pub struct RecentFigures {
     pub lateness: Histogram,
     /// How long messages that succeeded had been held; only of those that were.
     pub held: Histogram,
+    /// Calls that failed.
     pub failures: RecentFailures,
 }
 
 /// Failed attempts by kind, the most frequent first.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RecentFailures {
+    /// By kind, the most first.
     pub kinds: Vec<(FailureKind, u64)>,
     /// Of kinds that were not told apart.
     pub more: u64,
@@ -41,6 +43,7 @@ pub struct RecentFailures {
 }
 
 impl RecentFailures {
+    /// All of them.
     pub fn total(&self) -> u64 {
         self.kinds.iter().map(|(_, count)| count).sum::<u64>() + self.more
     }

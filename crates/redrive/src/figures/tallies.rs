@@ -5,6 +5,7 @@ use redrive_core::{Class, Reason};
 /// Ended calls, by how they ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ByClass {
+    /// Calls that succeeded.
     pub ok: u64,
     failed: [u64; Class::ALL.len()],
 }
@@ -16,6 +17,7 @@ pub struct ByReason {
 }
 
 impl ByClass {
+    /// Failures of a class.
     pub fn get(&self, class: Class) -> u64 {
         Class::ALL
             .into_iter()
@@ -36,12 +38,14 @@ impl ByClass {
         std::iter::once(("ok", self.ok)).chain(failed)
     }
 
+    /// All calls.
     pub fn total(&self) -> u64 {
         self.ok + self.failed.iter().sum::<u64>()
     }
 }
 
 impl ByReason {
+    /// Dead letters with this reason.
     pub fn get(&self, reason: Reason) -> u64 {
         self.iter().find(|(known, _)| *known == reason).map_or(0, |(_, count)| count)
     }
@@ -52,10 +56,12 @@ impl ByReason {
         }
     }
 
+    /// Every reason with its number.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> {
         Reason::ALL.into_iter().zip(self.counts)
     }
 
+    /// All dead letters.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
     }

@@ -13,9 +13,17 @@ use super::decimal::Decimal;
 use crate::engine::LetterState;
 
 /// The longest text that is read as a filter.
-pub const FILTER_BYTES_MAX: usize = 4096;
+pub(crate) const FILTER_BYTES_MAX: usize = 4096;
 
 /// Which letters are meant. Never empty: whoever means all letters says so elsewhere.
+///
+/// ```
+/// use redrive::letters::Filter;
+///
+/// let filter = Filter::parse("reason:max_retries status:503")?;
+/// assert!(Filter::parse("reson:max_retries").is_err());
+/// # Ok::<(), redrive::letters::FilterError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     pub(super) terms: Vec<Term>,
@@ -118,7 +126,7 @@ pub(super) enum PayloadTest {
 }
 
 /// The fields there are, in the order in which they are shown.
-pub const FIELDS: [&str; 17] = [
+pub(crate) const FIELDS: [&str; 17] = [
     "reason",
     "error-class",
     "class",
@@ -144,6 +152,7 @@ pub const FIELDS: [&str; 17] = [
 pub struct FilterError {
     /// Counted in characters, from 1.
     pub column: usize,
+    /// What is wrong there.
     pub problem: String,
 }
 

@@ -24,9 +24,23 @@ const READ_MAX: usize = 64;
 const LOOK_MAX: usize = 1_024;
 
 /// Which letters are meant. What is given must all hold; to act on letters, something must be given.
+///
+/// ```
+/// use redrive::letters::{Filter, SelectError, Selection};
+/// use redrive::{LetterState, PipelineHandle};
+///
+/// async fn unavailable(orders: &PipelineHandle) -> Result<usize, SelectError> {
+///     let filter = Filter::parse("status:503").ok();
+///     let selection = Selection { filter, ..Selection::all(LetterState::Open) };
+///     let page = selection.page(orders, None, 100).await?;
+///     Ok(page.letters.len())
+/// }
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
+    /// Letters that fit this filter.
     pub filter: Option<Filter>,
+    /// Letters in this state.
     pub state: Option<LetterState>,
     /// Letters that died at this time or later.
     pub since: Option<Time>,
@@ -39,6 +53,7 @@ pub struct Selection {
 /// A part of a selection, in the order of letter ids.
 #[derive(Clone, Debug)]
 pub struct Page {
+    /// The letters.
     pub letters: Vec<Letter>,
     /// Where to go on; `None` at the end.
     pub next: Option<u64>,
@@ -46,21 +61,39 @@ pub struct Page {
     pub scanned: u64,
 }
 
+/// Why letters are not selected.
 #[derive(Debug, thiserror::Error)]
 pub enum SelectError {
+    /// Nothing says which letters are meant.
     #[error("nothing was selected; give a filter, ids or a time, or say that all letters are meant")]
     Empty,
+    /// There is no such letter.
     #[error("there is no letter `{id}` in pipeline `{pipeline}`")]
-    NotFound { pipeline: String, id: String },
+    NotFound {
+        /// The pipeline.
+        pipeline: String,
+        /// What was asked for.
+        id: String,
+    },
     /// A number that is also the id of a message, whose letter is another one.
+    /// It is the number of one letter and the message id of another.
     #[error(
         "`{id}` names two letters: `{by_number}`, and `{by_message}`, which is the letter of message `{id}`"
     )]
-    Ambiguous { id: String, by_number: String, by_message: String },
+    Ambiguous {
+        /// What was asked for.
+        id: String,
+        /// The letter with this number.
+        by_number: String,
+        /// The letter of the message with this id.
+        by_message: String,
+    },
+    /// More letters are meant than can be handled at once.
     #[error(
         "more than {SELECTION_MAX} letters are selected; narrow the selection down, for example by since"
     )]
     TooMany,
+    /// The pipeline did not answer.
     #[error(transparent)]
     Handle(#[from] HandleError),
 }
@@ -329,16 +362,19 @@ pub fn letter_id(pipeline: &str, number: u64) -> String {
 /// How the letters of a pipeline are named: `orders/17`, or by the place of the record in its topic, `orders/7/1182`.
 #[derive(Clone, Copy, Debug)]
 pub struct LetterIds<'a> {
+    /// The pipeline whose letters they are.
     pub pipeline: &'a str,
     /// Whether messages come from a topic, and their numbers are places there.
     pub are_places: bool,
 }
 
 impl<'a> LetterIds<'a> {
+    /// The names of the letters of this pipeline.
     pub fn of(handle: &'a PipelineHandle) -> Self {
         Self { pipeline: handle.name(), are_places: !handle.takes_messages() }
     }
 
+    /// The name of a letter: `orders/17`.
     pub fn text(self, number: u64) -> String {
         let Self { pipeline, are_places } = self;
         if are_places { format!("{pipeline}/{}", Place::of(number)) } else { format!("{pipeline}/{number}") }

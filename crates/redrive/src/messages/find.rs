@@ -9,7 +9,7 @@ use crate::run::command::Command;
 use crate::run::steer::{FoundMessages, Part};
 
 /// Messages that a search looks at before it gives up.
-pub const SEARCH_MAX: u64 = 1_000_000;
+pub(crate) const SEARCH_MAX: u64 = 1_000_000;
 /// Messages that one step of it reads.
 const STEP: usize = 1_024;
 

@@ -1,12 +1,17 @@
 //! Messages that are not terminal: listed by state and filter, found by id, made due and cancelled.
 
-pub mod cursor;
-pub mod find;
+mod cursor;
+mod find;
+#[doc(hidden)]
 pub mod page;
-pub mod steer;
+mod steer;
 
+#[doc(hidden)]
 pub use crate::run::steer::Steer;
-pub use cursor::Cursor;
+pub use cursor::{BadCursor, Cursor};
+#[doc(hidden)]
 pub use find::message;
 pub use page::{ListedMessage, MessagePage, MessageQuery};
-pub use steer::{SteerError, Steering};
+pub use steer::SteerError;
+#[doc(hidden)]
+pub use steer::Steering;

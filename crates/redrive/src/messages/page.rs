@@ -20,20 +20,32 @@ const READ_MAX: usize = 64;
 const LOOK_MAX: usize = 1_024;
 
 /// Which messages are meant.
+///
+/// ```
+/// use redrive::messages::MessageQuery;
+/// use redrive::PendingState;
+///
+/// let held = MessageQuery { state: Some(PendingState::Held), ..MessageQuery::default() };
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct MessageQuery {
+    /// Messages in this state.
     pub state: Option<PendingState>,
+    /// Messages that fit this filter.
     pub filter: Option<Filter>,
 }
 
 /// A message with the state it is shown in: while nothing may start, what would be ready or delayed is held.
 #[derive(Clone, Debug)]
 pub struct ListedMessage {
+    /// The state it is shown in.
     pub state: PendingState,
+    /// The message, and where it waits.
     pub found: PendingMessage,
 }
 
 impl ListedMessage {
+    /// The message.
     pub fn message(&self) -> &Message {
         &self.found.message
     }
@@ -42,6 +54,7 @@ impl ListedMessage {
 /// A part of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct MessagePage {
+    /// The messages.
     pub messages: Vec<ListedMessage>,
     /// Where to go on; `None` at the end.
     pub next: Option<Cursor>,

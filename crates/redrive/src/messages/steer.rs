@@ -18,23 +18,61 @@ const NOT_NOW_STEP: Duration = Duration::from_millis(100);
 /// Why a message was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SteerError {
+    /// No message with this id waits.
     #[error("pipeline `{pipeline}` has no message `{id}` that is pending here")]
-    NotFound { pipeline: String, id: String },
+    NotFound {
+        /// The pipeline.
+        pipeline: String,
+        /// The message.
+        id: String,
+    },
+    /// It is being delivered.
     #[error("message `{id}` is being delivered")]
-    InFlight { id: String },
+    InFlight {
+        /// The message.
+        id: String,
+    },
+    /// It is due already.
     #[error("message `{id}` is ready and waits for a free place, not for its time")]
-    Ready { id: String },
+    Ready {
+        /// The message.
+        id: String,
+    },
+    /// It waits behind an earlier message of its key.
     #[error("message `{id}` waits behind an earlier message of its key")]
-    KeyWait { id: String },
+    KeyWait {
+        /// The message.
+        id: String,
+    },
+    /// It may have crashed the process, and waits to run alone.
     #[error("message `{id}` may have killed the process and runs alone when its turn comes")]
-    Suspect { id: String },
+    Suspect {
+        /// The message.
+        id: String,
+    },
     /// It is terminal; `letter` names its dead letter.
     #[error("message `{id}` is not pending: it is {state}{}", letter.as_ref().map(|letter| format!(" as letter {letter}")).unwrap_or_default())]
-    Ended { id: String, state: MessagePhase, letter: Option<String> },
+    Ended {
+        /// The message.
+        id: String,
+        /// Where it is.
+        state: MessagePhase,
+        /// The letter it became.
+        letter: Option<String>,
+    },
+    /// More messages wait than are searched for an id.
     #[error("message `{id}` was not found among the first {SEARCH_MAX} that are pending")]
-    TooMany { id: String },
+    TooMany {
+        /// The message.
+        id: String,
+    },
+    /// It was never found where it had been a moment before.
     #[error("message `{id}` changes its state too fast to be changed")]
-    Restless { id: String },
+    Restless {
+        /// The message.
+        id: String,
+    },
+    /// The pipeline did not answer.
     #[error(transparent)]
     Handle(#[from] HandleError),
 }
@@ -62,6 +100,7 @@ impl PipelineHandle {
     }
 
     /// Finds a message and says whether it can be steered so; nothing is changed yet.
+    #[doc(hidden)]
     pub async fn steering(&self, id: &str, how: Steer) -> Result<Steering, SteerError> {
         let refused = |how| Err(refusal(id, how));
         let at = match locate(self, id).await? {

@@ -10,9 +10,10 @@ use std::time::Duration;
 use redrive_core::breaker::BreakerState;
 use redrive_core::{Time, duration};
 
+use super::error::ReplayError;
 use super::job::{ReplaySpec, ReplayState, ReplayView};
 use super::plan::{Ambiguous, Plan, PlanOptions};
-use super::replays::{ReplayError, Replays};
+use super::replays::Replays;
 use super::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use crate::actions::{Action, ActionError, ActionKind, Actions};
 use crate::engine::LetterState;

@@ -9,11 +9,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::book::JobBook;
 use super::files::checksum;
 use super::job::{ReplayState, ReplayView};
 use super::live::{Job, blocking};
 use super::records::{self, JobRecord};
-use super::replays::Replays;
 use super::run::Task;
 use crate::engine::SharedJobs;
 use crate::handle::{HandleError, PipelineHandle};
@@ -30,9 +30,9 @@ const OVER_MAX: usize = 200;
 
 /// Follows the shared jobs of one pipeline.
 pub(super) struct Follower {
-    pub(super) replays: Replays,
-    pub(super) handle: PipelineHandle,
-    pub(super) jobs: Arc<dyn SharedJobs>,
+    book: Arc<JobBook>,
+    handle: PipelineHandle,
+    jobs: Arc<dyn SharedJobs>,
     silence: Silence,
     /// Jobs that run here, with what was written last.
     own: BTreeMap<String, Own>,
@@ -45,8 +45,8 @@ struct Own {
 }
 
 impl Follower {
-    pub(super) fn new(replays: Replays, handle: PipelineHandle, jobs: Arc<dyn SharedJobs>) -> Self {
-        Self { replays, handle, jobs, silence: Silence::default(), own: BTreeMap::new() }
+    pub(super) fn new(book: Arc<JobBook>, handle: PipelineHandle, jobs: Arc<dyn SharedJobs>) -> Self {
+        Self { book, handle, jobs, silence: Silence::default(), own: BTreeMap::new() }
     }
 
     /// Until the pipeline stops.
@@ -68,37 +68,37 @@ impl Follower {
         let of_jobs = shared.iter().filter(|(key, _)| records::is_job_key(key));
         let all: Vec<JobRecord> = of_jobs.filter_map(|(_, value)| JobRecord::of_bytes(value)).collect();
         // Begun before jobs were shared.
-        for job in self.replays.unshared(self.handle.name(), |id| all.iter().any(|record| record.id == id)) {
+        for job in self.book.unshared(self.handle.name(), |id| all.iter().any(|record| record.id == id)) {
             self.take_up(job, 0, &shared).await;
         }
         for record in &all {
-            if record.runner == self.replays.runner() {
+            if record.runner == self.book.runner() {
                 self.follow_own(record, &shared).await?;
             } else {
                 self.follow_other(record, &shared).await?;
             }
         }
-        self.replays.retain_others(self.handle.name(), |id| all.iter().any(|record| record.id == id));
+        self.book.others().retain(self.handle.name(), |id| all.iter().any(|record| record.id == id));
         self.write_own().await?;
         self.forget_oldest(&all, &shared).await
     }
 
     async fn follow_own(&mut self, record: &JobRecord, shared: &[(String, Bytes)]) -> std::io::Result<()> {
         if record.progress.is_settled() {
-            self.replays.known(record);
+            self.book.known(record);
             return Ok(());
         }
-        let job = self.replays.known(record);
+        let job = self.book.known(record);
         let has_stopped = !job.is_attached() && !job.progress().is_settled();
         if has_stopped || !self.own.contains_key(&record.id) {
-            self.take_up(job, record.beat, shared).await;
+            self.take_up(Arc::clone(&job), record.beat, shared).await;
         }
         let wish_key = records::wish_key(&record.id);
         let wish = shared.iter().find(|(key, _)| *key == wish_key);
         if let Some((key, value)) = wish {
             if let Some(state) = records::wish_of(value) {
                 // One that is over by now has nothing to do any more.
-                let _ = self.replays.set(&record.id, state).await;
+                let _ = self.book.set(&job, state).await;
             }
             self.write(key.clone(), None).await?;
         }
@@ -106,7 +106,7 @@ impl Follower {
     }
 
     async fn follow_other(&mut self, record: &JobRecord, shared: &[(String, Bytes)]) -> std::io::Result<()> {
-        let job = self.replays.known(record);
+        let job = self.book.known(record);
         self.own.remove(&record.id);
         job.leave_to_others();
         job.change(|progress| *progress = record.progress.clone());
@@ -115,7 +115,7 @@ impl Follower {
             return Ok(());
         }
         let beat = record.beat + 1;
-        let taken = JobRecord { runner: self.replays.runner(), beat, ..record.clone() };
+        let taken = JobRecord { runner: self.book.runner(), beat, ..record.clone() };
         self.write(records::job_key(&record.id), Some(taken.to_bytes())).await?;
         self.take_up(job, beat, shared).await;
         Ok(())
@@ -133,12 +133,12 @@ impl Follower {
             let ids = records::ids_of(pieces).filter(|ids| checksum(ids) == job.facts.ids_crc);
             let ids = match ids {
                 Some(ids) => Ok(ids),
-                None => self.replays.read_ids(&job).await,
+                None => self.book.read_ids(&job).await,
             };
             job.run_here();
             match ids {
                 Ok(ids) if job.attach() => {
-                    let (keep, handle) = (self.replays.keep_of(&job), self.handle.clone());
+                    let (keep, handle) = (self.book.keep_of(&job), self.handle.clone());
                     let task = Task { job: Arc::clone(&job), keep, handle, ids, is_resumed: true };
                     tokio::spawn(task.run());
                 }
@@ -168,7 +168,7 @@ impl Follower {
             own.beat += 1;
             let progress = own.job.progress();
             let (state, is_settled) = (progress.state, progress.is_settled());
-            let (facts, runner) = (own.job.facts.clone(), self.replays.runner());
+            let (facts, runner) = (own.job.facts.clone(), self.book.runner());
             let record = JobRecord { id: id.clone(), runner, beat: own.beat, facts, progress };
             self.write(records::job_key(&id), Some(record.to_bytes())).await?;
             if is_settled {
@@ -193,7 +193,7 @@ impl Follower {
         let mut over: Vec<&JobRecord> = all.iter().filter(|record| record.progress.is_settled()).collect();
         over.sort_by_key(|record| record.facts.created);
         let surplus = over.len().saturating_sub(OVER_MAX);
-        let mine = self.replays.runner();
+        let mine = self.book.runner();
         for record in over.into_iter().take(surplus).filter(|record| record.runner == mine) {
             let prefix = format!("{}{}/", records::PREFIX, record.id);
             for (key, _) in shared.iter().filter(|(key, _)| key.starts_with(&prefix)) {

@@ -5,10 +5,13 @@ use std::fmt;
 use redrive_core::{Ratio, Time};
 use serde_json::{Value, json};
 
-use super::stop::{Canary, Latest, Trial};
+use super::ends::{Canary, Latest, Trial};
 use crate::engine::{LetterState, ReplayAnswer, ReplayTarget};
 use crate::naming;
 use crate::timestamp;
+
+/// Jobs that run, are paused or stopped at the same time.
+pub(crate) const LIVE_MAX: usize = 64;
 
 /// What somebody asks for.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -17,18 +20,22 @@ pub struct ReplaySpec {
     pub rate: Option<f64>,
     /// Also take letters that were replayed three times.
     pub force: bool,
+    /// Where letters are put back.
     pub target: ReplayTarget,
     /// So many letters go first, and the rest only once these have ended and no more than `stop_at` of them died again.
     pub canary: u64,
-    /// Stops the job when more than this share of the letters that ended last, see [`super::stop::WINDOW`], died again.
+    /// Stops the job when more than this share of the letters that ended last, 50 at most, died again.
     pub stop_at: Option<Ratio>,
     /// How the letters were chosen, in words, for people.
     pub selection: String,
 }
 
+/// The states of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplayState {
+    /// Letters are put back.
     Running,
+    /// Somebody has paused it.
     Paused,
     /// Every letter was put back or skipped, and every one that was put back has come to its end.
     Done,
@@ -41,9 +48,11 @@ pub enum ReplayState {
 }
 
 impl ReplayState {
+    /// All states.
     pub const ALL: [Self; 6] =
         [Self::Running, Self::Paused, Self::Done, Self::Aborted, Self::Stopped, Self::Failed];
 
+    /// The name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -55,6 +64,7 @@ impl ReplayState {
         }
     }
 
+    /// The state of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
@@ -74,13 +84,17 @@ impl fmt::Display for ReplayState {
 /// Letters that were not put back, by the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Skipped {
+    /// Letters that are gone.
     pub not_found: u64,
     /// In another replay at that moment.
     pub in_replay: u64,
+    /// Letters that were delivered after another replay.
     pub succeeded: u64,
+    /// Letters that were discarded.
     pub discarded: u64,
     /// Replayed three times before, and not forced.
     pub too_often: u64,
+    /// Letters whose stored bytes are damaged.
     pub damaged: u64,
 }
 
@@ -97,6 +111,7 @@ impl Skipped {
         ]
     }
 
+    /// All of them.
     pub fn total(&self) -> u64 {
         self.by_reason().iter().map(|(_, count)| count).sum()
     }
@@ -119,8 +134,11 @@ impl Skipped {
 pub struct ReplayView {
     /// `r-1`, `r-2` …; with the tag of the process, `r-k3x9q-1`, where several share the letters.
     pub id: String,
+    /// The pipeline.
     pub pipeline: String,
+    /// The state.
     pub state: ReplayState,
+    /// The selection in words.
     pub selection: String,
     /// Letters in the frozen selection.
     pub total: u64,
@@ -134,21 +152,29 @@ pub struct ReplayView {
     pub dead_again: u64,
     /// Of these: closed so long ago that the letter is gone.
     pub forgotten: u64,
+    /// Letters that were not put back.
     pub skipped: u64,
     /// Letters that the job has not come to: what is neither published nor skipped.
     pub untouched: u64,
+    /// Why they were not.
     pub skips: Skipped,
+    /// Letters per second.
     pub rate: Option<f64>,
+    /// Whether letters are taken that were replayed three times.
     pub force: bool,
+    /// Where letters are put back.
     pub target: ReplayTarget,
     /// How the letters ended that went first, where some did.
     pub canary: Option<Canary>,
+    /// The share of failures that stops it.
     pub stop_at: Option<Ratio>,
     /// Deliveries that may have been made twice, because a process ended in the middle of them. Zero if none did.
     pub sent_twice_max: u64,
     /// Letters by tenant, the most first, where they are known and there is more than one.
     pub tenants: Vec<(String, u64)>,
+    /// When it was started.
     pub created: Time,
+    /// Who started it.
     pub actor: String,
     /// Why it stopped, if it did.
     pub note: Option<String>,

@@ -1,19 +1,24 @@
 //! Replay jobs: a frozen selection of letters is put back, paced, each letter once, also over restarts.
 //!
-//! - [`plan`]: what a replay would do, and the letters in the order they go; `fair` mixes the letters of tenants
-//! - [`job`]: a job as it is described, seen and stored; [`pace`] and [`stop`]: how fast it goes, and when it must not go on
+//! - `plan`: what a replay would do, and the letters in the order they go; `fair` mixes the letters of tenants
+//! - `ends`: how the letters of a job ended; `job`: a job as it is described, seen and stored; `pace` and `stop`: how fast it goes, and when it must not go on
 //! - `files`, `live`, `run`: one job on disk, in memory and at work
 //! - `records`, `others`, `group`: jobs that several processes share
-//! - `replays`: all of them
-//! - [`auto`]: a controller that starts them by itself
+//! - `book`: the jobs that a process knows; `replays`: all of them, for whoever starts and steers them
+//! - `auto`: a controller that starts them by itself
 
 mod fair;
-pub mod plan;
+mod plan;
 
-pub mod job;
+mod ends;
+mod job;
+#[doc(hidden)]
 pub mod pace;
+#[doc(hidden)]
 pub mod stop;
 
+mod book;
+mod error;
 mod files;
 mod live;
 mod others;
@@ -24,11 +29,18 @@ mod group;
 
 mod replays;
 
+#[doc(hidden)]
 pub mod auto;
 
+#[doc(hidden)]
 pub use auto::AutoReplay;
+pub use ends::Canary;
+pub use error::ReplayError;
 pub use job::{ReplaySpec, ReplayState, ReplayView, Skipped};
+#[doc(hidden)]
 pub use pace::Pace;
-pub use plan::{Ambiguous, Plan, PlanOptions};
-pub use replays::{ReplayError, Replays};
-pub use stop::Canary;
+pub use plan::{Ambiguous, Plan, PlanOptions, Superseded};
+pub use replays::Replays;
+pub use stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
+
+pub use crate::engine::{ReplayAnswer, ReplayTarget};

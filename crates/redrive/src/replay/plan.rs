@@ -30,6 +30,7 @@ pub enum Ambiguous {
 }
 
 impl Ambiguous {
+    /// The answer of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "ok" => Some(Self::Ok),
@@ -44,6 +45,7 @@ impl Ambiguous {
 pub struct PlanOptions {
     /// Also letters that were replayed three times.
     pub force: bool,
+    /// What to do with letters whose last attempt has no known end.
     pub ambiguous: Ambiguous,
     /// Leaves out letters whose key has had a later success.
     pub skip_superseded: bool,
@@ -58,6 +60,7 @@ pub struct Plan {
     pub too_often: u64,
     /// Letters with an attempt whose end is unknown; with [`Ambiguous::Skip`] they are not among the ids.
     pub ambiguous: u64,
+    /// Letters whose key has had a later success.
     pub superseded: Superseded,
     /// Letters by tenant, the most first, where there is more than one.
     pub tenants: Vec<(String, u64)>,
@@ -68,7 +71,9 @@ pub struct Plan {
 /// Letters whose key has had a later success: replaying them writes old state over new.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Superseded {
+    /// How many keys.
     pub keys: u64,
+    /// How many letters.
     pub letters: u64,
     /// The keys with their letters, the most first, at most a hundred.
     pub shown: Vec<(String, u64)>,

@@ -1,73 +1,16 @@
 //! When a job must not go on by itself: its canary failed, or too many of the letters that ended last died again. Pure.
 
-use std::collections::VecDeque;
-
 use redrive_core::Ratio;
 
+use super::ends::{Canary, Latest, Trial, WINDOW};
 use super::job::{JobProgress, ReplaySpec, ReplayState};
 
 /// Letters that go first unless somebody says otherwise.
 pub const CANARY_DEFAULT: u64 = 10;
 /// The share of the latest letters that may die again unless somebody says otherwise.
 pub const STOP_AT_DEFAULT: Ratio = Ratio::percent(20);
-/// How many of the letters that ended last are judged.
-pub const WINDOW: usize = 50;
 /// Letters that may be under way at once where failures stop a job: what has not ended says nothing about the rest yet.
 const UNDER_WAY_MAX: u64 = 1_024;
-
-/// How the latest letters ended, oldest first; `true` is dead again.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub(super) struct Latest {
-    ends: VecDeque<bool>,
-}
-
-impl Latest {
-    pub(super) fn push(&mut self, died: bool) {
-        if self.ends.len() == WINDOW {
-            self.ends.pop_front();
-        }
-        self.ends.push_back(died);
-    }
-
-    /// Ends whose order is not known, spread evenly.
-    pub(super) fn push_unordered(&mut self, succeeded: u64, died: u64) {
-        let total = succeeded + died;
-        (0..total).for_each(|n| self.push((n + 1) * died / total > n * died / total));
-    }
-
-    fn died(&self) -> usize {
-        self.ends.iter().filter(|died| **died).count()
-    }
-
-    /// One character for each, `x` for dead again.
-    pub(super) fn text(&self) -> String {
-        self.ends.iter().map(|died| if *died { 'x' } else { '.' }).collect()
-    }
-
-    pub(super) fn of_text(text: &str) -> Self {
-        let mut latest = Self::default();
-        text.chars().for_each(|end| latest.push(end == 'x'));
-        latest
-    }
-}
-
-/// Letters that go first while nothing else goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Trial {
-    /// Letters that were put back, and those that had died again, before it began.
-    pub(super) published_before: u64,
-    pub(super) died_before: u64,
-    pub(super) letters: u64,
-}
-
-/// How the letters that went first ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Canary {
-    pub letters: u64,
-    pub succeeded: u64,
-    /// Whether all of them have ended.
-    pub is_over: bool,
-}
 
 impl JobProgress {
     /// Begins with a canary, if the job has one and is not too small for it.
@@ -113,7 +56,7 @@ impl JobProgress {
         if let Some(limit) = spec.stop_at
             && exceeds(died, WINDOW as u64, limit)
         {
-            let of = self.latest.ends.len();
+            let of = self.latest.len();
             self.stop(format!("{died} of the last {of} failed ({})", in_words(limit)));
             return true;
         }
@@ -294,15 +237,5 @@ mod tests {
         assert_eq!(progress.allowance(&spec), u64::MAX);
         run(&spec, &mut progress, 500, |_| true);
         assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 500));
-    }
-
-    #[test]
-    fn ends_that_were_not_written_down_are_spread_evenly() {
-        let mut latest = Latest::default();
-        latest.push_unordered(190, 10);
-        assert_eq!((latest.ends.len(), latest.died()), (50, 3));
-        assert_eq!(Latest::of_text(&latest.text()), latest);
-        latest.push_unordered(0, 0);
-        assert_eq!(latest.died(), 3);
     }
 }

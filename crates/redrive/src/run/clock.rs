@@ -7,6 +7,7 @@ use redrive_core::Time;
 
 /// Tells the time by which messages come due.
 pub trait Clock: Send + Sync + 'static {
+    /// The time now.
     fn now(&self) -> Time;
 
     /// Nothing runs, and only time can bring the next work, at `due`. A clock that can be moved may jump there and say
@@ -30,16 +31,29 @@ impl Clock for WallClock {
 }
 
 /// A clock for tests that jumps over every wait: minutes of backoff pass in no time. Handler timeouts stay real.
+///
+/// ```
+/// use redrive::{MemoryStores, Message, Pipeline, Redrive, VirtualClock};
+///
+/// let redrive = Redrive::builder()
+///     .engine(MemoryStores::new())
+///     .clock(VirtualClock::default())
+///     .pipeline(Pipeline::new("orders").handler_fn(|_: Message| async { Ok(()) }))
+///     .build()?;
+/// # Ok::<(), redrive::BuildError>(())
+/// ```
 #[derive(Debug)]
 pub struct VirtualClock {
     now_ms: AtomicU64,
 }
 
 impl VirtualClock {
+    /// A clock that starts at `now`.
     pub fn starting_at(now: Time) -> Self {
         Self { now_ms: AtomicU64::new(now.as_millis()) }
     }
 
+    /// Moves the clock forward.
     pub fn advance(&self, span: Duration) {
         let moved = self.now().plus(span).as_millis();
         self.now_ms.fetch_max(moved, Ordering::SeqCst);

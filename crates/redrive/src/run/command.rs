@@ -16,7 +16,7 @@ use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::{
     Counts, EditAnswer, Engine, EngineError, ForeignLetter, GroupMark, GroupMarks, GroupSummary,
     ImportAnswer, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState,
-    MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob, groups,
+    MessageState, OnBehalf, PendingAt, PendingScan, ReplayAnswer, ReplayJob, TakeGate, groups,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -188,28 +188,30 @@ impl Command {
             Self::KeySuccesses { reply } => reply.send(Ok(KeySuccesses::default())).is_err(),
             Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
             Self::Replay { job, ids, by, reply } => {
-                engine.acting_for(by.as_deref());
-                reply.send(engine.replay(&job, &ids, now)).is_err()
+                let asked = OnBehalf { at: now, by: by.as_deref() };
+                reply.send(engine.replay(&job, &ids, asked)).is_err()
             }
             Self::Change { change, ids, by, reply } => {
-                engine.acting_for(by.as_deref());
-                reply.send(engine.change_letters(&change, &ids, now)).is_err()
+                let asked = OnBehalf { at: now, by: by.as_deref() };
+                reply.send(engine.change_letters(&change, &ids, asked)).is_err()
             }
             Self::Edit { edit, letters, by, reply } => {
-                engine.acting_for(by.as_deref());
-                reply.send(engine.edit_letters(&edit, &letters, now)).is_err()
+                let asked = OnBehalf { at: now, by: by.as_deref() };
+                reply.send(engine.edit_letters(&edit, &letters, asked)).is_err()
             }
             Self::UndoEdit { edit, ids, by, reply } => {
-                engine.acting_for(by.as_deref());
-                reply.send(engine.undo_edit(&edit, &ids, now)).is_err()
+                let asked = OnBehalf { at: now, by: by.as_deref() };
+                reply.send(engine.undo_edit(&edit, &ids, asked)).is_err()
             }
             Self::MessageBefore { id, edit, reply } => reply.send(engine.message_before(id, &edit)).is_err(),
             Self::Import { letters, dry_run, by, reply } => {
-                engine.acting_for(by.as_deref());
-                reply.send(engine.import(letters, dry_run, now)).is_err()
+                let asked = OnBehalf { at: now, by: by.as_deref() };
+                reply.send(engine.import(letters, dry_run, asked)).is_err()
             }
             Self::Counts { reply } => reply.send(Ok(engine.counts())).is_err(),
-            Self::Gate { gate, reply } => reply.send(engine.pause(gate == Gate::Close)).is_err(),
+            Self::Gate { gate, reply } => {
+                reply.send(engine.gate_all(TakeGate::of_pause(gate == Gate::Close))).is_err()
+            }
         };
     }
 }
@@ -242,7 +244,7 @@ impl Seat {
     pub(crate) fn carry_out(&self, command: Command, engine: &mut dyn Engine, now: Time) {
         if let Command::Gate { gate, reply } = command {
             let paused = gate == Gate::Close;
-            let done = engine.pause(paused);
+            let done = engine.gate_all(TakeGate::of_pause(paused));
             if done.is_ok() {
                 self.paused.store(paused, Ordering::SeqCst);
             }
@@ -261,8 +263,8 @@ impl Seat {
     /// Pauses an engine, which is the caller's, for all who share it if they can be told.
     pub(crate) fn pause(&self, engine: &mut dyn Engine) {
         // If the others cannot be told, this process is paused alone.
-        if engine.pause(true).is_err() {
-            engine.gate(true);
+        if engine.gate_all(TakeGate::Closed).is_err() {
+            engine.gate(TakeGate::Closed);
         }
         self.paused.store(true, Ordering::SeqCst);
     }

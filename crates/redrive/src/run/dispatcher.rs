@@ -21,7 +21,7 @@ use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
 use crate::dispatch::{AttemptFailed, Ended, HealthEntry, Machine, Parked, Start, Tally};
-use crate::engine::{Announced, Delivery, Engine, EngineError, Event, StoreNotice};
+use crate::engine::{Announced, Delivery, Engine, EngineError, Event, StoreNotice, TakeGate};
 use crate::handler::ShareListener;
 
 /// The longest sleep: a step of the wall clock is noticed within it.
@@ -210,7 +210,7 @@ impl Dispatcher {
         if paused {
             self.machine.pause(true);
         } else {
-            self.engine.gate(false);
+            self.engine.gate(TakeGate::Open);
             self.machine.resume(false);
         }
         self.seat.follow(paused);

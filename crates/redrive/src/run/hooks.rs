@@ -19,11 +19,15 @@ const WAITING_MAX: usize = 1024;
 /// A message that has just become a dead letter. It is stored already.
 #[derive(Debug)]
 pub struct DeadLetter {
+    /// The pipeline.
     pub pipeline: Arc<str>,
     /// The letter's number in its pipeline.
     pub number: u64,
+    /// The message.
     pub message: Message,
+    /// Why it was given up.
     pub reason: Reason,
+    /// What is known of its attempts.
     pub meta: Meta,
     /// What the handler returned last, with its cause as its own type; `None` if no attempt led to this.
     pub failure: Option<Failure>,

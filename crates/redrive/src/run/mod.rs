@@ -1,7 +1,7 @@
 //! What runs: one dispatch thread per pipeline, which owns its engine, and the runners that call handlers on the caller's
 //! runtime.
 
-pub mod clock;
+pub(crate) mod clock;
 pub(crate) mod dice;
 pub(crate) mod turns;
 pub(crate) mod wake;
@@ -14,16 +14,16 @@ pub(crate) mod runner;
 pub(crate) mod arrivals;
 pub(crate) mod board;
 pub(crate) mod command;
-pub mod hooks;
+pub(crate) mod hooks;
 pub(crate) mod last_runs;
 pub(crate) mod solitude;
 pub(crate) mod standstill;
-pub mod steer;
+pub(crate) mod steer;
 pub(crate) mod watch;
-pub mod watchdog;
+pub(crate) mod watchdog;
 
 pub(crate) mod dispatcher;
-pub mod report;
+pub(crate) mod report;
 
 pub(crate) mod built;
 pub(crate) mod running;

@@ -8,9 +8,11 @@ use crate::engine::EngineError;
 /// How a pipeline's run went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PipelineReport {
+    /// Messages that were delivered.
     pub succeeded: u64,
     /// Retries and deferrals that were decided, in place or written.
     pub retried: u64,
+    /// Messages that became dead letters.
     pub dead: u64,
     /// Calls that were running when the run was told to stop, and came to their end.
     pub drained: u64,
@@ -49,20 +51,41 @@ impl fmt::Display for RunReport {
     }
 }
 
+/// Why a run ended early.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
+    /// There is no tokio runtime.
     #[error("run_until needs a tokio runtime: call it inside #[tokio::main] or Runtime::block_on")]
     NoRuntime,
+    /// The runtime has no timer.
     #[error(
         "the tokio runtime has no timer, and handlers need a timeout: build it with enable_time() or enable_all()"
     )]
     NoTimer,
+    /// It ran before.
     #[error("these pipelines have been run before: build them again for another run")]
     RanBefore,
+    /// A store failed.
     #[error("pipeline `{pipeline}` stopped: {source}")]
-    Engine { pipeline: String, source: EngineError },
+    Engine {
+        /// The pipeline.
+        pipeline: String,
+        /// Why.
+        source: EngineError,
+    },
+    /// A thread could not be started.
     #[error("pipeline `{pipeline}` could not start its thread: {source}")]
-    Thread { pipeline: String, source: std::io::Error },
+    Thread {
+        /// The pipeline.
+        pipeline: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A dispatch thread panicked.
     #[error("the dispatch thread of pipeline `{pipeline}` died; this is a bug, please report it")]
-    Died { pipeline: String },
+    Died {
+        /// The pipeline.
+        pipeline: String,
+    },
 }

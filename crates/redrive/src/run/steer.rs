@@ -30,7 +30,7 @@ pub enum Steer {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steered {
+pub(crate) enum Steered {
     /// It is durable.
     Done,
     /// A handler runs, or its verdict is being written: nothing was changed.

@@ -15,7 +15,9 @@ const COUNTED_MAX: Duration = Duration::from_millis(500);
 /// A handler that is stuck.
 #[derive(Clone, Debug)]
 pub struct Stuck {
+    /// The pipeline.
     pub pipeline: Arc<str>,
+    /// The id of the message.
     pub message_id: String,
     /// How long it has been running.
     pub after: Duration,

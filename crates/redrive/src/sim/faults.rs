@@ -8,7 +8,7 @@ use super::checkers::{self, Check};
 use super::witness::{State, Told};
 use super::world::{Step, World, storage};
 use crate::dispatch::{Ended, Machine};
-use crate::engine::Engine;
+use crate::engine::{Engine, TakeGate};
 
 impl World {
     /// A handler that timed out comes back after all. The machine has long settled it and must not care.
@@ -100,7 +100,7 @@ impl World {
     }
 
     pub(super) fn pause(&mut self, closed: bool) {
-        self.engine.gate(closed);
+        self.engine.gate(TakeGate::of_pause(closed));
         self.witness.gated = closed;
         self.note(Step::Pause { closed });
     }

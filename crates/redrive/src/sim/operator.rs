@@ -46,7 +46,7 @@ impl World {
         let job = ReplayJob { id, due: self.now().plus(delay), force, target: ReplayTarget::Pipeline };
         self.note(Step::Replay { job: id, letters: ids.len(), force });
         let now = self.now();
-        let answers = self.engine.replay(&job, ids, now).map_err(broken)?;
+        let answers = self.engine.replay(&job, ids, now.into()).map_err(broken)?;
         for (seq, answer) in ids.iter().zip(answers) {
             checkers::replay_once(self.witness.records.get(seq), id, force, answer)?;
             if answer == crate::engine::ReplayAnswer::Replayed {
@@ -70,7 +70,7 @@ impl World {
         let seq = self.rng.pick(&ids);
         self.note(step);
         let now = self.now();
-        let answers = self.engine.change_letters(&change, &[seq], now).map_err(broken)?;
+        let answers = self.engine.change_letters(&change, &[seq], now.into()).map_err(broken)?;
         let record = self.record(seq)?;
         let may = record.state == State::Letter(from);
         if answers != [may] {

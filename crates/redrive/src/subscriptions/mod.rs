@@ -1,15 +1,15 @@
 //! Which endpoints of a push pipeline are alive: a durable table that keeps dead ones from being called again.
 //!
-//! - [`record`]: what is known of one endpoint; [`records`]: of all of them
+//! - [`record`]: what is known of one endpoint; `records`: of all of them
 //! - [`decide`]: what an answer changes about it; pure
 //! - [`guard`]: stops purging when too many endpoints would go at once
-//! - [`seen`]: how many there are, as a [`sketch`] per week; [`recent`]: which were called lately
-//! - [`stored`]: subscriptions that messages name by id; [`stored_index`]: all of them
-//! - [`change`]: what happened to an endpoint, for listeners
-//! - [`entry`]: all of it as keys and values; [`table`]: in memory, bounded
+//! - `seen`: how many there are, as a `sketch` per week; `recent`: which were called lately
+//! - [`stored`]: subscriptions that messages name by id; `stored_index`: all of them
+//! - `change`: what happened to an endpoint, for listeners
+//! - [`entry`]: all of it as keys and values; `table`: in memory, bounded
 //! - [`store`]: where entries are durable; [`file`]: a checked log on disk
-//! - [`writer`]: the thread that writes them in batches
-//! - [`subscriptions`]: the handle that sinks and the API share
+//! - `writer`: the thread that writes them in batches
+//! - `subscriptions`: the handle that sinks and the API share
 
 pub mod record;
 mod records;

@@ -21,10 +21,10 @@ use crate::engine::EngineError;
 
 /// How often outdated records are looked for.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
-pub const ID_BYTES_MAX: usize = 200;
+pub(crate) const ID_BYTES_MAX: usize = 200;
 const SUBSCRIPTION_BYTES_MAX: usize = 8 * 1024;
 /// Rows of one listing.
-pub const LIST_MAX: usize = 1_000;
+pub(crate) const LIST_MAX: usize = 1_000;
 
 /// How the table stands.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,9 +18,9 @@ use super::stored::Stored;
 use super::stored_index::StoredIndex;
 
 /// How long a purge can be undone. After that the endpoint is called again if somebody still sends to it.
-pub const UNDO_FOR: Duration = Duration::from_hours(30 * 24);
+pub(crate) const UNDO_FOR: Duration = Duration::from_hours(30 * 24);
 /// Stored subscriptions.
-pub const STORED_MAX: usize = 500_000;
+pub(crate) const STORED_MAX: usize = 500_000;
 
 /// What a change brings with it.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use redrive::engine::{
     Claimed, Counts, Delivery, EditAnswer, Engine, EngineError, Event, Ingest, LetterChange, LetterEdit,
-    LetterScan, LetterStanding, PendingAt, PendingScan, PendingState, ReplayAnswer, ReplayJob, Settlement,
-    Ticket,
+    LetterScan, LetterStanding, OnBehalf, PendingAt, PendingScan, PendingState, ReplayAnswer, ReplayJob,
+    Settlement, TakeGate, Ticket,
 };
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::PolicyBuilder;
@@ -110,8 +110,8 @@ impl Engine for Faulty {
         self.engine.next_due()
     }
 
-    fn gate(&mut self, closed: bool) {
-        self.engine.gate(closed);
+    fn gate(&mut self, gate: TakeGate) {
+        self.engine.gate(gate);
     }
 
     fn counts(&self) -> Counts {
@@ -175,31 +175,41 @@ impl Engine for Faulty {
         self.engine.letter_standings(job, ids)
     }
 
-    fn replay(&mut self, job: &ReplayJob, ids: &[u64], now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+    fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        asked: OnBehalf<'_>,
+    ) -> Result<Vec<ReplayAnswer>, EngineError> {
         self.ask(Asked::Replay)?;
-        self.engine.replay(job, ids, now)
+        self.engine.replay(job, ids, asked)
     }
 
     fn change_letters(
         &mut self,
         change: &LetterChange,
         ids: &[u64],
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<bool>, EngineError> {
-        self.engine.change_letters(change, ids, now)
+        self.engine.change_letters(change, ids, asked)
     }
 
     fn edit_letters(
         &mut self,
         edit: &str,
         letters: &[LetterEdit],
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<EditAnswer>, EngineError> {
-        self.engine.edit_letters(edit, letters, now)
+        self.engine.edit_letters(edit, letters, asked)
     }
 
-    fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
-        self.engine.undo_edit(edit, ids, now)
+    fn undo_edit(
+        &mut self,
+        edit: &str,
+        ids: &[u64],
+        asked: OnBehalf<'_>,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
+        self.engine.undo_edit(edit, ids, asked)
     }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {

@@ -1,12 +1,13 @@
-//! What each framework writes: a table of header names, and what is peculiar to it.
+//! What each framework writes: a table of header names and what is peculiar to it; how a record is recognised and read by
+//! these tables.
 
-pub(super) mod connect;
-pub(super) mod karafka;
-pub(super) mod kip1191;
-pub(super) mod plain;
-pub(super) mod spring;
-pub(super) mod streams;
-pub(super) mod watermill;
+mod connect;
+mod karafka;
+mod kip1191;
+mod plain;
+mod spring;
+mod streams;
+mod watermill;
 
 use super::cause;
 use super::dialect::Dialect;
@@ -49,12 +50,74 @@ impl Names {
     };
 }
 
+impl Dialect {
+    /// The headers it is understood by, for people.
+    pub const fn reads(self) -> &'static str {
+        self.names().reads
+    }
+
+    const fn names(self) -> &'static Names {
+        match self {
+            Self::Spring => &spring::NAMES,
+            Self::Connect => &connect::NAMES,
+            Self::Streams => &streams::NAMES,
+            Self::Kip1191 => &kip1191::NAMES,
+            Self::Watermill => &watermill::NAMES,
+            Self::Karafka => &karafka::NAMES,
+            Self::Plain => &plain::NAMES,
+        }
+    }
+
+    /// The framework that wrote a record, by its headers. A record that went through several is of the last: each appends
+    /// its headers.
+    pub fn detect(record: &ForeignRecord<'_>) -> Option<Self> {
+        let last = |dialect: &Self| {
+            let marks = dialect.names().marks;
+            let is_mark = |name: &str| marks.iter().any(|mark| name.starts_with(mark));
+            record.headers.iter().rposition(|(name, _)| is_mark(name))
+        };
+        let frameworks = Self::ALL.into_iter().filter(|dialect| *dialect != Self::Plain);
+        let found = frameworks.filter_map(|dialect| Some((last(&dialect)?, dialect)));
+        let plain = || last(&Self::Plain).map(|_| Self::Plain);
+        found.max_by_key(|(at, _)| *at).map(|(_, dialect)| dialect).or_else(plain)
+    }
+
+    /// What a record of this framework says. Without headers that say where its message came from it is understood only if
+    /// `has_source`: somebody has said from which topic.
+    pub fn understand(
+        self,
+        record: &ForeignRecord<'_>,
+        has_source: bool,
+    ) -> Result<Understood, NotUnderstood> {
+        let understood = read(self, self.names(), record)?;
+        let understood = match self {
+            Self::Kip1191 => kip1191::complete(understood, record),
+            Self::Watermill => watermill::complete(understood, record),
+            _ => understood,
+        };
+        if understood.is_pointer && understood.origin.is_none() {
+            return Err(NotUnderstood::LostPointer);
+        }
+        // Watermill names no partition and no offset, and a plain record nothing at all.
+        let needs_origin = !matches!(self, Self::Watermill | Self::Plain);
+        if needs_origin && understood.origin.is_none() && !has_source {
+            return Err(NotUnderstood::NoOrigin { header: self.names().topic[0] });
+        }
+        Ok(understood)
+    }
+
+    /// The same, by the framework that the headers show.
+    pub fn understand_any(record: &ForeignRecord<'_>, has_source: bool) -> Result<Understood, NotUnderstood> {
+        match Self::detect(record) {
+            Some(dialect) => dialect.understand(record, has_source),
+            None if has_source => Self::Plain.understand(record, has_source),
+            None => Err(NotUnderstood::NoDialect),
+        }
+    }
+}
+
 /// Reads what the table says.
-pub(super) fn read(
-    dialect: Dialect,
-    names: &Names,
-    record: &ForeignRecord<'_>,
-) -> Result<Understood, NotUnderstood> {
+fn read(dialect: Dialect, names: &Names, record: &ForeignRecord<'_>) -> Result<Understood, NotUnderstood> {
     let partition = record.number(names.partition)?;
     let offset = record.number(names.offset)?;
     let origin = match (record.text(names.topic), partition, offset) {

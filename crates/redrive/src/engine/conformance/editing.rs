@@ -22,7 +22,7 @@ impl Suite {
         }
         let message = edited(&letter.message, &edit)?;
         let edits = [LetterEdit { letter: id, from, message: message.clone() }];
-        let answer = match self.harness.engine().edit_letters(&edit, &edits, self.now) {
+        let answer = match self.harness.engine().edit_letters(&edit, &edits, self.now.into()) {
             Err(EngineError::Unavailable(_)) => return Ok(()),
             answers => answers.map_err(failed)?.first().copied(),
         };
@@ -51,7 +51,7 @@ impl Suite {
         let Some(letter) = self.editable(which)? else { return Ok(()) };
         let last = letter.edits.last().filter(|_| !which.is_multiple_of(7)).cloned();
         let edit = last.clone().unwrap_or_else(|| "e-none".to_owned());
-        let answer = match self.harness.engine().undo_edit(&edit, &[letter.id], self.now) {
+        let answer = match self.harness.engine().undo_edit(&edit, &[letter.id], self.now.into()) {
             Err(EngineError::Unavailable(_)) => return Ok(()),
             answers => answers.map_err(failed)?.first().copied(),
         };

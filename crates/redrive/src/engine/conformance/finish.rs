@@ -5,6 +5,7 @@ use redrive_core::Time;
 use super::check::{Check, violation};
 use super::command::How;
 use super::suite::Suite;
+use crate::engine::seam::TakeGate;
 
 /// Far more rounds than any run can need: each one ends a message or moves the clock to where one comes due.
 const ROUNDS_MAX: usize = 20_000;
@@ -17,7 +18,7 @@ const STUCK_MAX: u32 = 20_000;
 impl Suite {
     /// Opens the gate and drives everything to its end, by nothing but what the engine says of itself.
     pub(super) fn finish(&mut self) -> Check {
-        self.harness.engine().gate(false);
+        self.harness.engine().gate(TakeGate::Open);
         self.model.gated = false;
         self.wait()?;
         let mut quiet = 0;

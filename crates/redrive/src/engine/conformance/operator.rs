@@ -130,7 +130,7 @@ impl Suite {
         if which[0].is_multiple_of(5) {
             ids.push(ids[0]);
         }
-        let answers = match self.harness.engine().replay(&job, &ids, self.now) {
+        let answers = match self.harness.engine().replay(&job, &ids, self.now.into()) {
             // Nothing was changed.
             Err(EngineError::Unavailable(_)) => return Ok(()),
             answers => answers.map_err(failed)?,
@@ -180,7 +180,7 @@ impl Suite {
                 force: false,
                 target: ReplayTarget::Pipeline,
             };
-            let answers = match self.harness.engine().replay(&job, &[id], self.now) {
+            let answers = match self.harness.engine().replay(&job, &[id], self.now.into()) {
                 Err(EngineError::Unavailable(_)) => return Ok(()),
                 answers => answers.map_err(failed)?,
             };
@@ -206,7 +206,7 @@ impl Suite {
         } else {
             (LetterChange::Undo, LetterState::Discarded, LetterState::Open)
         };
-        let answers = match self.harness.engine().change_letters(&change, &ids, self.now) {
+        let answers = match self.harness.engine().change_letters(&change, &ids, self.now.into()) {
             Err(EngineError::Unavailable(_)) => return Ok(()),
             answers => answers.map_err(failed)?,
         };

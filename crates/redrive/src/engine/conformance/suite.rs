@@ -7,7 +7,7 @@ use super::check::{Check, Violation, violation};
 use super::command::{Command, Offer};
 use super::model::Model;
 use crate::engine::ingest::{Accepted, NewMessage};
-use crate::engine::seam::{Delivery, Event, StoreOptions, Ticket};
+use crate::engine::seam::{Delivery, Event, StoreOptions, TakeGate, Ticket};
 
 /// How long the suite waits for an engine before it calls it stuck, in calls of [`Harness::idle`].
 const IDLES_MAX: u32 = 20_000;
@@ -57,7 +57,7 @@ impl Suite {
             Command::Settle { which } => self.settle(which)?,
             Command::SettleAgain { which, how } => self.settle_again(*which, *how)?,
             Command::Gate { closed } => {
-                self.harness.engine().gate(*closed);
+                self.harness.engine().gate(TakeGate::of_pause(*closed));
                 self.model.gated = *closed;
             }
             Command::Poll => self.poll()?,

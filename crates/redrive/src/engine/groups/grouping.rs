@@ -1,5 +1,7 @@
 //! The fingerprint of a letter, from what is stored of it.
 
+#![warn(missing_docs)]
+
 use std::sync::Arc;
 
 use redrive_core::fingerprint::{DeathCause, fingerprint};
@@ -13,6 +15,7 @@ use crate::letters::status_of;
 pub struct Grouping {
     /// The kind of sink, a part of each fingerprint.
     pub sink: &'static str,
+    /// The rules that join errors.
     pub rules: Arc<GroupRules>,
 }
 

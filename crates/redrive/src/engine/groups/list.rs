@@ -1,5 +1,7 @@
 //! The groups of a pipeline with their states: what an engine counts, put together with what was decided.
 
+#![warn(missing_docs)]
+
 use std::collections::BTreeSet;
 
 use redrive_core::{GroupId, Time};
@@ -13,14 +15,18 @@ use crate::engine::seam::{Engine, EngineError};
 /// A group as it is shown.
 #[derive(Clone, Debug)]
 pub struct GroupSummary {
+    /// How many letters it has, and how fast they come.
     pub figures: GroupFigures,
+    /// What was decided, and whether it still holds.
     pub state: GroupState,
+    /// The decision.
     pub mark: Option<GroupMark>,
     /// The letter that has been open for longest, without its payload, if it was asked for.
     pub sample: Option<Letter>,
 }
 
 impl GroupSummary {
+    /// The group.
     pub fn group(&self) -> GroupId {
         self.figures.group
     }

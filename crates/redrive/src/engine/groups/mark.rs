@@ -1,5 +1,7 @@
 //! What people decided about a group, and the state that follows from it and from the letters that came since.
 
+#![warn(missing_docs)]
+
 use redrive_core::{GroupId, Time};
 use serde_json::{Value, json};
 
@@ -19,14 +21,18 @@ pub enum GroupState {
     Regressed,
     /// Somebody works on it.
     Acknowledged,
+    /// Nobody is told for a while.
     Snoozed,
+    /// The cause is removed.
     Resolved,
 }
 
 impl GroupState {
+    /// All states.
     pub const ALL: [Self; 5] =
         [Self::Open, Self::Regressed, Self::Acknowledged, Self::Snoozed, Self::Resolved];
 
+    /// The name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -48,16 +54,21 @@ impl GroupState {
 pub enum Handling {
     /// Nothing; only the note is kept.
     Open,
+    /// Somebody knows.
     Acknowledged,
+    /// The cause is removed; a new letter is a regression.
     Resolved,
     /// Until a time, or until this many more letters are open; whichever comes first.
     Snoozed {
+        /// Until this time.
         until: Option<Time>,
+        /// Until there are so many letters more.
         more: Option<u64>,
     },
 }
 
 impl Handling {
+    /// The name in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -71,10 +82,15 @@ impl Handling {
 /// A decision about a group: who, when and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMark {
+    /// The group.
     pub group: GroupId,
+    /// What was decided.
     pub handling: Handling,
+    /// When.
     pub at: Time,
+    /// By whom.
     pub by: String,
+    /// Why.
     pub note: Option<String>,
     /// The group's title at that time: it may have no letter left that says it.
     pub title: String,
@@ -110,6 +126,7 @@ impl GroupMark {
         self.handling == Handling::Open && self.note.is_none()
     }
 
+    /// As it is stored and shown.
     pub fn to_json(&self) -> Value {
         let (until, more) = match self.handling {
             Handling::Snoozed { until, more } => (until, more),

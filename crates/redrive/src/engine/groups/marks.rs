@@ -1,5 +1,7 @@
 //! The marks of a pipeline's groups: the last word about each, and no more of them than there may be groups.
 
+#![warn(missing_docs)]
+
 use std::collections::BTreeMap;
 
 use redrive_core::GroupId;
@@ -28,14 +30,17 @@ impl GroupMarks {
         }
     }
 
+    /// Forgets a decision.
     pub fn remove(&mut self, group: GroupId) {
         self.marks.remove(&group);
     }
 
+    /// The decision about a group.
     pub fn get(&self, group: GroupId) -> Option<&GroupMark> {
         self.marks.get(&group)
     }
 
+    /// All decisions.
     pub fn iter(&self) -> impl Iterator<Item = &GroupMark> {
         self.marks.values()
     }

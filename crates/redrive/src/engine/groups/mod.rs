@@ -30,7 +30,9 @@ pub const GROUPS_MAX: usize = 1_000;
 /// The open letters of one group, as its engine counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupFigures {
+    /// The group.
     pub group: GroupId,
+    /// Open letters.
     pub open: u64,
     /// The letter that has been open for longest, and when it died.
     pub oldest: Option<(Time, u64)>,

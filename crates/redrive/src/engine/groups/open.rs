@@ -59,6 +59,7 @@ impl OpenGroups {
         }
     }
 
+    /// The groups that have open letters.
     pub fn figures(&self, now: Time) -> Vec<GroupFigures> {
         let figures = |(group, open): (&GroupId, &OpenGroup)| GroupFigures {
             group: *group,

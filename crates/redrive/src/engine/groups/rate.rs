@@ -14,6 +14,7 @@ pub struct ArrivalRate {
 }
 
 impl ArrivalRate {
+    /// A letter died at `at`.
     pub fn add(&mut self, at: Time) {
         let minute = at.as_millis() / MINUTE_MS;
         if minute > self.minute {
@@ -27,6 +28,7 @@ impl ArrivalRate {
         }
     }
 
+    /// Letters of the last minute.
     pub fn per_minute(&self, now: Time) -> u64 {
         let (minute, into) = (now.as_millis() / MINUTE_MS, now.as_millis() % MINUTE_MS);
         let left = |count: u64| count * (MINUTE_MS - into) / MINUTE_MS;

@@ -21,8 +21,8 @@ use crate::engine::letter::{
 use crate::engine::message_state::MessageState;
 use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{
-    Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Oldest, Ordering, Receipt, Settlement,
-    StoreOptions, Ticket,
+    Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Oldest, OnBehalf, Ordering, Receipt,
+    Settlement, StoreOptions, TakeGate, Ticket,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -140,8 +140,8 @@ impl Engine for Memory {
         if inner.gated { None } else { inner.delayed.first().map(|(due, _)| *due) }
     }
 
-    fn gate(&mut self, closed: bool) {
-        self.lock().gated = closed;
+    fn gate(&mut self, gate: TakeGate) {
+        self.lock().gated = gate.is_closed();
     }
 
     fn counts(&self) -> Counts {
@@ -276,7 +276,12 @@ impl Engine for Memory {
         Ok(ids.iter().map(|seq| Lookup(&inner).letter_standing(job, *seq)).collect())
     }
 
-    fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+    fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        _asked: OnBehalf<'_>,
+    ) -> Result<Vec<ReplayAnswer>, EngineError> {
         let mut inner = self.lock();
         Ok(ids.iter().map(|seq| inner.replay(job, *seq)).collect())
     }
@@ -285,7 +290,7 @@ impl Engine for Memory {
         &mut self,
         change: &LetterChange,
         ids: &[u64],
-        _now: Time,
+        _asked: OnBehalf<'_>,
     ) -> Result<Vec<bool>, EngineError> {
         let (from, to) = change.states();
         let mut inner = self.lock();
@@ -303,13 +308,18 @@ impl Engine for Memory {
         &mut self,
         edit: &str,
         letters: &[LetterEdit],
-        _now: Time,
+        _asked: OnBehalf<'_>,
     ) -> Result<Vec<EditAnswer>, EngineError> {
         let mut inner = self.lock();
         Ok(letters.iter().map(|letter| inner.edit(edit, letter)).collect())
     }
 
-    fn undo_edit(&mut self, edit: &str, ids: &[u64], _now: Time) -> Result<Vec<EditAnswer>, EngineError> {
+    fn undo_edit(
+        &mut self,
+        edit: &str,
+        ids: &[u64],
+        _asked: OnBehalf<'_>,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
         let mut inner = self.lock();
         Ok(ids.iter().map(|seq| inner.undo_edit(edit, *seq)).collect())
     }
@@ -324,10 +334,10 @@ impl Engine for Memory {
         &mut self,
         letters: Vec<ForeignLetter>,
         dry_run: bool,
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<ImportAnswer>, EngineError> {
         let mut inner = self.lock();
-        Ok(letters.into_iter().map(|letter| inner.import(letter, dry_run, now)).collect())
+        Ok(letters.into_iter().map(|letter| inner.import(letter, dry_run, asked.at)).collect())
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

@@ -10,10 +10,15 @@ use crate::engine::Letter;
 /// What shall change, in this order: the payload as a whole, values that are set, values that are removed, headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageChange {
+    /// Another payload.
     pub payload: Option<Bytes>,
+    /// Values of a JSON payload that are set.
     pub set: Vec<(Pointer, JsonText)>,
+    /// Values of a JSON payload that are removed.
     pub unset: Vec<Pointer>,
+    /// Headers that are set.
     pub set_headers: Vec<(String, String)>,
+    /// Headers that are removed.
     pub unset_headers: Vec<String>,
 }
 
@@ -31,14 +36,18 @@ pub enum MessageIds {
 
 /// Why a message could not be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum EditFault {
+    /// The payload cannot be changed like this.
     #[error(transparent)]
     Json(#[from] JsonFault),
+    /// The message would not be valid.
     #[error("the changed message is not allowed: {0}")]
     Message(#[from] MessageError),
 }
 
 impl MessageChange {
+    /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -115,7 +124,7 @@ impl MessageChange {
 }
 
 /// Whether the receiver may have applied the message although the attempt failed.
-pub fn is_ambiguous(letter: &Letter) -> bool {
+pub(crate) fn is_ambiguous(letter: &Letter) -> bool {
     letter.history.attempts().iter().any(|attempt| attempt.ambiguous)
 }
 

@@ -8,6 +8,12 @@ use super::json_text::{JsonText, Pointer};
 use super::json_value::JsonValue;
 
 /// Comparisons that must all hold.
+///
+/// ```
+/// use redrive::letters::edit::Condition;
+///
+/// assert!(Condition::parse("/currency == \"EUR\"").is_ok());
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     terms: Vec<Term>,
@@ -40,6 +46,7 @@ const SIGNS: [(&str, Comparison); 6] = [
     ("<", Comparison::Below),
 ];
 
+/// Why a text is no condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConditionError(String);
@@ -49,6 +56,7 @@ fn wrong<T>(problem: String) -> Result<T, ConditionError> {
 }
 
 impl Condition {
+    /// Reads `/region == "DE" and /amount > 100`.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         let mut terms = Vec::new();
         let mut rest = text.trim();

@@ -22,6 +22,7 @@ pub struct Difference {
     pub field: Option<String>,
     /// As it is written; `None` where it was not there.
     pub before: Option<String>,
+    /// What is there afterwards.
     pub after: Option<String>,
 }
 

@@ -64,9 +64,12 @@ impl fmt::Display for Pointer {
 
 /// Why a text could not be changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum JsonFault {
+    /// The payload is not JSON.
     #[error("it is not JSON: {0}")]
     NotJson(String),
+    /// There is nothing at this pointer that could be changed.
     #[error("there is no place for {0} in it")]
     NoPlace(Pointer),
 }
@@ -98,6 +101,7 @@ enum Found {
 }
 
 impl JsonText {
+    /// Reads a payload; it must be JSON in UTF-8.
     pub fn parse(payload: &[u8]) -> Result<Self, JsonFault> {
         let not_json = |why: String| JsonFault::NotJson(why);
         let text = std::str::from_utf8(payload).map_err(|error| not_json(error.to_string()))?;
@@ -105,10 +109,12 @@ impl JsonText {
         Ok(Self { text: text.to_owned() })
     }
 
+    /// The text as it was, apart from what was changed.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
+    /// The text as it was, apart from what was changed.
     pub fn into_string(self) -> String {
         self.text
     }

@@ -7,11 +7,17 @@ use crate::letters::decimal::Decimal;
 /// Values are equal however they were written: spacing, order of fields, `1.0` for `1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonValue {
+    /// `null`
     Null,
+    /// `true` or `false`
     Bool(bool),
+    /// A number, exactly as it was written.
     Number(Decimal),
+    /// A string.
     Text(String),
+    /// An array.
     Items(Vec<JsonValue>),
+    /// An object.
     Fields(BTreeMap<String, JsonValue>),
 }
 

@@ -1,14 +1,18 @@
 //! What an edit does to a message. Pure: parsing, applying, comparing.
 
-pub mod change;
-pub mod condition;
-pub mod diff;
+pub(crate) mod change;
+mod condition;
+mod diff;
 mod json_scalars;
+#[doc(hidden)]
 pub mod json_text;
-pub mod json_value;
+mod json_value;
 
 pub use change::{EditFault, MessageChange, MessageIds};
 pub use condition::{Condition, ConditionError};
-pub use diff::{Difference, differences};
-pub use json_text::Pointer;
+pub use diff::Difference;
+#[doc(hidden)]
+pub use diff::differences;
+pub use json_text::{JsonFault, JsonText, Pointer};
+#[doc(hidden)]
 pub use json_value::JsonValue;

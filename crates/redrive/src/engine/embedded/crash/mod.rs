@@ -1,5 +1,5 @@
 //! What one process leaves for the next: which deliveries had started, which messages are suspects, and a reminder.
 
-pub mod reminder;
-pub mod started;
-pub mod suspected;
+pub(crate) mod reminder;
+pub(crate) mod started;
+pub(crate) mod suspected;

@@ -10,23 +10,23 @@ const NAME: &str = "reminder";
 const BYTES_MAX: u64 = 256 * 1024;
 
 #[derive(Debug)]
-pub struct Reminder<F> {
+pub(crate) struct Reminder<F> {
     file: F,
 }
 
 impl<F: DiskFile> Reminder<F> {
-    pub fn open<D: Disk<File = F>>(disk: &D) -> io::Result<Self> {
+    pub(crate) fn open<D: Disk<File = F>>(disk: &D) -> io::Result<Self> {
         let is_there = disk.list()?.iter().any(|name| name == NAME);
         Ok(Self { file: if is_there { disk.open(NAME)? } else { disk.create(NAME)? } })
     }
 
     /// A process that dies in between leaves half of it, which its reader has to notice.
-    pub fn keep(&self, text: &[u8]) -> io::Result<()> {
+    pub(crate) fn keep(&self, text: &[u8]) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.write_at(0, text)
     }
 
-    pub fn read(&self) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
         self.file.read_vec(0, self.file.len()?.min(BYTES_MAX) as usize)
     }
 }

@@ -27,7 +27,7 @@ pub struct Mark {
 
 /// What a run that did not end cleanly had handed out.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct LastRun {
+pub(crate) struct LastRun {
     /// Started, and did not come back.
     pub running: Vec<Mark>,
     /// Came back. Which of them have a durable verdict the marks do not know.
@@ -55,7 +55,7 @@ impl HandedOut {
 }
 
 #[derive(Debug)]
-pub struct Started<F> {
+pub(crate) struct Started<F> {
     files: [F; 2],
     current: usize,
     len: u64,
@@ -67,7 +67,7 @@ pub struct Started<F> {
 
 impl<F: DiskFile> Started<F> {
     /// Opens the marks and returns what the last run had handed out, unless it ended cleanly.
-    pub fn open<D: Disk<File = F>>(disk: &D) -> io::Result<(Self, LastRun)> {
+    pub(crate) fn open<D: Disk<File = F>>(disk: &D) -> io::Result<(Self, LastRun)> {
         let names = disk.list()?;
         let open =
             |name: &str| if names.iter().any(|n| n == name) { disk.open(name) } else { disk.create(name) };
@@ -92,7 +92,7 @@ impl<F: DiskFile> Started<F> {
     }
 
     /// Marks deliveries as started. `out` gives all that are out, for when a new file begins.
-    pub fn mark(
+    pub(crate) fn mark(
         &mut self,
         started: impl Iterator<Item = Mark>,
         out: impl FnOnce() -> LastRun,
@@ -103,7 +103,7 @@ impl<F: DiskFile> Started<F> {
     }
 
     /// Marks deliveries as come back: whatever ends the process from here on, it was not these.
-    pub fn returned(
+    pub(crate) fn returned(
         &mut self,
         returned: impl Iterator<Item = Mark>,
         out: impl FnOnce() -> LastRun,
@@ -135,7 +135,7 @@ impl<F: DiskFile> Started<F> {
     }
 
     /// Nothing is running any more.
-    pub fn clear(&mut self) -> io::Result<()> {
+    pub(crate) fn clear(&mut self) -> io::Result<()> {
         (self.len, self.of_last_run) = (0, false);
         self.files.iter().try_for_each(|file| file.set_len(0))
     }

@@ -23,7 +23,7 @@ const RUNS: u8 = 2;
 const CLEARED: u8 = 3;
 
 #[derive(Debug)]
-pub struct Suspected<F> {
+pub(crate) struct Suspected<F> {
     file: F,
     len: u64,
     known: BTreeMap<u64, KnownSuspect>,
@@ -44,7 +44,7 @@ struct KnownSuspect {
 impl<F: DiskFile> Suspected<F> {
     /// What the last process left: those that waited, and those that were running. Nothing is written before
     /// [`Self::adopt`].
-    pub fn open<D: Disk<File = F>>(disk: &D, last_end: LastEnd) -> io::Result<(Self, Vec<Mark>)> {
+    pub(crate) fn open<D: Disk<File = F>>(disk: &D, last_end: LastEnd) -> io::Result<(Self, Vec<Mark>)> {
         let is_there = disk.list()?.iter().any(|name| name == NAME);
         let file = if is_there { disk.open(NAME)? } else { disk.create(NAME)? };
         let len = file.len()?;
@@ -70,7 +70,7 @@ impl<F: DiskFile> Suspected<F> {
 
     /// Keeps those that are still open, adds what the last run had handed out, and writes all of them down. Doing it twice
     /// changes nothing, so a process that dies here is no crash of theirs.
-    pub fn adopt(&mut self, open: &[Mark], last_run: &LastRun) -> io::Result<()> {
+    pub(crate) fn adopt(&mut self, open: &[Mark], last_run: &LastRun) -> io::Result<()> {
         self.known.retain(|_, known| open.contains(&known.mark));
         for mark in &last_run.returned {
             self.known.insert(mark.seq, KnownSuspect { mark: *mark, crashes: 0, first: 0, last: 0 });
@@ -87,22 +87,22 @@ impl<F: DiskFile> Suspected<F> {
     }
 
     /// Whether the message is a suspect, or was cleared and has no durable verdict yet.
-    pub fn is_known(&self, seq: u64) -> bool {
+    pub(crate) fn is_known(&self, seq: u64) -> bool {
         self.known.contains_key(&seq)
     }
 
     /// The numbers of the suspects.
-    pub fn numbers(&self) -> impl Iterator<Item = u64> {
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.known.iter().filter(|(_, known)| known.crashes > 0).map(|(seq, _)| *seq)
     }
 
     /// Whether nobody is known: no suspect, and nobody that was cleared.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
     /// What is known of a message that is handed out.
-    pub fn of(&mut self, seq: u64, now: Time) -> Option<Suspect> {
+    pub(crate) fn of(&mut self, seq: u64, now: Time) -> Option<Suspect> {
         let known = self.known.get_mut(&seq).filter(|known| known.crashes > 0)?;
         for time in [&mut known.first, &mut known.last] {
             if *time == 0 {
@@ -114,7 +114,7 @@ impl<F: DiskFile> Suspected<F> {
     }
 
     /// It was found elsewhere than before: it has come due, or has stood in the line of its key.
-    pub fn moved(&mut self, mark: Mark) -> io::Result<()> {
+    pub(crate) fn moved(&mut self, mark: Mark) -> io::Result<()> {
         let Some(known) = self.known.get_mut(&mark.seq).filter(|known| known.mark != mark) else {
             return Ok(());
         };
@@ -124,26 +124,26 @@ impl<F: DiskFile> Suspected<F> {
     }
 
     /// It is about to run.
-    pub fn announce(&mut self, seq: u64) -> io::Result<()> {
+    pub(crate) fn announce(&mut self, seq: u64) -> io::Result<()> {
         let Some(known) = self.known.get(&seq).copied() else { return Ok(()) };
         self.running = Some(seq);
         self.note(RUNS, &known)
     }
 
     /// Whether somebody else was announced and has not come back.
-    pub fn is_another_running(&self, seq: u64) -> bool {
+    pub(crate) fn is_another_running(&self, seq: u64) -> bool {
         self.running.is_some_and(|running| running != seq)
     }
 
     /// It came back unstarted, or its run was given up: it waits again.
-    pub fn released(&mut self, seq: u64) -> io::Result<()> {
+    pub(crate) fn released(&mut self, seq: u64) -> io::Result<()> {
         let Some(known) = self.known.get(&seq).copied() else { return Ok(()) };
         self.running = self.running.filter(|running| *running != seq);
         self.note(known.at_rest(), &known)
     }
 
     /// It came back. Its verdict is on its way into the journal; until it is there, the message stays known as cleared.
-    pub fn cleared(&mut self, seq: u64) -> io::Result<()> {
+    pub(crate) fn cleared(&mut self, seq: u64) -> io::Result<()> {
         self.running = self.running.filter(|running| *running != seq);
         let Some(known) = self.known.get_mut(&seq).filter(|known| known.crashes > 0) else { return Ok(()) };
         known.crashes = 0;
@@ -152,7 +152,7 @@ impl<F: DiskFile> Suspected<F> {
     }
 
     /// It came to an end, durably.
-    pub fn settled(&mut self, seq: u64) -> io::Result<()> {
+    pub(crate) fn settled(&mut self, seq: u64) -> io::Result<()> {
         self.running = self.running.filter(|running| *running != seq);
         if self.known.remove(&seq).is_some() && self.known.is_empty() {
             return self.forget();
@@ -161,7 +161,7 @@ impl<F: DiskFile> Suspected<F> {
     }
 
     /// Forgets everybody.
-    pub fn forget(&mut self) -> io::Result<()> {
+    pub(crate) fn forget(&mut self) -> io::Result<()> {
         self.known.clear();
         if self.len == 0 {
             return Ok(());

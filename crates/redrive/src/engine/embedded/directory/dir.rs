@@ -1,5 +1,7 @@
 //! A directory with one owner and a format version; in it one store per pipeline.
 
+#![warn(missing_docs)]
+
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -99,6 +101,7 @@ impl Embedded {
         Self::open_with(path, Tuning::default())
     }
 
+    /// Opens a directory, or makes it, with other limits than the usual ones.
     pub fn open_with(path: impl Into<PathBuf>, tuning: Tuning) -> Result<Self, EngineError> {
         let dir = Arc::new(Owned::open(&path.into())?);
         Ok(Self { dir, tuning, reports: Arc::default(), traffic: Arc::default() })
@@ -161,6 +164,7 @@ impl Embedded {
         &self.traffic
     }
 
+    /// The directory.
     pub fn path(&self) -> &Path {
         &self.dir.path
     }

@@ -5,12 +5,11 @@ use std::collections::HashSet;
 
 use redrive_core::{Message, Meta};
 
-use super::store::Store;
+use super::find::Lookup;
 use crate::engine::edit::{EDIT_NAME_BYTES_MAX, EDITS_MAX, EditAnswer, LetterEdit};
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::IndexTables;
 use crate::engine::embedded::journal::record::{ReplacedWire, Stored, Was};
-use crate::engine::embedded::write::command::Command;
 use crate::engine::letter::LetterState;
 use crate::engine::seam::EngineError;
 
@@ -20,85 +19,96 @@ const BYTES_MAX: usize = 48 << 20;
 /// What becomes of one letter: how it is written, or why it is not.
 type Revised = Result<Stored, EditAnswer>;
 
-impl<D: Disk, S: IndexTables> Store<D, S> {
-    pub(super) fn edit(
-        &mut self,
-        edit: &str,
-        letters: &[LetterEdit],
-    ) -> Result<Vec<EditAnswer>, EngineError> {
-        if edit.len() > EDIT_NAME_BYTES_MAX {
-            return Ok(vec![EditAnswer::TooLarge; letters.len()]);
-        }
-        self.revise(letters.iter().map(|letter| (letter.letter, letter)), |stored, letter| {
-            let last = stored.replaced.last().map(|version| version.edit.as_str());
-            if !letter.from.is_current(redrive_core::Time::from_millis(stored.dead_at), last) {
-                return Err(EditAnswer::Changed);
-            }
-            if stored.replaced.len() >= EDITS_MAX {
-                return Err(EditAnswer::TooMany);
-            }
-            let wire = std::mem::replace(&mut stored.wire, letter.message.wire().clone());
-            stored.replaced.push(ReplacedWire { edit: edit.to_owned(), wire });
-            if stored.len_hint() > BYTES_MAX { Err(EditAnswer::TooLarge) } else { Ok(()) }
-        })
-    }
+/// What becomes of several letters, and those of them that are to be written.
+#[derive(Debug, Default)]
+pub(super) struct Revision {
+    pub(super) answers: Vec<EditAnswer>,
+    pub(super) letters: Vec<(u64, Stored)>,
+}
 
-    pub(super) fn take_edit_back(&mut self, edit: &str, ids: &[u64]) -> Result<Vec<EditAnswer>, EngineError> {
-        self.revise(ids.iter().map(|seq| (*seq, ())), |stored, ()| {
-            let before = stored.replaced.pop_if(|version| version.edit == edit);
-            stored.wire = before.ok_or(EditAnswer::Changed)?.wire;
-            Ok(())
-        })
+/// Gives open letters new messages.
+pub(super) fn edit<D: Disk, S: IndexTables>(
+    lookup: &Lookup<'_, D, S>,
+    edit: &str,
+    letters: &[LetterEdit],
+) -> Result<Revision, EngineError> {
+    if edit.len() > EDIT_NAME_BYTES_MAX {
+        return Ok(Revision { answers: vec![EditAnswer::TooLarge; letters.len()], ..Revision::default() });
     }
-
-    pub(super) fn replaced_message(&self, seq: u64, edit: &str) -> Result<Option<Message>, EngineError> {
-        let Some(slot) = self.waiting.book.asked_letter(seq)? else { return Ok(None) };
-        let replaced = self.waiting.contents.replaced(&slot)?;
-        let version = replaced.into_iter().find(|version| version.edit == edit);
-        Ok(version.and_then(|version| Message::from_wire(version.wire).ok()))
-    }
-
-    /// Writes open letters anew, each at most once.
-    fn revise<T>(
-        &mut self,
-        letters: impl Iterator<Item = (u64, T)>,
-        change: impl Fn(&mut Stored, T) -> Result<(), EditAnswer>,
-    ) -> Result<Vec<EditAnswer>, EngineError> {
-        let (mut answers, mut written, mut chosen) = (Vec::new(), Vec::new(), HashSet::new());
-        for (seq, wish) in letters {
-            let revised = match self.open_letter(seq)? {
-                // The frame of the first is not written yet, so the second is about a version that is gone.
-                _ if chosen.contains(&seq) => Err(EditAnswer::Changed),
-                Err(refused) => Err(refused),
-                Ok(mut stored) => change(&mut stored, wish).map(|()| stored),
-            };
-            answers.push(match revised {
-                Ok(stored) => {
-                    chosen.insert(seq);
-                    written.push((seq, stored));
-                    EditAnswer::Done
-                }
-                Err(refused) => refused,
-            });
+    revise(lookup, letters.iter().map(|letter| (letter.letter, letter)), |stored, letter| {
+        let last = stored.replaced.last().map(|version| version.edit.as_str());
+        if !letter.from.is_current(redrive_core::Time::from_millis(stored.dead_at), last) {
+            return Err(EditAnswer::Changed);
         }
-        if !written.is_empty() {
-            let ticket = self.tickets.issue();
-            self.workers.post(Command::EditLetters { ticket, letters: written });
-            self.wait_for(ticket)?;
+        if stored.replaced.len() >= EDITS_MAX {
+            return Err(EditAnswer::TooMany);
         }
-        Ok(answers)
-    }
+        let wire = std::mem::replace(&mut stored.wire, letter.message.wire().clone());
+        stored.replaced.push(ReplacedWire { edit: edit.to_owned(), wire });
+        if stored.len_hint() > BYTES_MAX { Err(EditAnswer::TooLarge) } else { Ok(()) }
+    })
+}
 
-    /// An open letter as it would be written again.
-    fn open_letter(&self, seq: u64) -> Result<Revised, EngineError> {
-        let Some(slot) = self.waiting.book.asked_letter(seq)? else { return Ok(Err(EditAnswer::NotFound)) };
-        if slot.state != LetterState::Open {
-            return Ok(Err(EditAnswer::NotOpen(slot.state)));
-        }
-        let Some(stored) = self.waiting.contents.stored_letter(&slot)? else {
-            return Ok(Err(EditAnswer::Damaged));
+/// Gives letters whose last edit is this one the message of before back.
+pub(super) fn undo<D: Disk, S: IndexTables>(
+    lookup: &Lookup<'_, D, S>,
+    edit: &str,
+    ids: &[u64],
+) -> Result<Revision, EngineError> {
+    revise(lookup, ids.iter().map(|seq| (*seq, ())), |stored, ()| {
+        let before = stored.replaced.pop_if(|version| version.edit == edit);
+        stored.wire = before.ok_or(EditAnswer::Changed)?.wire;
+        Ok(())
+    })
+}
+
+/// The message that a letter had before one of its edits.
+pub(super) fn message_before<D: Disk, S: IndexTables>(
+    lookup: &Lookup<'_, D, S>,
+    seq: u64,
+    edit: &str,
+) -> Result<Option<Message>, EngineError> {
+    let Some(slot) = lookup.book.asked_letter(seq)? else { return Ok(None) };
+    let replaced = lookup.contents.replaced(&slot)?;
+    let version = replaced.into_iter().find(|version| version.edit == edit);
+    Ok(version.and_then(|version| Message::from_wire(version.wire).ok()))
+}
+
+/// Open letters as they are to be written anew, each at most once.
+fn revise<D: Disk, S: IndexTables, T>(
+    lookup: &Lookup<'_, D, S>,
+    letters: impl Iterator<Item = (u64, T)>,
+    change: impl Fn(&mut Stored, T) -> Result<(), EditAnswer>,
+) -> Result<Revision, EngineError> {
+    let (mut revision, mut chosen) = (Revision::default(), HashSet::new());
+    for (seq, wish) in letters {
+        let revised = match open_letter(lookup, seq)? {
+            // The frame of the first is not written yet, so the second is about a version that is gone.
+            _ if chosen.contains(&seq) => Err(EditAnswer::Changed),
+            Err(refused) => Err(refused),
+            Ok(mut stored) => change(&mut stored, wish).map(|()| stored),
         };
-        let meta = Meta { replays: slot.replays, ..stored.meta };
-        Ok(Ok(Stored { was: Was::Letter, jobs: slot.jobs, meta, ..stored }))
+        revision.answers.push(match revised {
+            Ok(stored) => {
+                chosen.insert(seq);
+                revision.letters.push((seq, stored));
+                EditAnswer::Done
+            }
+            Err(refused) => refused,
+        });
     }
+    Ok(revision)
+}
+
+/// An open letter as it would be written again.
+fn open_letter<D: Disk, S: IndexTables>(lookup: &Lookup<'_, D, S>, seq: u64) -> Result<Revised, EngineError> {
+    let Some(slot) = lookup.book.asked_letter(seq)? else { return Ok(Err(EditAnswer::NotFound)) };
+    if slot.state != LetterState::Open {
+        return Ok(Err(EditAnswer::NotOpen(slot.state)));
+    }
+    let Some(stored) = lookup.contents.stored_letter(&slot)? else {
+        return Ok(Err(EditAnswer::Damaged));
+    };
+    let meta = Meta { replays: slot.replays, ..stored.meta };
+    Ok(Ok(Stored { was: Was::Letter, jobs: slot.jobs, meta, ..stored }))
 }

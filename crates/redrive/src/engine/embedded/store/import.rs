@@ -1,15 +1,13 @@
-//! Letters of messages that died elsewhere: checked against what is there, numbered by the writer, durable on return.
+//! Letters of messages that died elsewhere: checked against what is there, and numbered once they are written.
 
 use std::collections::HashMap;
-use std::sync::{Arc, OnceLock};
 
 use redrive_core::{Message, Reason, Time};
 
-use super::store::Store;
+use super::find::Lookup;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::IndexTables;
 use crate::engine::embedded::journal::record::{Stored, Was};
-use crate::engine::embedded::write::command::Command;
 use crate::engine::import::{ForeignLetter, ImportAnswer, is_same};
 use crate::engine::seam::EngineError;
 
@@ -21,87 +19,85 @@ enum Known {
     TooMany,
 }
 
-impl<D: Disk, S: IndexTables> Store<D, S> {
-    pub(super) fn import_letters(
-        &mut self,
-        letters: Vec<ForeignLetter>,
-        dry_run: bool,
-        now: Time,
-    ) -> Result<Vec<ImportAnswer>, EngineError> {
-        let mut answers = Vec::with_capacity(letters.len());
-        let mut made: Vec<Stored> = Vec::new();
-        // The messages of this batch that are new, by id.
-        let mut batch: HashMap<String, Vec<Message>> = HashMap::new();
-        for letter in letters {
-            let of_id = batch.entry(letter.message.id().to_owned()).or_default();
-            if of_id.iter().any(|before| is_same(before, &letter.message)) {
-                answers.push(ImportAnswer::Already { number: None });
-                continue;
-            }
-            match self.known(&letter.message)? {
-                Known::Letter(number) => answers.push(ImportAnswer::Already { number: Some(number) }),
-                Known::TooMany => {
-                    let why = "more than 1,000 letters have its message id; it was not compared with them";
-                    answers.push(ImportAnswer::Refused { why: why.to_owned() });
-                }
-                Known::No => {
-                    of_id.push(letter.message.clone());
-                    let last = letter.history.attempts().pop();
-                    let group = self.options.grouping.of(Reason::Imported, last.as_ref());
-                    answers.push(ImportAnswer::Imported { number: None, group: group.clone() });
-                    made.push(Stored {
-                        was: Was::Fresh,
-                        // It never stood in the line of its key, and blocks nobody. A replay puts it there.
-                        key: None,
-                        due: None,
-                        jobs: Vec::new(),
-                        reason: Some(Reason::Imported),
-                        state: None,
-                        dead_at: now.as_millis(),
-                        moved_from: 0,
-                        meta: letter.meta,
-                        history: letter.history.raw().clone(),
-                        group: Some(group),
-                        replaced: Vec::new(),
-                        wire: letter.message.wire().clone(),
-                    });
-                }
-            }
-        }
-        if dry_run || made.is_empty() {
-            return Ok(answers);
-        }
-        let first = self.write(made)?;
-        let imported = answers.iter_mut().filter_map(|answer| match answer {
+/// What becomes of letters from elsewhere, and those that are to be written.
+pub(super) struct Import {
+    pub(super) answers: Vec<ImportAnswer>,
+    pub(super) letters: Vec<Stored>,
+}
+
+impl Import {
+    /// The letters were written, the first of them under this number.
+    pub(super) fn numbered_from(mut self, first: u64) -> Vec<ImportAnswer> {
+        let imported = self.answers.iter_mut().filter_map(|answer| match answer {
             ImportAnswer::Imported { number, .. } => Some(number),
             _ => None,
         });
         imported.zip(first..).for_each(|(place, number)| *place = Some(number));
-        Ok(answers)
+        self.answers
     }
+}
 
-    /// Writes the letters; the number of the first once all of them are durable.
-    fn write(&mut self, letters: Vec<Stored>) -> Result<u64, EngineError> {
-        let first = Arc::new(OnceLock::new());
-        let ticket = self.tickets.issue();
-        self.workers.post(Command::Import { ticket, letters, first: Arc::clone(&first) });
-        self.wait_for(ticket)?;
-        match first.get() {
-            Some(Ok(first)) => Ok(*first),
-            Some(Err(error)) => Err(EngineError::Unavailable(error.to_string())),
-            None => Err(EngineError::Storage("the writer has stopped".to_owned())),
+/// What an import of these letters would do now.
+pub(super) fn plan<D: Disk, S: IndexTables>(
+    lookup: &Lookup<'_, D, S>,
+    letters: Vec<ForeignLetter>,
+    now: Time,
+) -> Result<Import, EngineError> {
+    let mut answers = Vec::with_capacity(letters.len());
+    let mut made: Vec<Stored> = Vec::new();
+    // The messages of this batch that are new, by id.
+    let mut batch: HashMap<String, Vec<Message>> = HashMap::new();
+    for letter in letters {
+        let of_id = batch.entry(letter.message.id().to_owned()).or_default();
+        if of_id.iter().any(|before| is_same(before, &letter.message)) {
+            answers.push(ImportAnswer::Already { number: None });
+            continue;
         }
-    }
-
-    fn known(&self, message: &Message) -> Result<Known, EngineError> {
-        let Some(numbers) = self.lookup().find_letters_of(message.id())? else { return Ok(Known::TooMany) };
-        for number in numbers {
-            let Some(slot) = self.waiting.book.asked_letter(number)? else { continue };
-            let letter = self.waiting.contents.letter(number, &slot, &self.options.grouping)?;
-            if is_same(&letter.message, message) {
-                return Ok(Known::Letter(number));
+        match known(lookup, &letter.message)? {
+            Known::Letter(number) => answers.push(ImportAnswer::Already { number: Some(number) }),
+            Known::TooMany => {
+                let why = "more than 1,000 letters have its message id; it was not compared with them";
+                answers.push(ImportAnswer::Refused { why: why.to_owned() });
+            }
+            Known::No => {
+                of_id.push(letter.message.clone());
+                let last = letter.history.attempts().pop();
+                let group = lookup.options.grouping.of(Reason::Imported, last.as_ref());
+                answers.push(ImportAnswer::Imported { number: None, group: group.clone() });
+                made.push(Stored {
+                    was: Was::Fresh,
+                    // It never stood in the line of its key, and blocks nobody. A replay puts it there.
+                    key: None,
+                    due: None,
+                    jobs: Vec::new(),
+                    reason: Some(Reason::Imported),
+                    state: None,
+                    dead_at: now.as_millis(),
+                    moved_from: 0,
+                    meta: letter.meta,
+                    history: letter.history.raw().clone(),
+                    group: Some(group),
+                    replaced: Vec::new(),
+                    wire: letter.message.wire().clone(),
+                });
             }
         }
-        Ok(Known::No)
     }
+    Ok(Import { answers, letters: made })
+}
+
+/// Whether a message has a letter.
+fn known<D: Disk, S: IndexTables>(
+    lookup: &Lookup<'_, D, S>,
+    message: &Message,
+) -> Result<Known, EngineError> {
+    let Some(numbers) = lookup.find_letters_of(message.id())? else { return Ok(Known::TooMany) };
+    for number in numbers {
+        let Some(slot) = lookup.book.asked_letter(number)? else { continue };
+        let letter = lookup.contents.letter(number, &slot, &lookup.options.grouping)?;
+        if is_same(&letter.message, message) {
+            return Ok(Known::Letter(number));
+        }
+    }
+    Ok(Known::No)
 }

@@ -1,11 +1,13 @@
 //! The store as an engine.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use redrive_core::{GroupId, Message, Time};
 
+use super::edit::{self, Revision};
 use super::find::Lookup;
+use super::import;
 use super::store::{Room, Store};
 use super::tend::Tending;
 use crate::engine::Claimed;
@@ -25,7 +27,8 @@ use crate::engine::letter::{
 use crate::engine::message_state::MessageState;
 use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{
-    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, Receipt, Settlement, Ticket,
+    Announced, Counts, Delivery, Engine, EngineError, Event, Oldest, OnBehalf, Receipt, Settlement, TakeGate,
+    Ticket,
 };
 use crate::engine::store_notice::{StoreNotice, Upkeep};
 
@@ -90,8 +93,8 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         if self.gated { None } else { self.waiting.book.delay().next_due() }
     }
 
-    fn gate(&mut self, closed: bool) {
-        self.gated = closed;
+    fn gate(&mut self, gate: TakeGate) {
+        self.gated = gate.is_closed();
     }
 
     fn counts(&self) -> Counts {
@@ -225,7 +228,12 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         self.lookup().letters_in_job(job, ids)
     }
 
-    fn replay(&mut self, job: &ReplayJob, ids: &[u64], _now: Time) -> Result<Vec<ReplayAnswer>, EngineError> {
+    fn replay(
+        &mut self,
+        job: &ReplayJob,
+        ids: &[u64],
+        _asked: OnBehalf<'_>,
+    ) -> Result<Vec<ReplayAnswer>, EngineError> {
         let mut chosen = HashSet::new();
         let mut letters = Vec::new();
         let mut answers = Vec::with_capacity(ids.len());
@@ -250,9 +258,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
             answers.push(answer);
         }
         if !letters.is_empty() {
-            let ticket = self.tickets.issue();
-            self.workers.post(Command::Replay { ticket, letters });
-            self.wait_for(ticket)?;
+            self.write(|ticket| Command::Replay { ticket, letters })?;
         }
         Ok(answers)
     }
@@ -261,7 +267,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         &mut self,
         change: &LetterChange,
         ids: &[u64],
-        _now: Time,
+        _asked: OnBehalf<'_>,
     ) -> Result<Vec<bool>, EngineError> {
         let (from, state) = change.states();
         let (mut seqs, mut chosen) = (Vec::new(), HashSet::new());
@@ -276,9 +282,8 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
             changed.push(change);
         }
         if !seqs.is_empty() {
-            let ticket = self.tickets.issue();
-            self.workers.post(Command::ChangeLetters { ticket, changed: LetterChanged { state, seqs } });
-            self.wait_for(ticket)?;
+            let letters = LetterChanged { state, seqs };
+            self.write(|ticket| Command::ChangeLetters { ticket, changed: letters })?;
         }
         Ok(changed)
     }
@@ -287,27 +292,44 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         &mut self,
         edit: &str,
         letters: &[LetterEdit],
-        _now: Time,
+        _asked: OnBehalf<'_>,
     ) -> Result<Vec<EditAnswer>, EngineError> {
-        self.edit(edit, letters)
+        let revision = edit::edit(&self.lookup(), edit, letters)?;
+        self.write_revision(revision)
     }
 
-    fn undo_edit(&mut self, edit: &str, ids: &[u64], _now: Time) -> Result<Vec<EditAnswer>, EngineError> {
-        self.take_edit_back(edit, ids)
+    fn undo_edit(
+        &mut self,
+        edit: &str,
+        ids: &[u64],
+        _asked: OnBehalf<'_>,
+    ) -> Result<Vec<EditAnswer>, EngineError> {
+        let revision = edit::undo(&self.lookup(), edit, ids)?;
+        self.write_revision(revision)
     }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
-        self.replaced_message(id, edit)
+        edit::message_before(&self.lookup(), id, edit)
     }
 
     fn import(
         &mut self,
         letters: Vec<ForeignLetter>,
         dry_run: bool,
-        now: Time,
+        asked: OnBehalf<'_>,
     ) -> Result<Vec<ImportAnswer>, EngineError> {
         self.check()?;
-        self.import_letters(letters, dry_run, now)
+        let mut import = import::plan(&self.lookup(), letters, asked.at)?;
+        if dry_run || import.letters.is_empty() {
+            return Ok(import.answers);
+        }
+        let (first, letters) = (Arc::new(OnceLock::new()), std::mem::take(&mut import.letters));
+        self.write(|ticket| Command::Import { ticket, letters, first: Arc::clone(&first) })?;
+        match first.get() {
+            Some(Ok(first)) => Ok(import.numbered_from(*first)),
+            Some(Err(error)) => Err(EngineError::Unavailable(error.to_string())),
+            None => Err(EngineError::Storage("the writer has stopped".to_owned())),
+        }
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -358,6 +380,14 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             keys: &self.waiting.keys,
             doubtful_below: self.doubtful_below,
         }
+    }
+
+    fn write_revision(&mut self, revision: Revision) -> Result<Vec<EditAnswer>, EngineError> {
+        let Revision { answers, letters } = revision;
+        if !letters.is_empty() {
+            self.write(|ticket| Command::EditLetters { ticket, letters })?;
+        }
+        Ok(answers)
     }
 
     /// The message of a letter as it goes back to wait for its delivery.

@@ -230,6 +230,13 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         Some(self.options.grouping.of(reason, attempt.or(before.as_ref())))
     }
 
+    /// Gives a command to the writer and waits until it is durable.
+    pub(super) fn write(&mut self, command: impl FnOnce(Ticket) -> Command) -> Result<(), EngineError> {
+        let ticket = self.tickets.issue();
+        self.workers.post(command(ticket));
+        self.wait_for(ticket)
+    }
+
     /// Waits until a ticket is durable.
     pub(super) fn wait_for(&mut self, ticket: Ticket) -> Result<(), EngineError> {
         loop {

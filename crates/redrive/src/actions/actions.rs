@@ -1,0 +1,180 @@
+//! What people do to letters and groups, each recorded before it is done.
+
+use std::fmt;
+use std::path::Path;
+
+use redrive_core::{GroupId, Time};
+
+use super::action::Action;
+use super::discards::{self, Discarded, Restored};
+use super::edit_undo::{self, EditUndone};
+use super::edits::{self, EditPlan, EditWish};
+use super::error::ActionError;
+use super::groups;
+use super::imports::{self, Imported};
+use super::log::ActionLog;
+use crate::engine::{ForeignLetter, GroupMarks, GroupSummary, Handling};
+use crate::handle::PipelineHandle;
+use crate::naming::Naming;
+
+/// Who did what, and the changes that are recorded before they are made. Clones are handles to the same log.
+///
+/// ```
+/// # use redrive::PipelineHandle;
+/// # async fn example(orders: &PipelineHandle) -> Result<(), redrive::actions::ActionError> {
+/// use redrive::actions::Actions;
+///
+/// let actions = Actions::open(None)?; // in memory; with a directory, they survive a restart
+/// let discarded = actions.discard(orders, &[17, 18], "alice", "test data").await?;
+/// if let Some(id) = discarded.id {
+///     actions.undo(orders, &id, "alice").await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Actions {
+    log: ActionLog,
+}
+
+impl Actions {
+    /// Opens or makes the file in `dir`; without a directory the actions are kept in memory.
+    pub fn open(dir: Option<&Path>) -> Result<Self, ActionError> {
+        Self::open_named(dir, Naming::default())
+    }
+
+    /// The same, for a process that shares its letters with others: its discards have names of their own.
+    pub fn open_named(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
+        Ok(Self { log: ActionLog::open(dir, naming)? })
+    }
+
+    /// What was wrong with the file when it was opened: a torn end, lines that cannot be read.
+    pub fn faults(&self) -> &[String] {
+        self.log.faults()
+    }
+
+    /// Whether the last word about a pipeline was `pause`: whoever starts it again has to pause it.
+    pub fn is_paused(&self, pipeline: &str) -> bool {
+        self.log.is_paused(pipeline)
+    }
+
+    /// What was decided about the groups of a pipeline.
+    pub fn marks(&self, pipeline: &str) -> GroupMarks {
+        self.log.marks(pipeline)
+    }
+
+    /// Records an action; it is on disk when this returns. The change follows, never the other way round.
+    pub async fn record(&self, action: Action) -> Result<(), ActionError> {
+        self.log.record(action).await
+    }
+
+    /// The same, for somebody who has no runtime and may wait.
+    pub fn record_now(&self, action: &Action) -> Result<(), ActionError> {
+        self.log.record_now(action)
+    }
+
+    /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
+    pub async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
+        self.log.list(since, limit).await
+    }
+
+    /// Discards those of the letters that are open.
+    pub async fn discard(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        actor: &str,
+        reason: &str,
+    ) -> Result<Discarded, ActionError> {
+        discards::discard(&self.log, handle, ids, actor, reason).await
+    }
+
+    /// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded
+    /// once more since belongs to that later discard.
+    pub async fn undo(
+        &self,
+        handle: &PipelineHandle,
+        id: &str,
+        actor: &str,
+    ) -> Result<Restored, ActionError> {
+        discards::undo(&self.log, handle, id, actor).await
+    }
+
+    /// Which pipeline a discard belongs to.
+    pub async fn pipeline_of(&self, id: &str) -> Result<String, ActionError> {
+        discards::pipeline_of(&self.log, id).await
+    }
+
+    /// What an edit of these letters would do now. Changes nothing.
+    pub async fn plan_edit(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        wish: &EditWish,
+    ) -> Result<EditPlan, ActionError> {
+        edits::plan_edit(&self.log, handle, ids, wish).await
+    }
+
+    /// Edits those of the letters that are open and meant.
+    pub async fn edit(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        wish: &EditWish,
+        actor: &str,
+    ) -> Result<EditPlan, ActionError> {
+        edits::edit(&self.log, handle, ids, wish, actor).await
+    }
+
+    /// Takes an edit back: those of its letters whose last edit it is, and that were not replayed since, have their message
+    /// of before again. It works on every process that shares the letters.
+    pub async fn undo_edit(
+        &self,
+        handle: &PipelineHandle,
+        id: &str,
+        actor: &str,
+    ) -> Result<EditUndone, ActionError> {
+        edit_undo::undo_edit(&self.log, handle, id, actor).await
+    }
+
+    /// Imports letters; `from` says in words where they come from.
+    #[doc(hidden)]
+    pub async fn import(
+        &self,
+        handle: &PipelineHandle,
+        letters: Vec<ForeignLetter>,
+        dry_run: bool,
+        actor: &str,
+        from: &str,
+    ) -> Result<Imported, ActionError> {
+        imports::import(&self.log, handle, letters, dry_run, actor, from).await
+    }
+
+    /// The groups of a pipeline with their states, those with the most open letters first.
+    pub async fn groups(&self, handle: &PipelineHandle) -> Result<Vec<GroupSummary>, ActionError> {
+        groups::list(&self.log, handle).await
+    }
+
+    /// The same without a letter of each: cheaper, and all that figures need.
+    pub async fn group_states(&self, handle: &PipelineHandle) -> Result<Vec<GroupSummary>, ActionError> {
+        groups::states(&self.log, handle).await
+    }
+
+    /// Decides about a group; a note that is not given stays as it was. Returns the group as it is from now on.
+    pub async fn mark_group(
+        &self,
+        handle: &PipelineHandle,
+        group: GroupId,
+        handling: Handling,
+        note: Option<&str>,
+        actor: &str,
+    ) -> Result<GroupSummary, ActionError> {
+        groups::mark(&self.log, handle, group, handling, note, actor).await
+    }
+}
+
+impl fmt::Debug for Actions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Actions").field("faults", &self.log.faults()).finish_non_exhaustive()
+    }
+}

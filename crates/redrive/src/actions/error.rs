@@ -1,0 +1,67 @@
+//! Why an action was not carried out.
+
+use redrive_core::GroupId;
+
+use crate::handle::HandleError;
+
+/// Why an action was not carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ActionError {
+    /// The log of actions cannot be written.
+    #[error("the action could not be recorded, so nothing was done: {0}")]
+    Storage(#[from] std::io::Error),
+    /// No discard has this name.
+    #[error("there is no discard `{0}`")]
+    NotFound(String),
+    /// The discard was made by another process.
+    #[error(
+        "discard `{id}` is not of this process, whose discards are called `{ours}…`; ask the one that made it"
+    )]
+    Elsewhere {
+        /// Its name.
+        id: String,
+        /// How names of this process begin.
+        ours: String,
+    },
+    /// The discard or edit belongs to another pipeline.
+    #[error("`{id}` is of pipeline `{pipeline}`")]
+    OtherPipeline {
+        /// Its name.
+        id: String,
+        /// The pipeline.
+        pipeline: String,
+    },
+    /// No letter is in this group.
+    #[error("pipeline `{pipeline}` has no group `{group}`")]
+    NoGroup {
+        /// The group.
+        group: GroupId,
+        /// The pipeline.
+        pipeline: String,
+    },
+    /// No letter has this edit.
+    #[error("no letter of pipeline `{pipeline}` has an edit `{id}`")]
+    NoEdit {
+        /// Its name.
+        id: String,
+        /// The pipeline.
+        pipeline: String,
+    },
+    /// It was not said which ids the edited messages have.
+    #[error(
+        "{ambiguous} of {letters} letters have an attempt whose end is not known: the receiver may have applied the message, \
+         and one that remembers ids will then ignore the edited one"
+    )]
+    Ambiguous {
+        /// Letters with an attempt whose end is not known.
+        ambiguous: u64,
+        /// Letters that would be edited.
+        letters: u64,
+    },
+    /// The stored action cannot be read.
+    #[error("the record of `{0}` is damaged")]
+    Damaged(String),
+    /// The pipeline did not answer.
+    #[error(transparent)]
+    Handle(#[from] HandleError),
+}

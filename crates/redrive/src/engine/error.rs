@@ -1,0 +1,34 @@
+//! Why an engine could not do what it was asked for.
+
+#![warn(missing_docs)]
+
+/// Why an engine could not do what it was asked for.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum EngineError {
+    /// A write or a sync failed. Nothing can be trusted until the store is opened again.
+    #[error("storage failed: {0}; stop, repair the disk and open the store again")]
+    Storage(String),
+    /// The place where the store was to be cannot be used as it is. Nothing was stored.
+    #[error("{problem}; {fix}")]
+    Directory {
+        /// What is wrong.
+        problem: String,
+        /// What to do about it.
+        fix: &'static str,
+    },
+    /// What is stored cannot be read.
+    #[error("{0}")]
+    Damaged(String),
+    /// Another process has the store open.
+    #[error("the store has an owner: {0}; stop it first, or use another directory")]
+    Owned(String),
+    /// The store was written by a version that this one cannot read.
+    #[error("{0}")]
+    Version(String),
+    /// Where messages live did not answer in time. Nothing was changed, or it cannot be known whether it was.
+    #[error("{0}; try again")]
+    Unavailable(String),
+    /// Messages are found by id only where ids are remembered.
+    #[error("ids are not remembered here; set `dedup` to a window, and messages can be asked for by id")]
+    NotRemembered,
+}

@@ -1,0 +1,231 @@
+//! The jobs that a process knows: its own, with their files, and those of the group.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::error::ReplayError;
+use super::files::{Files, FoundJobs};
+use super::job::{self, Facts, JobProgress, ReplayState, ReplayView};
+use super::live::{Job, Keep, Listener, blocking};
+use super::others::Others;
+use super::records::JobRecord;
+use crate::naming::Naming;
+
+/// Jobs that are remembered; beyond it the oldest that are over are forgotten.
+const KEPT_MAX: usize = 1_000;
+
+/// The jobs that a process knows.
+pub(super) struct JobBook {
+    naming: Naming,
+    files: Option<Files>,
+    jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
+    others: Others,
+    next: Mutex<u64>,
+    faults: Vec<String>,
+    listener: Listener,
+}
+
+impl JobBook {
+    /// Reads the jobs in `dir`, or keeps them in memory only.
+    pub(super) fn open(dir: Option<&Path>, naming: Naming) -> io::Result<Self> {
+        let (files, found) = match dir {
+            Some(dir) => {
+                let (files, found) = Files::open(dir)?;
+                (Some(files), found)
+            }
+            None => (None, FoundJobs::default()),
+        };
+        let listener = Listener::default();
+        let jobs = found.jobs.into_iter().map(|(facts, progress)| {
+            let id = naming.name('r', facts.number);
+            (facts.number, Arc::new(Job::new(id, facts, progress, Arc::clone(&listener))))
+        });
+        let jobs = Mutex::new(jobs.collect());
+        let next = Mutex::new(found.highest + 1);
+        Ok(Self { naming, files, jobs, others: Others::default(), next, faults: found.faults, listener })
+    }
+
+    /// Only the first listener counts.
+    pub(super) fn listen(&self, listener: Box<dyn Fn(&ReplayView) + Send + Sync>) {
+        let _ = self.listener.set(listener);
+    }
+
+    /// Job files that could not be read, with why.
+    pub(super) fn faults(&self) -> &[String] {
+        &self.faults
+    }
+
+    pub(super) const fn naming(&self) -> &Naming {
+        &self.naming
+    }
+
+    /// Jobs that were started by other processes.
+    pub(super) const fn others(&self) -> &Others {
+        &self.others
+    }
+
+    /// What this process is called where jobs are shared.
+    pub(super) fn runner(&self) -> String {
+        self.naming.prefix('r')
+    }
+
+    /// How many of the own jobs are not over.
+    pub(super) fn live(&self) -> usize {
+        self.jobs().values().filter(|job| !job.progress().state.is_over()).count()
+    }
+
+    /// Own jobs of this pipeline that have work left.
+    pub(super) fn unsettled(&self, pipeline: &str) -> Vec<Arc<Job>> {
+        let jobs = self.jobs();
+        let unsettled =
+            jobs.values().filter(|job| job.facts.pipeline == pipeline && !job.progress().is_settled());
+        unsettled.cloned().collect()
+    }
+
+    /// Of those, the ones that are not shared, and that nothing is at work on.
+    pub(super) fn unshared(&self, pipeline: &str, is_shared: impl Fn(&str) -> bool) -> Vec<Arc<Job>> {
+        let mut jobs = self.unsettled(pipeline);
+        jobs.retain(|job| !job.is_attached() && !is_shared(&job.id));
+        jobs
+    }
+
+    /// All jobs that are remembered, the latest first.
+    pub(super) fn views(&self) -> Vec<ReplayView> {
+        let mut views: Vec<ReplayView> = self.jobs().values().rev().map(|job| job.view()).collect();
+        let others = self.others.views();
+        if !others.is_empty() {
+            views.extend(others);
+            views.sort_by_key(|view| std::cmp::Reverse(view.created));
+        }
+        views
+    }
+
+    pub(super) fn find(&self, id: &str) -> Result<Arc<Job>, ReplayError> {
+        let Some(number) = job::number(id) else { return Err(ReplayError::NotFound(id.to_owned())) };
+        if let Some(job) = self.jobs().get(&number).filter(|job| job.id == id) {
+            return Ok(Arc::clone(job));
+        }
+        if let Some(job) = self.others.get(id) {
+            return Ok(job);
+        }
+        let ours = self.naming.prefix('r');
+        if self.naming.name('r', number) == id {
+            return Err(ReplayError::NotFound(id.to_owned()));
+        }
+        Err(ReplayError::Elsewhere { id: id.to_owned(), ours })
+    }
+
+    /// The job that a record of the group is about.
+    pub(super) fn known(&self, record: &JobRecord) -> Arc<Job> {
+        let own = self.jobs().get(&record.facts.number).filter(|job| job.id == record.id).cloned();
+        own.unwrap_or_else(|| self.others.known(record, &self.listener))
+    }
+
+    /// The number of the next job of this process.
+    pub(super) fn next_number(&self) -> u64 {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        *next += 1;
+        *next - 1
+    }
+
+    /// Adds a job that starts here, with its selection; both are on disk when this returns. A task is at work on it.
+    pub(super) async fn add(
+        &self,
+        facts: Facts,
+        progress: JobProgress,
+        mut ids: Vec<u64>,
+    ) -> io::Result<(Arc<Job>, Vec<u64>)> {
+        let number = facts.number;
+        let id = self.naming.name('r', number);
+        let job = Arc::new(Job::new(id, facts, progress, Arc::clone(&self.listener)));
+        if let Some(files) = self.files.clone() {
+            let job = Arc::clone(&job);
+            ids = blocking(move || {
+                files.write_ids(number, &ids)?;
+                files.write(&job.facts, &job.progress())?;
+                Ok(ids)
+            })
+            .await?;
+        }
+        job.attach();
+        self.jobs().insert(number, Arc::clone(&job));
+        Ok((job, ids))
+    }
+
+    /// Removes a job that could not be shared. If its file cannot be removed, it goes on after a restart.
+    pub(super) async fn withdraw(&self, job: &Job) {
+        let number = job.facts.number;
+        self.jobs().remove(&number);
+        if let Some(files) = self.files.clone() {
+            let _ = blocking(move || files.forget(number)).await;
+        }
+    }
+
+    /// Changes the state of a job that runs here. Durable when it returns.
+    pub(super) async fn set(&self, job: &Arc<Job>, state: ReplayState) -> Result<ReplayView, ReplayError> {
+        let was = job.change(|progress| {
+            let was = progress.state;
+            match (was, state) {
+                (was, _) if was.is_over() => {}
+                // It does not run already, and why is worth more.
+                (ReplayState::Stopped, ReplayState::Paused) => {}
+                (ReplayState::Stopped, ReplayState::Running) => {
+                    progress.state = state;
+                    progress.note = None;
+                    progress.begin_trial(&job.facts.spec);
+                }
+                _ => progress.state = state,
+            }
+            was
+        });
+        if was.is_over() {
+            return Err(ReplayError::Over { id: job.id.clone(), state: was });
+        }
+        job.changed.notify_one();
+        self.keep_of(job).try_write(job).await?;
+        Ok(job.view())
+    }
+
+    /// The selection of a job that was started here, from its file.
+    pub(super) async fn read_ids(&self, job: &Job) -> Result<Vec<u64>, String> {
+        if !self.started_here(job) {
+            return Err("its selection is not known here".to_owned());
+        }
+        let Some(files) = self.files.clone() else {
+            return Err("its selection was kept in memory only".to_owned());
+        };
+        let facts = job.facts.clone();
+        blocking(move || Ok(files.read_ids(&facts))).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Where the progress of a job is written on this machine.
+    pub(super) fn keep_of(&self, job: &Job) -> Keep {
+        Keep { files: self.files.clone().filter(|_| self.started_here(job)) }
+    }
+
+    /// Forgets the oldest own jobs that are over, beyond the number that is remembered.
+    pub(super) async fn forget_oldest(&self) {
+        let surplus: Vec<u64> = {
+            let mut jobs = self.jobs();
+            let surplus = jobs.len().saturating_sub(KEPT_MAX);
+            let over = jobs.values().filter(|job| job.progress().state.is_over()).take(surplus);
+            let over: Vec<u64> = over.map(|job| job.facts.number).collect();
+            over.iter().for_each(|number| drop(jobs.remove(number)));
+            over
+        };
+        if let Some(files) = self.files.clone().filter(|_| !surplus.is_empty()) {
+            // One that cannot be removed is found again at the next start, and goes then.
+            let _ = blocking(move || surplus.iter().try_for_each(|number| files.forget(*number))).await;
+        }
+    }
+
+    fn started_here(&self, job: &Job) -> bool {
+        self.naming.name('r', job.facts.number) == job.id
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Job>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

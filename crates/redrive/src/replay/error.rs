@@ -1,0 +1,72 @@
+//! Why a replay job is not started, found or changed.
+
+use super::job::{LIVE_MAX, ReplayState};
+use super::pace::RATE_MAX;
+use crate::letters::select::SELECTION_MAX;
+
+/// Why a replay job is not started, found or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// Nothing is selected.
+    #[error("no letter is selected, so there is nothing to replay")]
+    Nothing,
+    /// More letters are selected than a job may have.
+    #[error("more than {SELECTION_MAX} letters are selected; narrow the selection down")]
+    TooMany,
+    /// The rate cannot be kept.
+    #[error("`rate` is {0} letters per second, and has to be above 0 and at most {RATE_MAX}")]
+    Rate(f64),
+    /// The pipeline does not read a topic.
+    #[error(
+        "letters of `{0}` did not come from a topic, so they cannot be put back onto one; leave the target out"
+    )]
+    NoSource(String),
+    /// Too many jobs have not ended.
+    #[error("{LIVE_MAX} replays run, are paused or were stopped; wait for one of them, or abort one")]
+    TooManyJobs,
+    /// No job has this name.
+    #[error("there is no replay `{0}`")]
+    NotFound(String),
+    /// The job was started by another process.
+    #[error(
+        "replay `{id}` is not of this process, whose replays are called `{ours}…`; ask the one that started it"
+    )]
+    Elsewhere {
+        /// The job.
+        id: String,
+        /// How names of this process begin.
+        ours: String,
+    },
+    /// The process that runs the job has not answered.
+    #[error(
+        "replay `{id}` runs in another process, which has not answered; it is done as soon as that process, or another that takes the job over, reads it"
+    )]
+    Unanswered {
+        /// The job.
+        id: String,
+    },
+    /// The job has ended.
+    #[error("replay `{id}` is {state} and cannot be changed any more")]
+    Over {
+        /// The job.
+        id: String,
+        /// How it ended.
+        state: ReplayState,
+    },
+    /// There is no tokio runtime.
+    #[error("replays need a tokio runtime; call this from within one")]
+    NoRuntime,
+    /// The job cannot be written.
+    #[error("the replay job could not be stored: {0}")]
+    Storage(#[from] std::io::Error),
+}
+
+impl ReplayError {
+    /// What is wrong with a pace, if anything is. A dry run asks for it too.
+    pub fn check_rate(rate: Option<f64>) -> Result<(), Self> {
+        match rate {
+            Some(rate) if !(rate > 0.0 && rate <= RATE_MAX) => Err(Self::Rate(rate)),
+            _ => Ok(()),
+        }
+    }
+}
