@@ -2,7 +2,9 @@
 //! threads, locks and atomics under the same names.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
-pub(crate) use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+pub(crate) use std::sync::{Arc, OnceLock};
+#[cfg(feature = "embedded")]
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 pub(crate) use std::thread::{Thread, current, park_timeout};
 
 pub(crate) use crossbeam_queue::{ArrayQueue, SegQueue};
