@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use redrive_core::duration;
 
+use super::declared::{BEFORE_SINKS, SettingTable};
 use super::fault::Fault;
-use super::kafka::{self, KafkaConfig};
+use super::kafka::KafkaConfig;
 use super::reader::{Reader, Section, Set};
 use super::tree::At;
 
@@ -72,15 +73,15 @@ impl EngineConfig {
                     "`kind = \"kafka\"`: this build has no Kafka engine; build it with the feature `kafka`";
                 reader.fault(section, Fault::line("kind", problem, "kind = \"embedded\"", at));
             }
-        } else {
-            let strangers: Vec<&str> =
-                kafka::KEYS.into_iter().filter(|key| section.get(key).is_some()).collect();
-            for key in strangers {
-                let at: Vec<At> = section.at(key).into_iter().collect();
-                let problem =
-                    format!("`{key}` means something to the kafka engine only, and this is {}", given.name());
-                reader.fault(section, Fault::line(key, problem, format!("remove `{key}`"), at));
-            }
+        }
+        let strangers = of_one_engine()
+            .into_iter()
+            .filter(|(key, engine)| *engine != given.name() && section.get(key).is_some());
+        for (key, engine) in strangers {
+            let at: Vec<At> = section.at(key).into_iter().collect();
+            let problem =
+                format!("`{key}` means something to the {engine} engine only, and this is {}", given.name());
+            reader.fault(section, Fault::line(key, problem, format!("remove `{key}`"), at));
         }
         let dir = dir.map_or_else(|| DIR_DEFAULT.to_owned(), |dir| dir.value);
         let scrub = scrub(reader, section, given);
@@ -88,11 +89,18 @@ impl EngineConfig {
     }
 }
 
+/// The keys of `[engine]` that are for one kind of engine, with its name: settings that are declared so, and its own table.
+fn of_one_engine() -> Vec<(&'static str, &'static str)> {
+    let of_table = |table: &'static SettingTable| {
+        let below = table.path.strip_prefix("engine.").map(|name| (name, name));
+        let settings = table.settings.iter().filter(|_| table.path == "engine");
+        settings.filter_map(|setting| Some((setting.key, setting.only?))).chain(below)
+    };
+    BEFORE_SINKS.iter().copied().flatten().flat_map(of_table).collect()
+}
+
 fn scrub(reader: &mut Reader, section: &Section<'_>, kind: EngineKind) -> Option<Duration> {
-    if let Some(at) = section.at("scrub").filter(|_| kind != EngineKind::Embedded) {
-        let problem =
-            format!("`scrub` means something to the embedded engine only, and this is {}", kind.name());
-        reader.fault(section, Fault::line("scrub", problem, "remove `scrub`", vec![at]));
+    if kind != EngineKind::Embedded && section.at("scrub").is_some() {
         return None;
     }
     let Some(set) = reader.text(section, "scrub") else { return Some(SCRUB_DEFAULT) };

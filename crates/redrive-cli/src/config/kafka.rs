@@ -117,10 +117,6 @@ impl PassedOn {
     }
 }
 
-/// Everything there is for this engine only.
-pub(super) const KEYS: [&str; 8] =
-    ["brokers", "group", "member", "start", "topics", "state_dir", "only", "kafka"];
-
 impl KafkaConfig {
     /// Reads the keys. What is missing is a fault only where the engine is `kafka`.
     pub(super) fn read(reader: &mut Reader, section: &Section<'_>, meant: bool) -> Self {

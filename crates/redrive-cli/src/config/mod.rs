@@ -25,8 +25,7 @@ mod kafka;
 mod pipeline;
 mod policy;
 mod secrets;
-mod server;
-pub mod server_tls;
+pub mod server;
 pub mod sinks;
 
 pub mod default;

@@ -29,8 +29,9 @@ use super::health_log::HealthLog;
 use super::on_purged::OnPurged;
 use super::{events, orphans, subscriptions, tokens};
 use crate::args::Global;
+use crate::config::server;
 use crate::config::sinks::SinkParts;
-use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig, server_tls};
+use crate::config::{AlertConfig, Config, EngineKind, PipelineConfig};
 use crate::exit::{Exit, Failed};
 
 /// The file in the engine's directory that holds the key of endpoint hashes.
@@ -64,7 +65,7 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let parts: Vec<PipelineParts> = config.pipelines.iter().map(PipelineParts::of).collect();
     let pipelines = |hash_key: Option<&Secret>| prepare(config, hash_key, &parts, &pills, &health);
     let files = config.server.tls.clone();
-    let tls = files.as_ref().map(|(cert, key)| server_tls::read(cert, key));
+    let tls = files.as_ref().map(|(cert, key)| server::tls::read(cert, key));
     let tls = tls.transpose().map_err(|fault| Failed::usage(fault.problem))?.map(ServerTls::new);
     let certificate = tls.clone().zip(files);
     let certificate =

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use redrive_server::ServerTls;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::config::server_tls;
+use crate::config::server::tls;
 use crate::exit::{Exit, Failed};
 
 /// What is read again.
@@ -19,7 +19,7 @@ pub struct Certificate {
 impl Certificate {
     /// Files that cannot be used leave the old certificate in force.
     fn reload(&self) {
-        match server_tls::read(&self.cert_file, &self.key_file) {
+        match tls::read(&self.cert_file, &self.key_file) {
             Ok(config) => {
                 self.served.replace(config);
                 tracing::info!("SIGHUP: the certificate was read again; new connections get it");

@@ -36,6 +36,8 @@ pub struct Setting {
     pub shown: Shown,
     /// What it is, in a sentence.
     pub about: &'static str,
+    /// The kind of engine that it is for, where it is not for all of them.
+    pub only: Option<&'static str>,
 }
 
 /// What the default file shows as the value, in TOML.
@@ -79,11 +81,16 @@ impl SettingTable {
 impl Setting {
     /// A setting with a default.
     pub const fn default(key: &'static str, form: Form, value: &'static str, about: &'static str) -> Self {
-        Self { key, form, shown: Shown::Default(value), about }
+        Self { key, form, shown: Shown::Default(value), about, only: None }
     }
 
     /// A setting without one; the default file shows an example.
     pub const fn example(key: &'static str, form: Form, value: &'static str, about: &'static str) -> Self {
-        Self { key, form, shown: Shown::Example(value), about }
+        Self { key, form, shown: Shown::Example(value), about, only: None }
+    }
+
+    /// The same setting, for this kind of engine only.
+    pub const fn only(self, engine: &'static str) -> Self {
+        Self { only: Some(engine), ..self }
     }
 }

@@ -7,12 +7,12 @@ use redrive_core::nearest::nearest;
 use redrive_server::{Reads, Scope, Token};
 use redrive_sinks::Secret;
 
-use super::fault::Fault;
-use super::named::Named;
-use super::reader::{Reader, Section};
-use super::secrets;
-use super::server_tls;
-use super::tree::At;
+use super::super::fault::Fault;
+use super::super::named::Named;
+use super::super::reader::{Reader, Section};
+use super::super::secrets;
+use super::super::tree::At;
+use super::tls;
 
 pub const LISTEN_DEFAULT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 7333);
@@ -44,7 +44,11 @@ impl Default for ServerConfig {
 
 impl ServerConfig {
     /// `token_in_environment`: whether `REDRIVE_TOKEN` or `--token-file` gives one, which counts as a token.
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>, token_in_environment: bool) -> Self {
+    pub(in super::super) fn read(
+        reader: &mut Reader,
+        section: &Section<'_>,
+        token_in_environment: bool,
+    ) -> Self {
         reader.unknown_keys(section);
         let listen = listen(reader, section);
         let tokens: Vec<TokenConfig> = reader
@@ -110,7 +114,7 @@ impl ServerConfig {
 }
 
 /// The names of what `reads` may be; without it the rest decides.
-pub(super) const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
+pub(in super::super) const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
 
 fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
     let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };
@@ -125,12 +129,7 @@ fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
     })
 }
 
-fn token_config(
-    reader: &mut Reader,
-    section: &Section<'_>,
-    index: usize,
-    at: &super::tree::At,
-) -> Option<TokenConfig> {
+fn token_config(reader: &mut Reader, section: &Section<'_>, index: usize, at: &At) -> Option<TokenConfig> {
     let name = reader.text(section, "name");
     let part = match &name {
         Some(name) => format!("token `{}`", name.value),
@@ -195,7 +194,7 @@ fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]
 }
 
 fn tls_fault(cert_file: &Path, key_file: &Path, at: &[At; 2]) -> Option<Fault> {
-    let fault = server_tls::read(cert_file, key_file).err()?;
+    let fault = tls::read(cert_file, key_file).err()?;
     let at = if fault.key == "tls_cert_file" { &at[0] } else { &at[1] };
     let fix = "a PEM file with a certificate that is valid now, and its private key";
     Some(Fault::line(fault.key, fault.problem, fix, vec![at.clone()]))
