@@ -3,20 +3,20 @@
 //! - `place`: where the processor is (`--url`), and what is refused as an address
 //! - `token`: which token is sent, and that it never shows
 //! - `wire`: one request and its bounded answer
-//! - `answers`, `replay_answers`: the JSON of the API as types
+//! - `answer`: an answer as it came and as it is understood; its shapes are those of `redrive-api`
 //! - `api`: a method per route
 //! - `fault`: what can go wrong, what to do about it, and the exit code
 //! - `session`: from the global flags to an API, on a small runtime
 
-pub mod answers;
+pub mod answer;
 pub mod api;
 pub mod fault;
 pub mod place;
-pub mod replay_answers;
 pub mod session;
 pub mod token;
 pub mod wire;
 
+pub use answer::Answer;
 pub use api::{Api, MessageQuery, PageQuery};
 pub use fault::ClientFault;
 pub use place::Place;

@@ -63,10 +63,10 @@ fn watch_prints_lines_until_it_is_interrupted() {
 fn the_token_goes_into_the_header_and_nowhere_else() {
     let api = RecordedApi::new(|asked| match asked.authorization.as_deref() {
         Some("Bearer s3cret") => {
-            (403, json!({"code": "forbidden", "message": "needs the scope admin", "hint": null}))
+            (403, json!({"code": "forbidden", "message": "needs the scope admin", "hint": ""}))
         }
-        Some(_) => (401, json!({"code": "unauthorized", "message": "not a known token", "hint": null})),
-        None => (401, json!({"code": "unauthorized", "message": "no token", "hint": null})),
+        Some(_) => (401, json!({"code": "unauthorized", "message": "not a known token", "hint": ""})),
+        None => (401, json!({"code": "unauthorized", "message": "no token", "hint": ""})),
     });
     let mut pause = command(&api.url(), &["pause", "orders", "-vv"]);
     pause.env("REDRIVE_TOKEN", "s3cret");
@@ -141,6 +141,6 @@ fn an_answer_from_something_else_is_named_as_such() {
     let api = RecordedApi::new(|_| (200, json!("hello")));
     api.redrive(&["status", "orders"]).exits(2).complains("does not answer as a redrive processor does");
     let busy =
-        RecordedApi::new(|_| (503, json!({"code": "busy", "message": "disk is nearly full", "hint": null})));
+        RecordedApi::new(|_| (503, json!({"code": "busy", "message": "disk is nearly full", "hint": ""})));
     busy.redrive(&["status", "orders"]).exits(75).complains("disk is nearly full");
 }

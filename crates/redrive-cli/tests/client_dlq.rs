@@ -418,7 +418,7 @@ fn a_processor_that_restarts_is_waited_for() {
     let api = RecordedApi::new(move |asked| match asked.line.as_str() {
         "POST /v1/replays" => (202, job("running", 0, 0)),
         _ if looks.fetch_add(1, Ordering::SeqCst) < 2 => {
-            (503, json!({"code": "stopping", "message": "the processor is stopping", "hint": null}))
+            (503, json!({"code": "stopping", "message": "the processor is stopping", "hint": ""}))
         }
         _ => (200, job("done", 300, 0)),
     });

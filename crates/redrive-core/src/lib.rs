@@ -25,6 +25,7 @@ pub mod random;
 pub mod retry;
 pub mod text;
 pub mod time;
+pub mod timestamp;
 
 pub use forecast::budget as forecast_budget;
 pub use forecast::outage as forecast_outage;

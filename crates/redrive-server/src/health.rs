@@ -3,10 +3,10 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use redrive::engine::Problem;
-use serde_json::{Value, json};
+use redrive_api::{Liveness, PipelineProblem};
 
 use crate::answer::Json;
+use crate::api::view_condition::pipeline_problem;
 use crate::metrics::{self, DoorCounts, PipelineFigures, ReplayCounts, Snapshot};
 use crate::readiness::Phase;
 use crate::service::Served;
@@ -14,29 +14,24 @@ use crate::state::Shared;
 
 /// Alive: the runtime answers. Nothing else is asked, so that a slow disk does not get the process killed.
 pub(crate) async fn live() -> Response {
-    Json(json!({ "status": "live" })).into_response()
+    Json(Liveness { status: "live".to_owned(), problems: Vec::new() }).into_response()
 }
 
 pub(crate) async fn ready(State(shared): State<Shared>) -> Response {
     let phase = shared.readiness.phase();
-    let problems = problems(&shared);
-    if phase == Phase::Ready && !problems.is_empty() {
-        let body = json!({ "status": "impaired", "problems": problems });
-        return (StatusCode::SERVICE_UNAVAILABLE, Json(body)).into_response();
-    }
-    let status = if phase == Phase::Ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(json!({ "status": phase.name() }))).into_response()
+    let problems = if phase == Phase::Ready { problems(&shared) } else { Vec::new() };
+    let is_well = phase == Phase::Ready && problems.is_empty();
+    let status = if is_well { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    let name = if problems.is_empty() { phase.name() } else { "impaired" };
+    (status, Json(Liveness { status: name.to_owned(), problems })).into_response()
 }
 
 /// What keeps messages of any pipeline from moving, each with its pipeline.
-fn problems(shared: &Shared) -> Vec<Value> {
+fn problems(shared: &Shared) -> Vec<PipelineProblem> {
     let of_pipeline = |served: &Served| {
-        let name = served.handle.name().to_owned();
+        let name = served.handle.name();
         let problems = served.handle.figures().condition.problems;
-        problems.into_iter().map(move |problem| {
-            let Problem { kind, place, text } = problem;
-            json!({ "pipeline": name, "kind": kind.name(), "place": place, "problem": text })
-        })
+        problems.iter().map(|problem| pipeline_problem(Some(name), problem)).collect::<Vec<_>>()
     };
     shared.service.pipelines.iter().flat_map(of_pipeline).collect()
 }

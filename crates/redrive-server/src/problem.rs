@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use redrive::HandleError;
 use redrive::engine::{EngineError, IngestError};
 use redrive::messages::SteerError;
-use serde::Serialize;
+use redrive_api::Refusal;
 
 /// The `code` of an error answer. Programs may rely on these names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -141,16 +141,10 @@ impl Problem {
     }
 }
 
-#[derive(Serialize)]
-struct Body {
-    code: &'static str,
-    message: String,
-    hint: String,
-}
-
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = Json(Body { code: self.code.name(), message: self.message, hint: self.hint });
+        let body =
+            Json(Refusal { code: self.code.name().to_owned(), message: self.message, hint: self.hint });
         let mut response = (self.code.status(), body).into_response();
         if let Some(seconds) = self.code.retry_after() {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));

@@ -75,7 +75,6 @@ pub mod replay;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod subscriptions;
-pub mod timestamp;
 
 #[doc(hidden)]
 #[allow(missing_docs)]
@@ -117,6 +116,8 @@ pub use stores::{MemoryStores, Stores};
 pub use redrive_core::endpoints::{Endpoint, LimitBy};
 #[doc(inline)]
 pub use redrive_core::policy::Mode;
+#[doc(inline)]
+pub use redrive_core::timestamp;
 #[doc(inline)]
 pub use redrive_core::{BreakerSettings, Class, FailureKind, Fingerprint, GroupId, GroupRule, GuardSettings};
 #[doc(inline)]

@@ -5,17 +5,21 @@ use std::path::Path;
 use bytes::Bytes;
 use hyper::http::Method;
 use redrive::GroupId;
+use redrive_api::{
+    AcceptedMessage, AcceptedMessages, Actions, Discard, Discarded, Edit, EditUndone, Edited, GroupDecision,
+    GroupDetail, GroupView, Groups, ImportedLetters, KeyView, LetterPage, LetterStats, LetterView,
+    MessagePage, MessageView, NamedSubscription, NewSubscription, PipelineView, Pipelines, Purging,
+    RemovedSubscription, ReplayForecast, ReplayJob, Replays, Restored, StartReplay, Steered,
+    SubscriptionKeys, SubscriptionPage, SubscriptionView, Undo, UndoSubscription, UndoneSubscriptions,
+    WouldDiscard,
+};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::answers::{
-    Actions, Answer, Discarded, Edited, GroupView, Groups, ImportedLetters, KeyView, LetterPage, LetterStats,
-    LetterView, MessagePage, MessageView, PipelineView, Pipelines, Restored, Sent, SentMany, Steered,
-    SubscriptionKeys, SubscriptionPage,
-};
+use super::answer::Answer;
 use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
-use super::replay_answers::{DryReplay, ReplayView, Replays};
 use super::token::Bearer;
 use super::wire::Wire;
 use crate::exit::Failed;
@@ -95,12 +99,16 @@ impl Api {
     }
 
     /// Sends one message.
-    pub async fn send(&self, pipeline: &str, body: Value) -> Result<Answer<Sent>, ClientFault> {
+    pub async fn send(&self, pipeline: &str, body: Value) -> Result<Answer<AcceptedMessage>, ClientFault> {
         self.post(&format!("/v1/pipelines/{}/messages", segment(pipeline)), Some(body)).await
     }
 
     /// Sends many messages, a line each: all of them or none.
-    pub async fn send_many(&self, pipeline: &str, lines: Bytes) -> Result<Answer<SentMany>, ClientFault> {
+    pub async fn send_many(
+        &self,
+        pipeline: &str,
+        lines: Bytes,
+    ) -> Result<Answer<AcceptedMessages>, ClientFault> {
         let path = format!("/v1/pipelines/{}/messages", segment(pipeline));
         self.read(&self.wire.ask_as(Method::POST, &path, "application/x-ndjson", lines).await?)
     }
@@ -109,7 +117,7 @@ impl Api {
         &self,
         pipeline: &str,
         page: &MessageQuery,
-    ) -> Result<Answer<MessagePage>, ClientFault> {
+    ) -> Result<Answer<MessagePage<Value>>, ClientFault> {
         let limit = page.limit.to_string();
         let query = query(&[
             ("state", page.state.as_deref()),
@@ -135,7 +143,11 @@ impl Api {
         self.get(&format!("/v1/pipelines/{}/keys/{}", segment(pipeline), segment(key))).await
     }
 
-    pub async fn letters(&self, pipeline: &str, page: &PageQuery) -> Result<Answer<LetterPage>, ClientFault> {
+    pub async fn letters(
+        &self,
+        pipeline: &str,
+        page: &PageQuery,
+    ) -> Result<Answer<LetterPage<Value>>, ClientFault> {
         let limit = page.limit.to_string();
         let query = query(&[
             ("filter", page.filter.as_deref()),
@@ -157,7 +169,7 @@ impl Api {
         self.get(&format!("/v1/pipelines/{}/groups", segment(pipeline))).await
     }
 
-    pub async fn group(&self, pipeline: &str, group: GroupId) -> Result<Answer<GroupView>, ClientFault> {
+    pub async fn group(&self, pipeline: &str, group: GroupId) -> Result<Answer<GroupDetail>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/groups/{group}", segment(pipeline))).await
     }
 
@@ -165,28 +177,41 @@ impl Api {
         &self,
         pipeline: &str,
         group: GroupId,
-        body: Value,
+        decision: &GroupDecision,
     ) -> Result<Answer<GroupView>, ClientFault> {
-        self.post(&format!("/v1/pipelines/{}/groups/{group}/state", segment(pipeline)), Some(body)).await
+        let path = format!("/v1/pipelines/{}/groups/{group}/state", segment(pipeline));
+        self.post_with(&path, decision).await
     }
 
     pub async fn letter_stats(&self, pipeline: &str) -> Result<Answer<LetterStats>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/letters/stats", segment(pipeline))).await
     }
 
-    /// The body is text: values in it keep every digit.
-    pub async fn edit(&self, pipeline: &str, body: String) -> Result<Answer<Edited>, ClientFault> {
-        let path = format!("/v1/pipelines/{}/letters/edit", segment(pipeline));
-        self.read(&self.wire.ask(Method::POST, &path, Bytes::from(body)).await?)
+    pub async fn edit(&self, pipeline: &str, edit: &Edit) -> Result<Answer<Edited>, ClientFault> {
+        self.post_with(&format!("/v1/pipelines/{}/letters/edit", segment(pipeline)), edit).await
     }
 
-    pub async fn discard(&self, pipeline: &str, body: Value) -> Result<Answer<Discarded>, ClientFault> {
-        self.post(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), Some(body)).await
+    pub async fn undo_edit(&self, pipeline: &str, edit: &str) -> Result<Answer<EditUndone>, ClientFault> {
+        let path = format!("/v1/pipelines/{}/letters/edit", segment(pipeline));
+        // Nothing may stand beside it, not even that it is no dry run.
+        self.post(&path, Some(json!({ "undo": edit }))).await
+    }
+
+    pub async fn discard(&self, pipeline: &str, discard: &Discard) -> Result<Answer<Discarded>, ClientFault> {
+        self.post_with(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), discard).await
+    }
+
+    pub async fn would_discard(
+        &self,
+        pipeline: &str,
+        discard: &Discard,
+    ) -> Result<Answer<WouldDiscard>, ClientFault> {
+        self.post_with(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), discard).await
     }
 
     pub async fn undo(&self, pipeline: &str, discard: &str) -> Result<Answer<Restored>, ClientFault> {
         let path = format!("/v1/pipelines/{}/letters/undo", segment(pipeline));
-        self.post(&path, Some(json!({ "id": discard }))).await
+        self.post_with(&path, &Undo { id: discard.to_owned() }).await
     }
 
     /// Imports letters, a line each; `from` is where they come from.
@@ -208,13 +233,17 @@ impl Api {
         state: Option<&str>,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<Answer<SubscriptionPage>, ClientFault> {
+    ) -> Result<Answer<SubscriptionPage<Value>>, ClientFault> {
         let limit = limit.to_string();
         let query = query(&[("state", state), ("limit", Some(&limit)), ("cursor", cursor.as_deref())]);
         self.get(&format!("/v1/pipelines/{}/subscriptions{query}", segment(pipeline))).await
     }
 
-    pub async fn subscription(&self, pipeline: &str, id: &str) -> Result<Answer<Value>, ClientFault> {
+    pub async fn subscription(
+        &self,
+        pipeline: &str,
+        id: &str,
+    ) -> Result<Answer<SubscriptionView>, ClientFault> {
         let id = if SUBSCRIPTION_ROUTES.contains(&id) { opaque_segment(id) } else { segment(id) };
         self.get(&format!("/v1/pipelines/{}/subscriptions/{id}", segment(pipeline))).await
     }
@@ -226,50 +255,75 @@ impl Api {
     pub async fn subscription_register(
         &self,
         pipeline: &str,
-        body: Value,
-    ) -> Result<Answer<Value>, ClientFault> {
-        self.post(&format!("/v1/pipelines/{}/subscriptions", segment(pipeline)), Some(body)).await
+        subscription: &NewSubscription,
+    ) -> Result<Answer<SubscriptionView>, ClientFault> {
+        self.post_with(&format!("/v1/pipelines/{}/subscriptions", segment(pipeline)), subscription).await
     }
 
-    /// `flag`, `purge`, `undo`, `resume` or `remove`.
-    pub async fn subscription_change(
+    /// `flag` or `purge`.
+    pub async fn subscription_mark(
         &self,
         pipeline: &str,
         word: &str,
-        body: Option<Value>,
-    ) -> Result<Answer<Value>, ClientFault> {
-        self.post(&format!("/v1/pipelines/{}/subscriptions/{word}", segment(pipeline)), body).await
+        endpoint: &NamedSubscription,
+    ) -> Result<Answer<SubscriptionView>, ClientFault> {
+        self.post_with(&format!("/v1/pipelines/{}/subscriptions/{word}", segment(pipeline)), endpoint).await
     }
 
-    pub async fn replay_dry(&self, body: Value) -> Result<Answer<DryReplay>, ClientFault> {
-        self.post("/v1/replays", Some(body)).await
+    pub async fn subscription_remove(
+        &self,
+        pipeline: &str,
+        subscription: &NamedSubscription,
+    ) -> Result<Answer<RemovedSubscription>, ClientFault> {
+        self.post_with(&format!("/v1/pipelines/{}/subscriptions/remove", segment(pipeline)), subscription)
+            .await
     }
 
-    pub async fn replay_start(&self, body: Value) -> Result<Answer<ReplayView>, ClientFault> {
-        self.post("/v1/replays", Some(body)).await
+    pub async fn subscription_undo(
+        &self,
+        pipeline: &str,
+        undo: &UndoSubscription,
+    ) -> Result<Answer<UndoneSubscriptions>, ClientFault> {
+        self.post_with(&format!("/v1/pipelines/{}/subscriptions/undo", segment(pipeline)), undo).await
     }
 
-    pub async fn replay(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
+    pub async fn subscription_resume(&self, pipeline: &str) -> Result<Answer<Purging>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/subscriptions/resume", segment(pipeline)), None).await
+    }
+
+    pub async fn replay_dry(&self, replay: &StartReplay) -> Result<Answer<ReplayForecast>, ClientFault> {
+        self.post_with("/v1/replays", replay).await
+    }
+
+    pub async fn replay_start(&self, replay: &StartReplay) -> Result<Answer<ReplayJob>, ClientFault> {
+        self.post_with("/v1/replays", replay).await
+    }
+
+    pub async fn replay(&self, id: &str) -> Result<Answer<ReplayJob>, ClientFault> {
         self.get(&format!("/v1/replays/{}", segment(id))).await
     }
 
-    pub async fn replays(&self) -> Result<Answer<Replays>, ClientFault> {
+    pub async fn replays(&self) -> Result<Answer<Replays<Value>>, ClientFault> {
         self.get("/v1/replays").await
     }
 
-    pub async fn replay_pause(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
+    pub async fn replay_pause(&self, id: &str) -> Result<Answer<ReplayJob>, ClientFault> {
         self.post(&format!("/v1/replays/{}/pause", segment(id)), None).await
     }
 
-    pub async fn replay_resume(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
+    pub async fn replay_resume(&self, id: &str) -> Result<Answer<ReplayJob>, ClientFault> {
         self.post(&format!("/v1/replays/{}/resume", segment(id)), None).await
     }
 
-    pub async fn replay_abort(&self, id: &str) -> Result<Answer<ReplayView>, ClientFault> {
+    pub async fn replay_abort(&self, id: &str) -> Result<Answer<ReplayJob>, ClientFault> {
         self.post(&format!("/v1/replays/{}/abort", segment(id)), None).await
     }
 
-    pub async fn actions(&self, since: Option<&str>, limit: u32) -> Result<Answer<Actions>, ClientFault> {
+    pub async fn actions(
+        &self,
+        since: Option<&str>,
+        limit: u32,
+    ) -> Result<Answer<Actions<Value>>, ClientFault> {
         let limit = limit.to_string();
         self.get(&format!("/v1/actions{}", query(&[("since", since), ("limit", Some(&limit))]))).await
     }
@@ -287,13 +341,22 @@ impl Api {
         self.read(&self.wire.ask(Method::POST, path, body).await?)
     }
 
+    async fn post_with<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<Answer<T>, ClientFault> {
+        let body = serde_json::to_vec(body).map_err(|error| self.strange(&error))?;
+        self.read(&self.wire.ask(Method::POST, path, Bytes::from(body)).await?)
+    }
+
+    fn strange(&self, error: &serde_json::Error) -> ClientFault {
+        ClientFault::Strange { place: self.place().to_string(), problem: error.to_string() }
+    }
+
     fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<Answer<T>, ClientFault> {
-        let strange = |error: serde_json::Error| ClientFault::Strange {
-            place: self.place().to_string(),
-            problem: error.to_string(),
-        };
-        let json: Value = serde_json::from_slice(bytes).map_err(strange)?;
-        let view = T::deserialize(&json).map_err(strange)?;
+        let json: Value = serde_json::from_slice(bytes).map_err(|error| self.strange(&error))?;
+        let view = T::deserialize(&json).map_err(|error| self.strange(&error))?;
         Ok(Answer { json, view })
     }
 }

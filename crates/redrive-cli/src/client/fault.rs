@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::answers::Refusal;
+use redrive_api::Refusal;
+
 use super::place::PlaceFault;
 use crate::exit::{Exit, Failed};
 use crate::output::safe;
@@ -97,7 +98,7 @@ impl From<ClientFault> for Failed {
                 .hint("--ca-file FILE names the authority to trust, in PEM, if it is one of your own");
         }
         let ClientFault::Refused(refused) = &fault else { return failed };
-        let hint = refused.refusal.hint.as_deref().filter(|hint| !hint.is_empty()).map(safe::line);
+        let hint = Some(&refused.refusal.hint).filter(|hint| !hint.is_empty()).map(|hint| safe::line(hint));
         let said: Vec<String> = hint.into_iter().chain(refused.fix().map(str::to_owned)).collect();
         if said.is_empty() { failed } else { failed.hint(said.join("\n  ")) }
     }

@@ -1,9 +1,9 @@
 //! `redrive message`: one message by its id, with what became of each attempt.
 
+use redrive_api::{Instant, MessageView};
 use serde_json::{Value, json};
 
 use crate::args::Global;
-use crate::client::answers::{Instant, MessageView};
 use crate::client::{Session, with_api};
 use crate::commands::dlq::timeline;
 use crate::exit::{Exit, Failed};
@@ -61,7 +61,7 @@ fn lines(pipeline: &str, message: &MessageView, session: &Session) -> Vec<String
         format!("pipeline {pipeline}"),
         format!("state {}", message.state),
     ];
-    first.extend(message.attempts.map(|attempts| format!("attempts {}", count(attempts))));
+    first.extend(message.attempts.map(|attempts| format!("attempts {}", count(attempts.into()))));
     first.extend(message.due.map(|due| format!("due {}", when(due, session))));
     first.extend(message.deadline.map(|deadline| format!("deadline {}", instant::print(deadline.0))));
     let mut lines = vec![first.join("   ")];

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use redrive_api::AcceptedMessages;
 use serde_json::{Map, Value, json};
 
 use crate::args::Global;
-use crate::client::answers::SentMany;
 use crate::client::{Session, with_api};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
@@ -110,7 +110,7 @@ async fn many(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, 
         None => Box::new(io::stdin()),
     };
     let mut lines = BufReader::new(from).split(b'\n');
-    let mut all = SentMany::default();
+    let mut all = AcceptedMessages::default();
     let mut before = 0_u64;
     loop {
         let (mut body, mut taken) = (Vec::new(), 0);
@@ -125,7 +125,7 @@ async fn many(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, 
         }
         if !body.trim_ascii().is_empty() {
             let sent = session.api.send_many(&args.pipeline, Bytes::from(body)).await;
-            let sent = sent.map_err(|fault| so_far(fault.into(), all, before))?;
+            let sent = sent.map_err(|fault| so_far(fault.into(), &all, before))?;
             all.accepted += sent.view.accepted;
             all.duplicates += sent.view.duplicates;
         }
@@ -140,7 +140,7 @@ async fn many(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, 
 }
 
 /// Of many requests one failed: what came before it is accepted.
-fn so_far(failed: Failed, sent: SentMany, lines: u64) -> Failed {
+fn so_far(failed: Failed, sent: &AcceptedMessages, lines: u64) -> Failed {
     if lines == 0 {
         return failed;
     }

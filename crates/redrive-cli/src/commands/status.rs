@@ -9,10 +9,10 @@ mod members;
 mod watch;
 
 use redrive::Time;
+use redrive_api::{Instant, PipelineView, Recent};
 use serde_json::Value;
 
 use crate::args::Global;
-use crate::client::answers::{PipelineView, Recent};
 use crate::client::{ClientFault, Session, with_api};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, Style, age, count};
@@ -110,9 +110,8 @@ pub fn write(json: &Value, view: &PipelineView, now: Time, out: &mut Output) -> 
 
 /// What waits and what is dead.
 fn standing(view: &PipelineView, now: Time) -> String {
-    let oldest = |at: Option<crate::client::answers::Instant>| {
-        at.map(|at| format!(" (oldest {})", age::since(now, at.0))).unwrap_or_default()
-    };
+    let oldest =
+        |at: Option<Instant>| at.map(|at| format!(" (oldest {})", age::since(now, at.0))).unwrap_or_default();
     let pending = &view.pending;
     let mut parts =
         vec![format!("ready {}", count(pending.ready)), format!("delayed {}", count(pending.delayed))];

@@ -3,8 +3,6 @@
 mod change;
 mod list;
 
-use serde_json::Value;
-
 use crate::args::Global;
 use crate::client::with_api;
 use crate::exit::{Exit, Failed};
@@ -91,9 +89,4 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         (None, Some(pipeline)) => list::summary(pipeline, session, out).await,
         (None, None) => Err(Failed::usage("name a pipeline").hint("as in: redrive subscriptions push")),
     })
-}
-
-/// A text field of an answer, if it is there.
-fn text<'a>(value: &'a Value, name: &str) -> &'a str {
-    value.get(name).and_then(Value::as_str).unwrap_or("-")
 }

@@ -189,7 +189,7 @@ pub fn letter(number: u64, message: &str, dead_at: &str) -> Value {
 pub fn pipeline(paused: bool) -> Value {
     json!({
         "name": "orders", "paused": paused, "mode": "non-blocking", "ordering": "none", "engine": "embedded",
-        "sink": "webhook", "policy": {"tiers": "2s, 5s, 15s"},
+        "sink": "webhook", "policy": {"tiers": ["2s", "5s", "15s"]},
         "pending": {"ready": 0, "delayed": 3, "key_wait": 0, "in_flight": 2, "held": 0},
         "letters": {"open": 61, "replaying": 0, "succeeded": 12, "discarded": 47},
         "oldest_pending": null, "oldest_letter": ago(7_230), "succeeded": 5_934, "dead": 61, "retried": 901,

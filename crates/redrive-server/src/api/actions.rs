@@ -1,9 +1,9 @@
 //! The record of who did what.
 
 use axum::extract::State;
-use redrive::actions::ActionError;
+use redrive::actions::{Action, ActionError};
+use redrive_api::{ActionView, Actions, Instant};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::selection;
 use crate::answer::Json;
@@ -24,11 +24,25 @@ pub(crate) struct ActionListParams {
 pub(crate) async fn list(
     State(shared): State<Shared>,
     Params(params): Params<ActionListParams>,
-) -> Result<Json<Value>, Problem> {
+) -> Result<Json<Actions>, Problem> {
     let since = params.since.as_deref().map(|text| selection::since(text, now())).transpose()?;
     let actions = shared.service.actions.list(since, params.limit.unwrap_or(LIST_DEFAULT)).await?;
-    let actions: Vec<Value> = actions.iter().map(redrive::actions::Action::to_json).collect();
-    Ok(Json(json!({ "actions": actions })))
+    Ok(Json(Actions { actions: actions.into_iter().map(view).collect() }))
+}
+
+fn view(action: Action) -> ActionView {
+    let counts_letters = action.action.counts() == "letters";
+    ActionView {
+        at: Instant(action.at),
+        actor: action.actor,
+        action: action.action.name().to_owned(),
+        id: action.id,
+        pipeline: Some(action.pipeline),
+        letters: counts_letters.then_some(action.letters),
+        subscriptions: (!counts_letters).then_some(action.letters),
+        note: action.note,
+        fields: action.fields,
+    }
 }
 
 impl From<ActionError> for Problem {

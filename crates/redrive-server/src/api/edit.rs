@@ -2,97 +2,46 @@
 
 use std::collections::BTreeMap;
 
-use axum::Extension;
-use axum::body::Body;
-use axum::extract::State;
-use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use redrive::actions::{EditPlan, EditUndone, EditWish, Skipped};
+use redrive::actions::{EditPlan, EditWish, Skipped};
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
+use redrive_api::{
+    DifferenceView, Edit, EditAnswer, EditUndone, Edited, FirstEdited, MessageIdChoice, Payload,
+    SkippedLetters,
+};
 use redrive_core::text::secret_header::is_secret_header;
-use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 
-use super::selection::Given;
-use crate::access::auth::Actor;
+use super::change::{Change, JsonBody};
+use super::selection;
 use crate::answer::Json;
-use crate::body;
 use crate::problem::Problem;
-use crate::request::{Path, read_json};
+use crate::request::read_json;
 use crate::service::Served;
-use crate::state::Shared;
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct EditBody {
-    filter: Option<String>,
-    ids: Option<Vec<String>>,
-    since: Option<String>,
-    #[serde(default)]
-    all: bool,
-    #[serde(rename = "where")]
-    condition: Option<String>,
-    /// Values by JSON pointer, taken over as they are written.
-    #[serde(default)]
-    set: BTreeMap<String, Box<RawValue>>,
-    #[serde(default)]
-    unset: Vec<String>,
-    #[serde(default)]
-    set_headers: BTreeMap<String, String>,
-    #[serde(default)]
-    unset_headers: Vec<String>,
-    payload: Option<PayloadBody>,
-    was: Option<PayloadBody>,
-    message_id: Option<MessageIdBody>,
-    #[serde(default)]
-    dry_run: bool,
-    undo: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum PayloadBody {
-    Utf8(String),
-    Base64(String),
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum MessageIdBody {
-    Same,
-    New,
-}
 
 pub(crate) async fn edit(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path(pipeline): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<Value>, Problem> {
-    let served = shared.service.find(&pipeline)?;
-    let held = body::hold(&shared, &headers, body).await?;
-    let body: EditBody = read_json(&held.bytes)?;
+    Change { shared, served, actor }: Change,
+    JsonBody { value: mut body, held }: JsonBody<Edit>,
+) -> Result<Json<EditAnswer>, Problem> {
     let actions = &shared.service.actions;
     if let Some(id) = &body.undo {
         stands_alone(&held.bytes)?;
         let undone = actions.undo_edit(&served.handle, id, &actor.0).await?;
-        return Ok(Json(json!(UndoneView::of(served, undone))));
+        return Ok(Json(EditAnswer::Undone(undone_view(&served, undone))));
     }
+    let letters = body.take_selection();
     let wish = wish(&body)?;
-    let given = Given { filter: body.filter, ids: body.ids, since: body.since, all: body.all };
-    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
+    let ids = selection::open(letters, served.handle.now())?.freeze(&served.handle).await?;
     let plan = if body.dry_run {
         actions.plan_edit(&served.handle, &ids, &wish).await?
     } else {
         actions.edit(&served.handle, &ids, &wish, &actor.0).await?
     };
-    Ok(Json(json!(PlanView::of(served, plan, body.dry_run))))
+    Ok(Json(EditAnswer::Edited(edited_view(&served, plan, body.dry_run))))
 }
 
 /// An undo names all letters of its edit and has no dry run, so a field beside it would be ignored: refuse it instead.
@@ -108,7 +57,7 @@ fn stands_alone(body: &[u8]) -> Result<(), Problem> {
 }
 
 /// What is asked for, checked before any letter is looked at.
-fn wish(body: &EditBody) -> Result<EditWish, Problem> {
+fn wish(body: &Edit) -> Result<EditWish, Problem> {
     let bad =
         |message: String| Problem::bad_request(message, "GET /v1/openapi.json shows the fields of an edit");
     let pointer = |field: &str, text: &str| {
@@ -139,16 +88,16 @@ fn wish(body: &EditBody) -> Result<EditWish, Problem> {
     let condition = condition.map_err(|error| bad(format!("`where`: {error}")))?;
     let ids = match body.message_id {
         None => MessageIds::Undecided,
-        Some(MessageIdBody::Same) => MessageIds::Same,
-        Some(MessageIdBody::New) => MessageIds::New,
+        Some(MessageIdChoice::Same) => MessageIds::Same,
+        Some(MessageIdChoice::New) => MessageIds::New,
     };
     Ok(EditWish { change, condition, was: body.was.as_ref().map(bytes_of).transpose()?, ids })
 }
 
-fn bytes_of(payload: &PayloadBody) -> Result<Bytes, Problem> {
+fn bytes_of(payload: &Payload) -> Result<Bytes, Problem> {
     match payload {
-        PayloadBody::Utf8(text) => Ok(Bytes::copy_from_slice(text.as_bytes())),
-        PayloadBody::Base64(text) => STANDARD.decode(text).map(Bytes::from).map_err(|error| {
+        Payload::Utf8(text) => Ok(Bytes::copy_from_slice(text.as_bytes())),
+        Payload::Base64(text) => STANDARD.decode(text).map(Bytes::from).map_err(|error| {
             Problem::bad_request(
                 format!("`payload`: not base64: {error}"),
                 "send base64 with padding, or utf8",
@@ -157,95 +106,41 @@ fn bytes_of(payload: &PayloadBody) -> Result<Bytes, Problem> {
     }
 }
 
-/// What an edit did, or with `dry_run` would do.
-#[derive(Debug, Serialize)]
-struct PlanView {
-    edit: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    edited: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    would_edit: Option<u64>,
-    ambiguous: u64,
-    unchanged: u64,
-    not_json: SkippedView,
-    refused: SkippedView,
-    first: Option<FirstView>,
+fn undone_view(served: &Served, undone: redrive::actions::EditUndone) -> EditUndone {
+    let ids = LetterIds::of(&served.handle);
+    let skipped = undone.skipped_count();
+    let by_reason = undone.skipped.into_iter();
+    let by_reason = by_reason.map(|(reason, letters)| (reason.name().to_owned(), skipped_view(ids, letters)));
+    EditUndone { restored: undone.restored, skipped, skipped_by_reason: by_reason.collect() }
 }
 
-/// What an undo did.
-#[derive(Debug, Serialize)]
-struct UndoneView {
-    restored: u64,
-    skipped: u64,
-    /// The letters that stay as they are, by reason.
-    skipped_by_reason: BTreeMap<&'static str, SkippedView>,
-}
-
-impl UndoneView {
-    fn of(served: &Served, undone: EditUndone) -> Self {
-        let ids = LetterIds::of(&served.handle);
-        let skipped = undone.skipped_count();
-        let by_reason = undone.skipped.into_iter();
-        let by_reason = by_reason.map(|(reason, letters)| (reason.name(), SkippedView::of(&ids, letters)));
-        Self { restored: undone.restored, skipped, skipped_by_reason: by_reason.collect() }
+fn edited_view(served: &Served, plan: EditPlan, dry_run: bool) -> Edited {
+    let ids = LetterIds::of(&served.handle);
+    Edited {
+        edit: plan.id,
+        edited: (!dry_run).then_some(plan.letters),
+        would_edit: dry_run.then_some(plan.letters),
+        ambiguous: plan.ambiguous,
+        unchanged: plan.unchanged,
+        not_json: skipped_view(ids, plan.not_json),
+        refused: skipped_view(ids, plan.refused),
+        first: plan.first.map(|(letter, differences)| FirstEdited {
+            letter: ids.text(letter),
+            differences: differences.into_iter().map(difference_view).collect(),
+        }),
     }
 }
 
-#[derive(Debug, Serialize)]
-struct SkippedView {
-    count: u64,
-    letters: Vec<String>,
-    why: Option<String>,
+fn skipped_view(ids: LetterIds<'_>, skipped: Skipped) -> SkippedLetters {
+    let letters = skipped.letters.iter().map(|letter| ids.text(*letter)).collect();
+    SkippedLetters { count: skipped.count, letters, why: skipped.why }
 }
 
-impl SkippedView {
-    fn of(ids: &LetterIds<'_>, skipped: Skipped) -> Self {
-        let letters = skipped.letters.iter().map(|letter| ids.text(*letter)).collect();
-        Self { count: skipped.count, letters, why: skipped.why }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct FirstView {
-    letter: String,
-    differences: Vec<DifferenceView>,
-}
-
-#[derive(Debug, Serialize)]
-struct DifferenceView {
-    at: String,
-    field: Option<String>,
-    before: Option<String>,
-    after: Option<String>,
-}
-
-impl PlanView {
-    fn of(served: &Served, plan: EditPlan, dry_run: bool) -> Self {
-        let ids = LetterIds::of(&served.handle);
-        let skipped = |skipped: Skipped| SkippedView::of(&ids, skipped);
-        Self {
-            edit: plan.id,
-            edited: (!dry_run).then_some(plan.letters),
-            would_edit: dry_run.then_some(plan.letters),
-            ambiguous: plan.ambiguous,
-            unchanged: plan.unchanged,
-            not_json: skipped(plan.not_json),
-            refused: skipped(plan.refused),
-            first: plan.first.map(|(letter, differences)| FirstView {
-                letter: ids.text(letter),
-                differences: differences.into_iter().map(DifferenceView::of).collect(),
-            }),
-        }
-    }
-}
-
-impl DifferenceView {
-    /// The value of a header that carries a secret is not shown.
-    fn of(difference: Difference) -> Self {
-        let Difference { at, field, before, after } = difference;
-        let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header);
-        let shown =
-            |value: Option<String>| value.map(|value| if is_secret { "(hidden)".to_owned() } else { value });
-        Self { at, field, before: shown(before), after: shown(after) }
-    }
+/// The value of a header that carries a secret is not shown.
+fn difference_view(difference: Difference) -> DifferenceView {
+    let Difference { at, field, before, after } = difference;
+    let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header);
+    let shown =
+        |value: Option<String>| value.map(|value| if is_secret { "(hidden)".to_owned() } else { value });
+    DifferenceView { at, field, before: shown(before), after: shown(after) }
 }

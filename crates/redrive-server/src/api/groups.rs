@@ -1,152 +1,90 @@
 //! Groups of dead letters: counted, shown with why their letters belong together, and decided about.
 
-use axum::Extension;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use redrive::engine::groups::mark::{MORE_MAX, NOTE_BYTES_MAX};
-use redrive::engine::{GroupMark, GroupState, GroupSummary, Handling};
+use redrive::engine::{GroupState, GroupSummary, Handling};
 use redrive::letters::select::LetterIds;
 use redrive::letters::{Filter, Selection};
 use redrive::{GroupId, LetterState, Time, timestamp};
+use redrive_api::{GroupDecision, GroupDetail, GroupView, Groups, Instant};
 use redrive_core::duration;
-use serde::{Deserialize, Serialize};
 
-use super::view::{self, LetterView};
+use super::change::{Change, JsonBody};
+use super::view;
 use crate::answer::Json;
-use crate::auth::Actor;
-use crate::body;
 use crate::problem::Problem;
-use crate::request::{Path, read_json};
+use crate::request::Path;
 use crate::service::Served;
 use crate::state::Shared;
 
 /// Letters that are shown with a group.
 const SAMPLES: usize = 5;
 
-/// One group in JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct GroupView {
-    id: String,
-    state: &'static str,
-    open: u64,
-    per_minute: u64,
-    oldest: Option<String>,
-    /// What its letters have in common: class, reason, status and sink of the sample, and the normalised error or the name
-    /// that a rule gives. Of `other` they have nothing in common.
-    class: Option<&'static str>,
-    reason: Option<&'static str>,
-    status: Option<u64>,
-    sink: Option<&'static str>,
-    error: String,
-    /// The version of the fingerprint.
-    version: Option<u8>,
-    /// The letter that has been open for longest.
-    sample: Option<String>,
-    note: Option<String>,
-    by: Option<String>,
-    at: Option<String>,
-    until: Option<String>,
-    more: Option<u64>,
-}
-
-impl GroupView {
-    fn of(served: &Served, summary: &GroupSummary) -> Self {
-        let GroupSummary { figures, state, mark, sample } = summary;
-        let cause = sample.as_ref().filter(|_| !figures.group.is_other());
-        let last = cause.and_then(|letter| letter.history.attempts().pop());
-        let (until, more) = match mark.as_ref().map(|mark| mark.handling) {
-            Some(Handling::Snoozed { until, more }) => (until, more),
-            _ => (None, None),
-        };
-        let of_mark = |text: fn(&GroupMark) -> String| mark.as_ref().map(text);
-        Self {
-            id: figures.group.to_string(),
-            state: state.name(),
-            open: figures.open,
-            per_minute: figures.per_minute,
-            oldest: view::time(figures.oldest.map(|(dead_at, _)| dead_at)),
-            class: last.as_ref().map(|last| last.class.name()),
-            reason: cause.map(|letter| letter.reason.name()),
-            status: last.as_ref().and_then(redrive::letters::status_of),
-            sink: cause.map(|_| served.handle.sink().name),
-            error: summary.title().to_owned(),
-            version: cause.map(|letter| letter.group.version),
-            sample: sample.as_ref().map(|letter| LetterIds::of(&served.handle).text(letter.id)),
-            note: mark.as_ref().and_then(|mark| mark.note.clone()),
-            by: of_mark(|mark| mark.by.clone()),
-            at: of_mark(|mark| timestamp::print(mark.at)),
-            until: view::time(until),
-            more,
-        }
+/// What its letters have in common is that of the sample; of `other` they have nothing in common.
+fn group(served: &Served, summary: &GroupSummary) -> GroupView {
+    let GroupSummary { figures, state, mark, sample } = summary;
+    let cause = sample.as_ref().filter(|_| !figures.group.is_other());
+    let last = cause.and_then(|letter| letter.history.attempts().pop());
+    let (until, more) = match mark.as_ref().map(|mark| mark.handling) {
+        Some(Handling::Snoozed { until, more }) => (until, more),
+        _ => (None, None),
+    };
+    let name = |name: &'static str| name.to_owned();
+    GroupView {
+        id: figures.group.to_string(),
+        state: name(state.name()),
+        open: figures.open,
+        per_minute: figures.per_minute,
+        oldest: figures.oldest.map(|(dead_at, _)| Instant(dead_at)),
+        class: last.as_ref().map(|last| name(last.class.name())),
+        reason: cause.map(|letter| name(letter.reason.name())),
+        status: last.as_ref().and_then(redrive::letters::status_of),
+        sink: cause.map(|_| name(served.handle.sink().name)),
+        error: summary.title().to_owned(),
+        version: cause.map(|letter| letter.group.version),
+        sample: sample.as_ref().map(|letter| LetterIds::of(&served.handle).text(letter.id)),
+        note: mark.as_ref().and_then(|mark| mark.note.clone()),
+        by: mark.as_ref().map(|mark| mark.by.clone()),
+        at: mark.as_ref().map(|mark| Instant(mark.at)),
+        until: until.map(Instant),
+        more,
     }
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct GroupsView {
-    groups: Vec<GroupView>,
-    /// Open letters of all groups.
-    open: u64,
 }
 
 pub(crate) async fn list(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
-) -> Result<Json<GroupsView>, Problem> {
+) -> Result<Json<Groups>, Problem> {
     let served = shared.service.find(&pipeline)?;
     let groups = shared.service.actions.groups(&served.handle).await?;
     let open = groups.iter().map(|summary| summary.figures.open).sum();
-    Ok(Json(GroupsView {
-        groups: groups.iter().map(|summary| GroupView::of(served, summary)).collect(),
-        open,
-    }))
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct GroupDetail {
-    #[serde(flatten)]
-    group: GroupView,
-    /// A few of its open letters, without their payloads.
-    letters: Vec<LetterView>,
+    Ok(Json(Groups { groups: groups.iter().map(|summary| group(served, summary)).collect(), open }))
 }
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
-    Path((pipeline, group)): Path<(String, String)>,
+    Path((pipeline, name)): Path<(String, String)>,
 ) -> Result<Json<GroupDetail>, Problem> {
     let served = shared.service.find(&pipeline)?;
-    let id = group_id(&group)?;
+    let id = group_id(&name)?;
     let groups = shared.service.actions.groups(&served.handle).await?;
     let summary =
-        groups.iter().find(|summary| summary.group() == id).ok_or_else(|| no_group(&pipeline, &group))?;
+        groups.iter().find(|summary| summary.group() == id).ok_or_else(|| no_group(&pipeline, &name))?;
     let filter = Filter::parse(&format!("group:{id}")).ok();
     let selection = Selection { filter, state: Some(LetterState::Open), ..Selection::default() };
     let page = selection.page_without_payloads(&served.handle, None, SAMPLES).await?;
     let ids = LetterIds::of(&served.handle);
     let letters = page.letters.iter().map(|letter| view::letter(ids, letter, false)).collect();
-    Ok(Json(GroupDetail { group: GroupView::of(served, summary), letters }))
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StateWish {
-    state: String,
-    until: Option<String>,
-    more: Option<u64>,
-    note: Option<String>,
+    Ok(Json(GroupDetail { group: group(served, summary), letters }))
 }
 
 pub(crate) async fn mark(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path((pipeline, group)): Path<(String, String)>,
-    headers: HeaderMap,
-    body: Body,
+    change: Change,
+    Path((_, name)): Path<(String, String)>,
+    JsonBody { value: wish, .. }: JsonBody<GroupDecision>,
 ) -> Result<Json<GroupView>, Problem> {
-    let served = shared.service.find(&pipeline)?;
-    let id = group_id(&group)?;
-    let held = body::hold(&shared, &headers, body).await?;
-    let wish: StateWish = read_json(&held.bytes)?;
+    let Change { shared, served, actor } = change;
+    let id = group_id(&name)?;
     if wish.note.as_ref().is_some_and(|note| note.len() > NOTE_BYTES_MAX) {
         let message = format!("`note` has more than {NOTE_BYTES_MAX} bytes");
         return Err(Problem::bad_request(message, "put the long story into a ticket, and its name here"));
@@ -154,10 +92,10 @@ pub(crate) async fn mark(
     let handling = handling(&wish, served.handle.now())?;
     let note = wish.note.as_deref();
     let summary = shared.service.actions.mark_group(&served.handle, id, handling, note, &actor.0).await?;
-    Ok(Json(GroupView::of(served, &summary)))
+    Ok(Json(group(&served, &summary)))
 }
 
-fn handling(wish: &StateWish, now: Time) -> Result<Handling, Problem> {
+fn handling(wish: &GroupDecision, now: Time) -> Result<Handling, Problem> {
     let snoozes = wish.state == GroupState::Snoozed.name();
     if !snoozes && (wish.until.is_some() || wish.more.is_some()) {
         return Err(Problem::bad_request("`until` and `more` are for `snoozed`", "leave them out"));

@@ -3,21 +3,13 @@
 use axum::extract::State;
 use redrive::Ordering;
 use redrive::letters::select::LetterIds;
-use serde::Serialize;
+use redrive_api::KeyView;
 
-use super::view::{self, MessageView};
+use super::view;
 use crate::answer::Json;
 use crate::problem::{Code, Problem};
 use crate::request::Path;
 use crate::state::Shared;
-
-#[derive(Debug, Serialize)]
-pub(crate) struct KeyView {
-    key: String,
-    /// The message that runs or waits for its time, or the open letter that blocks the key; null if nothing waits.
-    blocked_by: Option<MessageView>,
-    waiting: u64,
-}
 
 pub(crate) async fn show(
     State(shared): State<Shared>,

@@ -2,26 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use axum::Extension;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use redrive::engine::place::Place;
 use redrive::letters::select::{LetterIds, Page};
 use redrive::letters::{Selection, select};
 use redrive::{Letter, LetterState, Time};
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use redrive_api::{
+    Discard, DiscardAnswer, Discarded, Instant, LetterCounts, LetterPage, LetterStats, LetterView, Restored,
+    Undo, WouldDiscard,
+};
+use serde::Deserialize;
 
-use super::selection::{self, Given};
-use super::view::{self, LetterCounts, LetterView};
-use crate::access::auth::Actor;
+use super::change::{Change, JsonBody, reason};
+use super::{selection, view};
 use crate::answer::Json;
 use crate::answers::large;
-use crate::body;
 use crate::problem::Problem;
-use crate::request::{Params, Path, read_json};
+use crate::request::{Params, Path};
 use crate::service::Served;
 use crate::state::Shared;
 
@@ -43,13 +41,6 @@ pub(crate) struct LetterListParams {
     cursor: Option<u64>,
     limit: Option<usize>,
     payload: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct LettersPage {
-    letters: Vec<LetterView>,
-    next: Option<String>,
-    scanned: u64,
 }
 
 pub(crate) async fn list(
@@ -83,7 +74,7 @@ pub(crate) async fn list(
 }
 
 /// A page of letters, with no more payloads than one answer may hold.
-fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LettersPage {
+fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LetterPage {
     let mut next = page.next;
     let mut letters = Vec::with_capacity(page.letters.len());
     let mut payload_bytes = 0;
@@ -97,7 +88,7 @@ fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LettersPage {
         letters.push(shown(served, letter, with_payload));
         before = Some(letter.id);
     }
-    LettersPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }
+    LetterPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }
 }
 
 pub(crate) async fn show(
@@ -118,7 +109,11 @@ pub(crate) async fn show(
         None => None,
     };
     let served = served.clone();
-    let built = large(move || shown(&served, &letter, true).edited_from(original.as_ref())).await?;
+    let build = move || LetterView {
+        original: original.map(|message| message.payload().map(view::payload)),
+        ..shown(&served, &letter, true)
+    };
+    let built = large(build).await?;
     shared.answers.hold(built, Some(room)).await
 }
 
@@ -126,24 +121,14 @@ pub(crate) async fn show(
 fn shown(served: &Served, letter: &Letter, with_payload: bool) -> LetterView {
     let place = Some(Place::of(letter.id)).filter(|place| !place.is_made());
     let origin = served.source.as_ref().and_then(|topic| Some(format!("{topic}/{}", place?)));
-    view::letter(LetterIds::of(&served.handle), letter, with_payload).from(origin)
+    LetterView { origin, ..view::letter(LetterIds::of(&served.handle), letter, with_payload) }
 }
 
 /// The states come from the engine's counters, which count all letters; the rest from the open letters looked at.
-#[derive(Debug, Serialize)]
-pub(crate) struct Stats {
-    #[serde(flatten)]
-    counts: LetterCounts,
-    by_reason: BTreeMap<&'static str, u64>,
-    by_class: BTreeMap<&'static str, u64>,
-    oldest: Option<String>,
-    scanned: u64,
-}
-
 pub(crate) async fn stats(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
-) -> Result<Json<Stats>, Problem> {
+) -> Result<Json<LetterStats>, Problem> {
     let served = shared.service.find(&pipeline)?;
     let mut tally = Tally::default();
     let mut after = None;
@@ -157,12 +142,19 @@ pub(crate) async fn stats(
         }
     }
     // Asked of the engine: the figures may be as old as their last publication.
-    let counts = LetterCounts::from(&served.handle.counts().await?);
-    Ok(Json(Stats {
-        counts,
-        by_reason: tally.by_reason,
-        by_class: tally.by_class,
-        oldest: view::time(tally.oldest),
+    let LetterCounts { open, replaying, succeeded, discarded } =
+        view::letter_counts(&served.handle.counts().await?);
+    let owned = |counts: BTreeMap<&'static str, u64>| {
+        counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
+    };
+    Ok(Json(LetterStats {
+        open,
+        replaying,
+        succeeded,
+        discarded,
+        by_reason: owned(tally.by_reason),
+        by_class: owned(tally.by_class),
+        oldest: tally.oldest.map(Instant),
         scanned: tally.scanned,
     }))
 }
@@ -187,68 +179,29 @@ impl Tally {
     }
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DiscardWish {
-    filter: Option<String>,
-    ids: Option<Vec<String>>,
-    since: Option<String>,
-    #[serde(default)]
-    all: bool,
-    reason: Option<String>,
-    #[serde(default)]
-    dry_run: bool,
-}
-
-#[derive(Serialize)]
-struct DoneView {
-    id: Option<String>,
-    discarded: u64,
-    undo_until: Option<String>,
-}
-
 pub(crate) async fn discard(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path(pipeline): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Problem> {
-    let served = shared.service.find(&pipeline)?;
-    let held = body::hold(&shared, &headers, body).await?;
-    let wish: DiscardWish = read_json(&held.bytes)?;
-    let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
-    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
+    change: Change,
+    JsonBody { value: mut wish, .. }: JsonBody<Discard>,
+) -> Result<Json<DiscardAnswer>, Problem> {
+    let Change { shared, served, actor } = change;
+    let letters = selection::open(wish.take_selection(), served.handle.now())?;
+    let ids = letters.freeze(&served.handle).await?;
     if wish.dry_run {
-        return Ok(Json(json!({ "would_discard": ids.len() })).into_response());
+        return Ok(Json(DiscardAnswer::Would(WouldDiscard { would_discard: ids.len() as u64 })));
     }
-    let reason = wish.reason.unwrap_or_default();
-    let reason = reason.trim();
-    if reason.is_empty() || reason.len() > REASON_BYTES_MAX {
-        let message = format!("`reason` is needed, of at most {REASON_BYTES_MAX} bytes");
-        return Err(Problem::bad_request(message, "say why: it stands in the record beside your name"));
-    }
-    let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, reason).await?;
-    let (id, discarded, undo_until) = (done.id, done.discarded, view::time(done.undo_until));
-    Ok(Json(DoneView { id, discarded, undo_until }).into_response())
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct UndoWish {
-    id: String,
+    let reason = reason(wish.reason, REASON_BYTES_MAX)?;
+    let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, &reason).await?;
+    Ok(Json(DiscardAnswer::Done(Discarded {
+        id: done.id,
+        discarded: done.discarded,
+        undo_until: done.undo_until.map(Instant),
+    })))
 }
 
 pub(crate) async fn undo(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path(pipeline): Path<String>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Json<Value>, Problem> {
-    let served = shared.service.find(&pipeline)?;
-    let held = body::hold(&shared, &headers, body).await?;
-    let wish: UndoWish = read_json(&held.bytes)?;
+    Change { shared, served, actor }: Change,
+    JsonBody { value: wish, .. }: JsonBody<Undo>,
+) -> Result<Json<Restored>, Problem> {
     let done = shared.service.actions.undo(&served.handle, &wish.id, &actor.0).await?;
-    Ok(Json(json!({ "restored": done.restored })))
+    Ok(Json(Restored { restored: done.restored }))
 }

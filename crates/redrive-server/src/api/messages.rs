@@ -1,17 +1,17 @@
 //! Messages that are not terminal: listed, shown by id, made due and cancelled.
 
-use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use redrive::actions::{Action, ActionKind};
+use redrive::PendingState;
+use redrive::actions::ActionKind;
 use redrive::letters::select::LetterIds;
 use redrive::messages::{self, Cursor, MessageQuery, Steer, SteerError, page};
-use redrive::{PendingState, timestamp};
-use serde::{Deserialize, Serialize};
+use redrive_api::{Instant, MessagePage, MessageView, Steered};
+use serde::Deserialize;
 
+use super::change::Change;
 use super::selection;
-use super::view::{self, ListedView, MessageView};
-use crate::access::auth::Actor;
+use super::view;
 use crate::answer::Json;
 use crate::answers::large;
 use crate::problem::{Code, Problem};
@@ -31,15 +31,6 @@ pub(crate) struct MessageListParams {
     cursor: Option<String>,
     limit: Option<usize>,
     payload: bool,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct MessagesPage {
-    messages: Vec<ListedView>,
-    next: Option<String>,
-    scanned: u64,
-    /// Known to be pending, and not listed: on Kafka, what this process has not read yet.
-    unlisted: u64,
 }
 
 pub(crate) async fn list(
@@ -62,7 +53,7 @@ pub(crate) async fn list(
         let ids = LetterIds::of(&handle);
         let messages = page.messages.iter().map(|listed| view::listed(ids, listed, with_payload)).collect();
         let next = page.next.map(|next| next.to_string());
-        MessagesPage { messages, next, scanned: page.scanned, unlisted: page.unlisted }
+        MessagePage { messages, next, scanned: page.scanned, unlisted: page.unlisted }
     };
     let built = large(build).await?;
     shared.answers.hold(built, Some(room)).await
@@ -115,19 +106,6 @@ fn unknown(served: &Served, id: &str) -> Problem {
     Problem::not_found(format!("pipeline `{}` knows no message `{id}`", served.handle.name()), hint)
 }
 
-/// What became of a message that was steered.
-#[derive(Debug, Serialize)]
-pub(crate) struct SteeredView {
-    /// As it was named.
-    id: String,
-    /// `retry_now` or `cancel`.
-    action: &'static str,
-    /// The letter that a cancelled message has become.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    letter: Option<String>,
-    at: String,
-}
-
 /// Why a message cannot be steered. Nothing starts by itself in a pipeline that is paused.
 fn refused(served: &Served, error: SteerError) -> Problem {
     if matches!(error, SteerError::Ready { .. }) && served.handle.is_paused() {
@@ -140,11 +118,10 @@ fn refused(served: &Served, error: SteerError) -> Problem {
 
 /// The record comes first: what was done is never missing from it.
 pub(crate) async fn steer(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path((pipeline, rest)): Path<(String, String)>,
-) -> Result<Json<SteeredView>, Problem> {
-    let served = shared.service.find(&pipeline)?;
+    change: Change,
+    Path((_, rest)): Path<(String, String)>,
+) -> Result<Json<Steered>, Problem> {
+    let served = &change.served;
     let (route, id) = routes::steered(&rest).ok_or_else(|| unknown(served, &rest))?;
     let (how, kind) = match route.operation {
         Operation::CancelMessage => (Steer::Cancel, ActionKind::Cancel),
@@ -152,16 +129,13 @@ pub(crate) async fn steer(
     };
     let steering = served.handle.steering(id, how).await.map_err(|error| refused(served, error))?;
     let number = steering.number();
-    let action = |note: Option<String>| {
-        let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
-        Action { note, ..action.of(id, 0) }
-    };
-    shared.service.actions.record(action(None)).await?;
+    change.record(change.action(kind).of(id, 0)).await?;
     if let Err(error) = steering.carry_out().await {
-        shared.service.actions.record(action(Some(format!("not carried out: {error}")))).await?;
+        let failed = change.action(kind).of(id, 0).note(format!("not carried out: {error}"));
+        change.record(failed).await?;
         return Err(refused(served, error));
     }
     let letter = (how == Steer::Cancel).then(|| LetterIds::of(&served.handle).text(number));
-    let at = timestamp::print(served.handle.now());
-    Ok(Json(SteeredView { id: id.to_owned(), action: kind.name(), letter, at }))
+    let at = Instant(served.handle.now());
+    Ok(Json(Steered { id: id.to_owned(), action: kind.name().to_owned(), letter, at }))
 }

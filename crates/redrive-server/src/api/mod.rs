@@ -1,6 +1,7 @@
 //! The requests under `/v1`: a file per noun, and the JSON they share.
 
 pub mod actions;
+pub(crate) mod change;
 pub mod edit;
 pub mod events;
 pub mod groups;
@@ -14,6 +15,6 @@ pub mod selection;
 pub mod subscriptions;
 pub mod view;
 mod view_attention;
-mod view_condition;
+pub(crate) mod view_condition;
 mod view_health;
 mod view_recent;

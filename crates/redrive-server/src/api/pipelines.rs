@@ -2,60 +2,51 @@
 
 use std::time::Duration;
 
-use axum::Extension;
 use axum::extract::State;
-use axum::response::{IntoResponse, Response};
-use redrive::actions::{Action, ActionKind};
+use redrive::actions::ActionKind;
 use redrive::{BreakerOrder, Resume};
+use redrive_api::{PipelineView, Pipelines};
 use redrive_core::breaker::BreakerState;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::view::{self, PipelineView};
-use crate::access::auth::Actor;
+use super::change::Change;
+use super::view;
 use crate::answer::Json;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
+use crate::service::Served;
 use crate::state::Shared;
 
 /// How often the figures are looked at until they show a change, and how many times.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOKS_MAX: u32 = 200;
 
-#[derive(Serialize)]
-struct Pipelines<'a> {
-    pipelines: Vec<PipelineView<'a>>,
+pub(crate) async fn list(State(shared): State<Shared>) -> Json<Pipelines> {
+    Json(Pipelines { pipelines: shared.service.pipelines.iter().map(now).collect() })
 }
 
-pub(crate) async fn list(State(shared): State<Shared>) -> Response {
-    let served = shared.service.pipelines.iter();
-    let pipelines = served.map(|served| view::pipeline(served, &served.handle.figures())).collect();
-    Json(Pipelines { pipelines }).into_response()
+/// The pipeline as it is now.
+fn now(served: &Served) -> PipelineView {
+    view::pipeline(served, &served.handle.figures())
 }
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    let served = shared.service.find(&name)?;
-    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
+) -> Result<Json<PipelineView>, Problem> {
+    Ok(Json(now(shared.service.find(&name)?)))
 }
 
-pub(crate) async fn pause(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    gate(&shared, &actor, &name, None).await
+pub(crate) async fn pause(change: Change) -> Result<Json<PipelineView>, Problem> {
+    gate(change, None).await
 }
 
 pub(crate) async fn resume(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path(name): Path<String>,
+    change: Change,
     Params(resuming): Params<Resuming>,
-) -> Result<Response, Problem> {
+) -> Result<Json<PipelineView>, Problem> {
     let Resuming { dead_letter_anyway, now } = resuming;
-    gate(&shared, &actor, &name, Some(Resume { dead_letter_anyway, now })).await
+    gate(change, Some(Resume { dead_letter_anyway, now })).await
 }
 
 /// How to go on.
@@ -68,41 +59,27 @@ pub(crate) struct Resuming {
     now: bool,
 }
 
-pub(crate) async fn probe_breaker(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    breaker(&shared, &actor, &name, BreakerOrder::Probe).await
+pub(crate) async fn probe_breaker(change: Change) -> Result<Json<PipelineView>, Problem> {
+    breaker(change, BreakerOrder::Probe).await
 }
 
-pub(crate) async fn close_breaker(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path(name): Path<String>,
-) -> Result<Response, Problem> {
-    breaker(&shared, &actor, &name, BreakerOrder::Close).await
+pub(crate) async fn close_breaker(change: Change) -> Result<Json<PipelineView>, Problem> {
+    breaker(change, BreakerOrder::Close).await
 }
 
-async fn breaker(
-    shared: &Shared,
-    actor: &Actor,
-    name: &str,
-    order: BreakerOrder,
-) -> Result<Response, Problem> {
-    let served = shared.service.find(name)?;
+async fn breaker(change: Change, order: BreakerOrder) -> Result<Json<PipelineView>, Problem> {
+    let served = &change.served;
     let figures = served.handle.figures();
     let in_cooldown = figures.health.endpoints.as_ref().is_some_and(|all| all.endpoints + all.origins > 0);
     if figures.health.breaker.state == BreakerState::Closed && !in_cooldown {
-        let message = format!("the breaker of `{name}` is closed");
+        let message = format!("the breaker of `{}` is closed", served.handle.name());
         return Err(Problem::new(Code::Conflict, message, "there is nothing to probe or to close"));
     }
     let kind = match order {
         BreakerOrder::Probe => ActionKind::BreakerProbe,
         BreakerOrder::Close => ActionKind::BreakerClose,
     };
-    let action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
-    shared.service.actions.record(action).await?;
+    change.record(change.action(kind)).await?;
     served.handle.order_breaker(order).await?;
     // The figures follow a moment later, and the answer shows how it is now.
     for _ in 0..LOOKS_MAX {
@@ -112,27 +89,22 @@ async fn breaker(
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
+    Ok(Json(now(served)))
 }
 
 /// Closes the gate, or opens it as said. The record comes first: what was done is never missing from it.
-async fn gate(
-    shared: &Shared,
-    actor: &Actor,
-    name: &str,
-    resume: Option<Resume>,
-) -> Result<Response, Problem> {
-    let served = shared.service.find(name)?;
+async fn gate(change: Change, resume: Option<Resume>) -> Result<Json<PipelineView>, Problem> {
+    let served = &change.served;
     let (kind, how) = match resume {
         None => (ActionKind::Pause, Resume::default()),
         Some(how) => (ActionKind::Resume, how),
     };
     if served.handle.is_paused() != (kind == ActionKind::Pause) || how.now {
-        let mut action = Action::new(served.handle.now(), &actor.0, kind, served.handle.name());
+        let mut action = change.action(kind);
         let notes = [(how.dead_letter_anyway, "dead letters anyway"), (how.now, "Retry-After lifted")];
         let notes: Vec<&str> = notes.into_iter().filter(|(is, _)| *is).map(|(_, note)| note).collect();
         action.note = (!notes.is_empty()).then(|| notes.join(", "));
-        shared.service.actions.record(action).await?;
+        change.record(action).await?;
     }
     match resume {
         None => served.handle.pause().await?,
@@ -146,5 +118,5 @@ async fn gate(
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
+    Ok(Json(now(served)))
 }

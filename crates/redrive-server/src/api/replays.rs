@@ -1,64 +1,33 @@
 //! Replay jobs: started from a selection that is frozen first, watched, paused and ended.
 
-use std::collections::BTreeMap;
-
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
 use redrive::engine::ReplayTarget;
 use redrive::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use redrive::replay::{Ambiguous, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
-use redrive::timestamp;
+use redrive_api::{Canary, Instant, JobState, ReplayJob, Replays, StartReplay};
 use redrive_core::Ratio;
-use serde::{Deserialize, Serialize};
 
-use super::replay_plan::{PlanView, TenantView, by_reason, tenants};
-use super::selection::Given;
+use super::change::JsonBody;
+use super::replay_plan::{by_reason, forecast, tenants};
+use super::selection;
 use crate::access::auth::Actor;
 use crate::answer::Json;
-use crate::body;
 use crate::problem::{Code, Problem};
-use crate::request::{Path, read_json};
+use crate::request::Path;
 use crate::state::{Shared, now};
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wish {
-    pipeline: String,
-    filter: Option<String>,
-    ids: Option<Vec<String>>,
-    since: Option<String>,
-    #[serde(default)]
-    all: bool,
-    rate: Option<f64>,
-    #[serde(default)]
-    force: bool,
-    /// `source`, or nothing for where only this pipeline sees them.
-    to: Option<String>,
-    /// Letters that go first; 0 for none.
-    canary: Option<u64>,
-    /// The share of the latest letters that may die again; `off` for any.
-    stop_at: Option<String>,
-    /// `ok` or `skip`, for letters with an attempt whose end is unknown.
-    ambiguous: Option<String>,
-    #[serde(default)]
-    dry_run: bool,
-}
 
 pub(crate) async fn start(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
-    headers: HeaderMap,
-    body: Body,
+    JsonBody { value: mut wish, .. }: JsonBody<StartReplay>,
 ) -> Result<Response, Problem> {
-    let held = body::hold(&shared, &headers, body).await?;
-    let wish: Wish = read_json(&held.bytes)?;
     let served = shared.service.find(&wish.pipeline)?;
-    let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
-    let words = given.words();
+    let letters = wish.take_selection();
+    let words = selection::words(&letters);
     let target = target(wish.to.as_deref())?;
     ReplayError::check_rate(wish.rate)?;
     if target == ReplayTarget::Source && served.handle.takes_messages() {
@@ -73,7 +42,7 @@ pub(crate) async fn start(
         stop_at: stop_at(wish.stop_at.as_deref())?,
         selection: words.clone(),
     };
-    let selection = given.open(served.handle.now())?;
+    let selection = selection::open(letters, served.handle.now())?;
     let options = PlanOptions { force: wish.force, ambiguous, ..PlanOptions::default() };
     let plan = Plan::make(&served.handle, &selection, options).await?;
     let other_groups = match target {
@@ -86,7 +55,7 @@ pub(crate) async fn start(
         .list()
         .into_iter()
         .find(|job| job.pipeline == wish.pipeline && job.selection == words);
-    let planned = PlanView::new(served, &spec, &plan, ambiguous, last, other_groups);
+    let planned = forecast(served, &spec, &plan, ambiguous, last, other_groups);
     if wish.dry_run {
         return Ok(Json(planned).into_response());
     }
@@ -97,7 +66,7 @@ pub(crate) async fn start(
     // The job has its name only now; its own file says who started it should this line not be written any more.
     let action = Action::new(served.handle.now(), &actor.0, ActionKind::Replay, &job.pipeline);
     shared.service.actions.record(action.of(job.id.clone(), job.total).note(words)).await?;
-    let started = Started { job: view(job), plan: planned };
+    let started = ReplayJob { plan: Some(planned), ..view(job) };
     Ok((StatusCode::ACCEPTED, Json(started)).into_response())
 }
 
@@ -138,26 +107,26 @@ fn target(to: Option<&str>) -> Result<ReplayTarget, Problem> {
     ReplayTarget::from_name(to).ok_or_else(unknown)
 }
 
-pub(crate) async fn list(State(shared): State<Shared>) -> Json<JobList> {
-    Json(JobList { replays: shared.service.replays.list().into_iter().map(view).collect() })
+pub(crate) async fn list(State(shared): State<Shared>) -> Json<Replays> {
+    Json(Replays { replays: shared.service.replays.list().into_iter().map(view).collect() })
 }
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(id): Path<String>,
-) -> Result<Json<JobView>, Problem> {
+) -> Result<Json<ReplayJob>, Problem> {
     let job = find(&shared, &id)?;
     let stopped = job.state == ReplayState::Stopped;
     let pipeline = shared.service.find(&job.pipeline).ok().filter(|_| stopped);
-    let breaker = pipeline.map(|served| served.handle.figures().health.breaker.state.name());
-    Ok(Json(JobView { breaker, ..view(job) }))
+    let breaker = pipeline.map(|served| served.handle.figures().health.breaker.state.name().to_owned());
+    Ok(Json(ReplayJob { breaker, ..view(job) }))
 }
 
 pub(crate) async fn pause(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<String>,
-) -> Result<Json<JobView>, Problem> {
+) -> Result<Json<ReplayJob>, Problem> {
     change(&shared, &actor, &id, ActionKind::ReplayPause).await
 }
 
@@ -165,7 +134,7 @@ pub(crate) async fn resume(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<String>,
-) -> Result<Json<JobView>, Problem> {
+) -> Result<Json<ReplayJob>, Problem> {
     change(&shared, &actor, &id, ActionKind::ReplayResume).await
 }
 
@@ -173,7 +142,7 @@ pub(crate) async fn abort(
     State(shared): State<Shared>,
     Extension(actor): Extension<Actor>,
     Path(id): Path<String>,
-) -> Result<Json<JobView>, Problem> {
+) -> Result<Json<ReplayJob>, Problem> {
     change(&shared, &actor, &id, ActionKind::ReplayAbort).await
 }
 
@@ -182,7 +151,7 @@ async fn change(
     actor: &Actor,
     id: &str,
     kind: ActionKind,
-) -> Result<Json<JobView>, Problem> {
+) -> Result<Json<ReplayJob>, Problem> {
     let job = find(shared, id)?;
     if job.state.is_over() {
         return Err(ReplayError::Over { id: job.id, state: job.state }.into());
@@ -236,65 +205,22 @@ impl From<ReplayError> for Problem {
     }
 }
 
-/// A job as the API shows it.
-#[derive(Debug, Serialize)]
-pub(crate) struct JobView {
-    id: String,
-    pipeline: String,
-    state: &'static str,
-    selection: String,
-    total: u64,
-    /// Put back: `under_way`, `succeeded`, `dead_again` and `forgotten` add up to it.
-    published: u64,
-    under_way: u64,
-    succeeded: u64,
-    dead_again: u64,
-    forgotten: u64,
-    skipped: u64,
-    /// Neither published nor skipped.
-    untouched: u64,
-    skips: BTreeMap<&'static str, u64>,
-    rate: Option<f64>,
-    to: &'static str,
-    canary: Option<CanaryView>,
-    stop_at: Option<String>,
-    sent_twice_max: u64,
-    tenants: Vec<TenantView>,
-    created: String,
-    actor: String,
-    /// Why it stopped, if it did.
-    note: Option<String>,
-    /// The breaker now, of a job that was stopped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    breaker: Option<&'static str>,
+const fn state(state: ReplayState) -> JobState {
+    match state {
+        ReplayState::Running => JobState::Running,
+        ReplayState::Paused => JobState::Paused,
+        ReplayState::Done => JobState::Done,
+        ReplayState::Aborted => JobState::Aborted,
+        ReplayState::Stopped => JobState::Stopped,
+        ReplayState::Failed => JobState::Failed,
+    }
 }
 
-/// How the letters ended that went first.
-#[derive(Debug, Serialize)]
-struct CanaryView {
-    letters: u64,
-    succeeded: u64,
-    over: bool,
-}
-
-/// A job that has begun, and what was known before.
-#[derive(Debug, Serialize)]
-struct Started {
-    #[serde(flatten)]
-    job: JobView,
-    plan: PlanView,
-}
-
-#[derive(Debug, Serialize)]
-pub(crate) struct JobList {
-    replays: Vec<JobView>,
-}
-
-fn view(job: ReplayView) -> JobView {
-    JobView {
+fn view(job: ReplayView) -> ReplayJob {
+    ReplayJob {
         id: job.id,
         pipeline: job.pipeline,
-        state: job.state.name(),
+        state: state(job.state),
         selection: job.selection,
         total: job.total,
         published: job.published,
@@ -306,18 +232,19 @@ fn view(job: ReplayView) -> JobView {
         untouched: job.untouched,
         skips: by_reason(&job.skips),
         rate: job.rate,
-        to: job.target.name(),
-        canary: job.canary.map(|canary| CanaryView {
+        to: job.target.name().to_owned(),
+        canary: job.canary.map(|canary| Canary {
             letters: canary.letters,
             succeeded: canary.succeeded,
             over: canary.is_over,
         }),
         stop_at: job.stop_at.map(|share| share.to_string()),
-        sent_twice_max: job.sent_twice_max,
+        sent_twice_max: Some(job.sent_twice_max),
         tenants: tenants(job.tenants),
-        created: timestamp::print(job.created),
+        created: Instant(job.created),
         actor: job.actor,
         note: job.note,
         breaker: None,
+        plan: None,
     }
 }

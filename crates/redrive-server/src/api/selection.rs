@@ -2,6 +2,7 @@
 
 use redrive::letters::{Filter, FilterError, SelectError, Selection};
 use redrive::{LetterState, Time};
+use redrive_api::LetterSelection;
 use redrive_core::duration;
 
 use super::view;
@@ -11,60 +12,45 @@ use redrive::timestamp;
 /// The most ids of one request; more than that is a filter.
 pub const IDS_MAX: usize = 10_000;
 
-/// The fields of a selection as they were given.
-#[derive(Clone, Debug, Default)]
-pub struct Given {
-    pub filter: Option<String>,
-    pub ids: Option<Vec<String>>,
-    pub since: Option<String>,
-    pub all: bool,
+/// The open letters that are meant. Something must be said: nothing is never everything.
+pub fn open(letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
+    if letters.filter.is_none() && letters.ids.is_none() && letters.since.is_none() && !letters.all {
+        return Err(empty());
+    }
+    if letters.ids.as_ref().is_some_and(Vec::is_empty) {
+        return Err(Problem::new(Code::EmptySelection, "`ids` is an empty list", "name at least one letter"));
+    }
+    if let Some(ids) = letters.ids.as_ref().filter(|ids| ids.len() > IDS_MAX) {
+        let message = format!("`ids` has {} entries, at most {IDS_MAX} are read", ids.len());
+        return Err(Problem::bad_request(message, "use `filter` or `since`, or several requests"));
+    }
+    Ok(Selection {
+        filter: letters.filter.as_deref().map(filter).transpose()?,
+        state: Some(LetterState::Open),
+        since: letters.since.as_deref().map(|text| since(text, now)).transpose()?,
+        ids: letters.ids,
+        all: letters.all,
+    })
 }
 
-impl Given {
-    /// The open letters that are meant. Something must be said: nothing is never everything.
-    pub fn open(self, now: Time) -> Result<Selection, Problem> {
-        if self.filter.is_none() && self.ids.is_none() && self.since.is_none() && !self.all {
-            return Err(empty());
-        }
-        if self.ids.as_ref().is_some_and(Vec::is_empty) {
-            return Err(Problem::new(
-                Code::EmptySelection,
-                "`ids` is an empty list",
-                "name at least one letter",
-            ));
-        }
-        if let Some(ids) = self.ids.as_ref().filter(|ids| ids.len() > IDS_MAX) {
-            let message = format!("`ids` has {} entries, at most {IDS_MAX} are read", ids.len());
-            return Err(Problem::bad_request(message, "use `filter` or `since`, or several requests"));
-        }
-        Ok(Selection {
-            filter: self.filter.as_deref().map(filter).transpose()?,
-            state: Some(LetterState::Open),
-            since: self.since.as_deref().map(|text| since(text, now)).transpose()?,
-            ids: self.ids,
-            all: self.all,
-        })
+/// In words, for the record of actions.
+pub fn words(letters: &LetterSelection) -> String {
+    let mut parts = Vec::new();
+    if let Some(filter) = &letters.filter {
+        parts.push(filter.clone());
     }
-
-    /// In words, for the record of actions.
-    pub fn words(&self) -> String {
-        let mut parts = Vec::new();
-        if let Some(filter) = &self.filter {
-            parts.push(filter.clone());
-        }
-        match self.ids.as_deref() {
-            Some([id]) => parts.push(format!("letter {id}")),
-            Some(ids) => parts.push(format!("{} letters by id", ids.len())),
-            None => {}
-        }
-        if let Some(since) = &self.since {
-            parts.push(format!("since {since}"));
-        }
-        if self.all && parts.is_empty() {
-            parts.push("all".to_owned());
-        }
-        parts.join(" ")
+    match letters.ids.as_deref() {
+        Some([id]) => parts.push(format!("letter {id}")),
+        Some(ids) => parts.push(format!("{} letters by id", ids.len())),
+        None => {}
     }
+    if let Some(since) = &letters.since {
+        parts.push(format!("since {since}"));
+    }
+    if letters.all && parts.is_empty() {
+        parts.push("all".to_owned());
+    }
+    parts.join(" ")
 }
 
 pub fn filter(text: &str) -> Result<Filter, Problem> {
@@ -130,11 +116,17 @@ mod tests {
 
     #[test]
     fn nothing_is_never_everything() {
-        let empty = |given: Given| given.open(NOW).unwrap_err().code;
-        assert_eq!(empty(Given::default()), Code::EmptySelection);
-        assert_eq!(empty(Given { ids: Some(Vec::new()), ..Given::default() }), Code::EmptySelection);
-        assert_eq!(empty(Given { filter: Some("  ".into()), ..Given::default() }), Code::BadFilter);
-        assert!(Given { all: true, ..Given::default() }.open(NOW).is_ok());
+        let empty = |letters: LetterSelection| open(letters, NOW).unwrap_err().code;
+        assert_eq!(empty(LetterSelection::default()), Code::EmptySelection);
+        assert_eq!(
+            empty(LetterSelection { ids: Some(Vec::new()), ..LetterSelection::default() }),
+            Code::EmptySelection
+        );
+        assert_eq!(
+            empty(LetterSelection { filter: Some("  ".into()), ..LetterSelection::default() }),
+            Code::BadFilter
+        );
+        assert!(open(LetterSelection { all: true, ..LetterSelection::default() }, NOW).is_ok());
     }
 
     #[test]
@@ -147,10 +139,17 @@ mod tests {
 
     #[test]
     fn a_selection_is_told_in_words() {
-        let words = |given: Given| given.words();
-        assert_eq!(words(Given { all: true, ..Given::default() }), "all");
-        assert_eq!(words(Given { ids: Some(vec!["7".into()]), ..Given::default() }), "letter 7");
-        let both = Given { filter: Some("reason:gone".into()), since: Some("1h".into()), ..Given::default() };
+        let words = |letters: LetterSelection| words(&letters);
+        assert_eq!(words(LetterSelection { all: true, ..LetterSelection::default() }), "all");
+        assert_eq!(
+            words(LetterSelection { ids: Some(vec!["7".into()]), ..LetterSelection::default() }),
+            "letter 7"
+        );
+        let both = LetterSelection {
+            filter: Some("reason:gone".into()),
+            since: Some("1h".into()),
+            ..LetterSelection::default()
+        };
         assert_eq!(words(both), "reason:gone since 1h");
     }
 }

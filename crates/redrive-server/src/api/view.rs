@@ -1,4 +1,4 @@
-//! What the API shows of pipelines, messages and letters. Pure: values in, what is written as JSON out.
+//! What the API shows of pipelines, messages and letters. Pure: values of the engine in, shapes of the API out.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -8,131 +8,72 @@ use base64::engine::general_purpose::STANDARD;
 use redrive::engine::Attempt;
 use redrive::letters::correlation_id;
 use redrive::letters::select::LetterIds;
-use redrive::messages::ListedMessage;
 use redrive::{
     Counts, Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time,
-    timestamp,
+    messages,
+};
+use redrive_api::{
+    AttemptView, Backoff, Instant, LetterCounts, LetterView, ListedMessage, MessageView, Payload, Pending,
+    PipelineView, PolicyView, StoreHealth,
 };
 use redrive_core::text::secret_header::is_secret_header;
 use redrive_core::{Class, Message, Schedule, duration};
-use serde::Serialize;
-use serde_json::{Value, json};
 
-use super::view_attention::{self, Notice};
-use super::view_condition::ConditionView;
-use super::view_health::HealthView;
-use super::view_recent::{RecentView, p99_ms};
+use super::view_attention;
+use super::view_condition;
+use super::view_health;
+use super::view_recent::{self, p99_ms};
 use crate::service::Served;
 
-/// A time as text, or none.
-pub fn time(time: Option<Time>) -> Option<String> {
-    time.map(timestamp::print)
-}
-
-/// A pipeline with its figures. The order of fields here is that of the answer.
-#[derive(Debug, Serialize)]
-pub struct PipelineView<'a> {
-    name: &'a str,
-    paused: bool,
-    mode: &'static str,
-    ordering: &'static str,
-    engine: &'a str,
-    sink: &'a str,
-    /// Where the sink delivers to, in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<&'a str>,
-    policy: PolicyView,
-    pending: PendingView,
-    letters: LetterCounts,
-    oldest_pending: Option<String>,
-    oldest_letter: Option<String>,
-    succeeded: u64,
-    dead: u64,
-    retried: u64,
-    attempts: u64,
-    /// Since the process started, as the metrics have them; `recent` forgets.
-    late_p99_ms: Option<f64>,
-    end_to_end_p99_ms: Option<f64>,
-    recent: RecentView,
-    attention: Vec<Notice>,
-    breaker: &'static str,
-    health: HealthView,
-    condition: ConditionView,
-    store: StoreView,
-}
-
-/// What the store has found about itself.
-#[derive(Debug, Serialize)]
-struct StoreView {
-    /// Damaged places that the last scrub found.
-    damaged: u64,
-    /// When everything was last read; null if that has not happened yet, or if it never does.
-    scrubbed: Option<String>,
-    /// How often the index was rebuilt since the process started.
-    index_rebuilds: u64,
-}
-
-#[derive(Debug, Serialize)]
-struct PendingView {
-    ready: u64,
-    delayed: u64,
-    key_wait: u64,
-    in_flight: u64,
-    held: u64,
+/// A name that the engine gives, or none.
+fn named(name: Option<&'static str>) -> Option<String> {
+    name.map(str::to_owned)
 }
 
 /// Letters by state.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct LetterCounts {
-    pub open: u64,
-    pub replaying: u64,
-    pub succeeded: u64,
-    pub discarded: u64,
-}
-
-impl From<&Counts> for LetterCounts {
-    fn from(counts: &Counts) -> Self {
-        Self {
-            open: counts.letters_open,
-            replaying: counts.letters_replaying,
-            succeeded: counts.letters_succeeded,
-            discarded: counts.letters_discarded,
-        }
+pub fn letter_counts(counts: &Counts) -> LetterCounts {
+    LetterCounts {
+        open: counts.letters_open,
+        replaying: counts.letters_replaying,
+        succeeded: counts.letters_succeeded,
+        discarded: counts.letters_discarded,
     }
 }
 
-pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
+/// A pipeline with its figures.
+pub fn pipeline(served: &Served, figures: &Figures) -> PipelineView {
     let counts = figures.pending;
     let paused = served.handle.is_paused();
+    let ordering = match served.handle.ordering() {
+        Ordering::None => "none",
+        Ordering::Key => "key",
+    };
     PipelineView {
-        name: served.handle.name(),
+        name: served.handle.name().to_owned(),
         paused,
-        mode: served.handle.mode().name(),
-        ordering: match served.handle.ordering() {
-            Ordering::None => "none",
-            Ordering::Key => "key",
-        },
-        engine: &served.engine,
-        sink: served.handle.sink().name,
-        target: served.handle.sink().target.as_deref(),
-        policy: PolicyView::of(served.handle.policy()),
-        pending: PendingView {
+        mode: served.handle.mode().name().to_owned(),
+        ordering: ordering.to_owned(),
+        engine: served.engine.clone(),
+        sink: served.handle.sink().name.to_owned(),
+        target: served.handle.sink().target.as_deref().map(str::to_owned),
+        policy: policy(served.handle.policy()),
+        pending: Pending {
             ready: counts.ready,
             delayed: counts.delayed,
             key_wait: counts.key_wait,
             in_flight: counts.in_flight,
             held: counts.held,
         },
-        letters: (&figures.pending).into(),
-        oldest_pending: time(figures.oldest_pending),
-        oldest_letter: time(figures.oldest_letter),
+        letters: letter_counts(&figures.pending),
+        oldest_pending: figures.oldest_pending.map(Instant),
+        oldest_letter: figures.oldest_letter.map(Instant),
         succeeded: figures.succeeded,
         dead: figures.dead.total(),
         retried: figures.retried(),
         attempts: figures.attempts.total(),
         late_p99_ms: p99_ms(&figures.retry_lateness),
         end_to_end_p99_ms: p99_ms(&figures.end_to_end),
-        recent: (&figures.recent).into(),
+        recent: view_recent::recent(&figures.recent),
         attention: view_attention::notices(
             served.handle.name(),
             paused,
@@ -140,139 +81,81 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
             served.purging_stopped(),
             served.handle.now(),
         ),
-        breaker: figures.health.breaker.state.name(),
-        health: HealthView::of(figures),
-        store: StoreView {
+        breaker: figures.health.breaker.state.name().to_owned(),
+        health: view_health::sink_health(figures),
+        store: StoreHealth {
             damaged: figures.upkeep.damaged,
-            scrubbed: time(figures.upkeep.scrubbed),
+            scrubbed: figures.upkeep.scrubbed.map(Instant),
             index_rebuilds: figures.upkeep.index_rebuilds,
         },
-        condition: (&figures.condition).into(),
+        condition: view_condition::condition(&figures.condition),
     }
 }
 
 /// The policy in the words of the configuration.
-#[derive(Debug, Serialize)]
-struct PolicyView {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tiers: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    backoff: Option<Value>,
-    retries: u32,
-    jitter: String,
-    ttl: Option<String>,
-    hold_max: String,
-    /// Whether nothing is given up for exhaustion while the sink is unhealthy.
-    outage_gate: bool,
-    timeout: String,
-    concurrency: u32,
-    classify: &'static str,
-}
-
-impl PolicyView {
-    fn of(policy: &Policy) -> Self {
-        let (tiers, backoff) = match policy.schedule() {
-            Schedule::Tiers(tiers) => (Some(tiers.iter().map(|tier| duration::print(*tier)).collect()), None),
-            Schedule::Exponential { base, multiplier, cap } => {
-                let (base, cap) = (duration::print(*base), cap.map(duration::print));
-                (None, Some(json!({ "base": base, "multiplier": multiplier, "cap": cap })))
-            }
-            Schedule::Fixed(delay) => (None, Some(json!({ "fixed": duration::print(*delay) }))),
-            Schedule::Custom(_) => (None, Some(json!("custom"))),
-        };
-        Self {
-            tiers,
-            backoff,
-            retries: policy.retries(),
-            jitter: policy.jitter().to_string(),
-            ttl: policy.ttl().map(duration::print),
-            hold_max: duration::print(policy.hold_max()),
-            outage_gate: policy.outage_gate(),
-            timeout: duration::print(policy.timeout()),
-            concurrency: policy.concurrency(),
-            classify: if policy.classify() { "on" } else { "off" },
+fn policy(policy: &Policy) -> PolicyView {
+    let (tiers, backoff) = match policy.schedule() {
+        Schedule::Tiers(tiers) => (Some(tiers.iter().map(|tier| duration::print(*tier)).collect()), None),
+        Schedule::Exponential { base, multiplier, cap } => {
+            let (base, cap) = (duration::print(*base), cap.map(duration::print));
+            (None, Some(Backoff::Exponential { base, multiplier: *multiplier, cap }))
         }
+        Schedule::Fixed(delay) => (None, Some(Backoff::Fixed { fixed: duration::print(*delay) })),
+        Schedule::Custom(_) => (None, Some(Backoff::Custom("custom".to_owned()))),
+    };
+    PolicyView {
+        tiers,
+        backoff,
+        retries: policy.retries(),
+        jitter: policy.jitter().to_string(),
+        ttl: policy.ttl().map(duration::print),
+        hold_max: duration::print(policy.hold_max()),
+        outage_gate: Some(policy.outage_gate()),
+        timeout: duration::print(policy.timeout()),
+        concurrency: policy.concurrency(),
+        classify: if policy.classify() { "on" } else { "off" }.to_owned(),
     }
 }
 
 /// A message of a listing.
-#[derive(Debug, Serialize)]
-pub struct ListedView {
-    id: String,
-    correlation_id: String,
-    /// Its name where ids repeat: `orders/17`, or on Kafka the place of its record, `orders/7/1182`.
-    number: String,
-    state: &'static str,
-    key: Option<String>,
-    tenant: Option<String>,
-    attempts: u32,
-    replays: u32,
-    created: String,
-    due: Option<String>,
-    deadline: Option<String>,
-    /// For how long it was put off or kept back without using up attempts.
-    held_ms: u64,
-    class: Option<&'static str>,
-    error: Option<String>,
-    headers: BTreeMap<String, String>,
-    /// Left out where it was not asked for; null where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Value>,
-}
-
-pub fn listed(ids: LetterIds<'_>, listed: &ListedMessage, with_payload: bool) -> ListedView {
+pub fn listed(ids: LetterIds<'_>, listed: &messages::ListedMessage, with_payload: bool) -> ListedMessage {
     let (found, message) = (&listed.found, listed.message());
     let last = found.history.attempts().pop();
-    ListedView {
+    ListedMessage {
         id: message.id().to_owned(),
         correlation_id: correlation_id(message),
         number: ids.text(found.at.number),
-        state: listed.state.name(),
+        state: listed.state.name().to_owned(),
         key: message.key().map(text),
         tenant: message.tenant().map(str::to_owned),
         attempts: found.meta.attempts,
         replays: found.meta.replays,
-        created: timestamp::print(found.meta.created),
-        due: time(found.due),
-        deadline: time(found.meta.deadline),
+        created: Instant(found.meta.created),
+        due: found.due.map(Instant),
+        deadline: found.meta.deadline.map(Instant),
         held_ms: found.meta.held_ms,
-        class: last.as_ref().map(|attempt| attempt.class.name()),
+        class: named(last.as_ref().map(|attempt| attempt.class.name())),
         error: last.map(|attempt| attempt.error),
         headers: headers(message),
-        payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
+        payload: with_payload.then(|| message.payload().map(payload)),
     }
 }
 
 /// A message as it is now, with what became of each attempt.
-#[derive(Debug, Serialize)]
-pub struct MessageView {
-    id: String,
-    state: &'static str,
-    /// Null for one that was delivered and never was a letter: of it nothing but that is stored.
-    attempts: Option<u32>,
-    due: Option<String>,
-    deadline: Option<String>,
-    history: Vec<AttemptView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    letter: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
-}
-
 pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
-    let with_what_followed = |(index, attempt): (usize, &Attempt)| {
-        let (decision, delay_ms) = followed(message, attempt, message.history.get(index + 1));
-        AttemptView { decision: Some(decision), delay_ms, ..AttemptView::of(attempt) }
+    let with_what_followed = |(index, failed): (usize, &Attempt)| {
+        let (decision, delay_ms) = followed(message, failed, message.history.get(index + 1));
+        AttemptView { decision: Some(decision.to_owned()), delay_ms, ..attempt(failed) }
     };
     MessageView {
         id: message.id.clone(),
-        state: message.state.name(),
+        state: message.state.name().to_owned(),
         attempts: is_counted(message).then_some(message.attempts),
-        due: time(message.due),
-        deadline: time(message.deadline),
+        due: message.due.map(Instant),
+        deadline: message.deadline.map(Instant),
         history: message.history.iter().enumerate().map(with_what_followed).collect(),
         letter: message.letter.map(|number| ids.text(number)),
-        reason: message.reason.map(Reason::name),
+        reason: named(message.reason.map(Reason::name)),
     }
 }
 
@@ -303,95 +186,25 @@ fn followed(
 }
 
 /// A failed attempt.
-#[derive(Debug, Serialize)]
-pub struct AttemptView {
-    attempt: u32,
-    at: String,
-    took_ms: u32,
-    class: &'static str,
-    /// `status`, `timeout`, `refused`, `reset` or `other`.
-    kind: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<u16>,
-    /// The receiver's own word for the failure.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    code: Option<String>,
-    error: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    decision: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    delay_ms: Option<u64>,
-    counted: bool,
-    ambiguous: bool,
-}
-
-impl AttemptView {
-    fn of(attempt: &Attempt) -> Self {
-        Self {
-            attempt: attempt.number,
-            at: timestamp::print(attempt.at),
-            took_ms: attempt.took_ms,
-            class: attempt.class.name(),
-            kind: attempt.kind.name(),
-            status: attempt.kind.status(),
-            code: attempt.code.clone(),
-            error: attempt.error.clone(),
-            decision: None,
-            delay_ms: None,
-            counted: attempt.counted,
-            ambiguous: attempt.ambiguous,
-        }
+fn attempt(attempt: &Attempt) -> AttemptView {
+    AttemptView {
+        attempt: attempt.number,
+        at: Instant(attempt.at),
+        took_ms: attempt.took_ms,
+        class: attempt.class.name().to_owned(),
+        kind: attempt.kind.name().to_owned(),
+        status: attempt.kind.status(),
+        code: attempt.code.clone(),
+        error: attempt.error.clone(),
+        decision: None,
+        delay_ms: None,
+        counted: attempt.counted,
+        ambiguous: attempt.ambiguous,
     }
 }
 
-/// A dead letter with its story.
-#[derive(Debug, Serialize)]
-pub struct LetterView {
-    id: String,
-    /// The pipeline it died in.
-    queue: String,
-    /// What kind of message it is, if a header says so.
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    message: String,
-    correlation_id: String,
-    key: Option<String>,
-    /// The bytes of a key that is not text.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    key_base64: Option<String>,
-    tenant: Option<String>,
-    state: &'static str,
-    reason: &'static str,
-    class: Option<&'static str>,
-    error_class: Option<&'static str>,
-    attempts: u32,
-    replays: u32,
-    error: Option<String>,
-    group: String,
-    group_error: String,
-    dead_at: String,
-    created: String,
-    first_seen: Option<String>,
-    deadline: Option<String>,
-    /// For how long it was put off or kept back without using up attempts.
-    held_ms: u64,
-    /// How often its handler, its process or its receiver ended while it ran, and when last.
-    crashes: u32,
-    last_crash: Option<String>,
-    /// Where it came from, on engines with a source of their own.
-    origin: Option<String>,
-    headers: BTreeMap<String, String>,
-    /// Left out where it was not asked for; null where there is none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    payload: Option<Value>,
-    /// The edits that made the message what it is, the latest last.
-    edits: Vec<String>,
-    /// The payload as it came in, for one letter that was edited.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    original: Option<Value>,
-    history: Vec<AttemptView>,
-}
-
+/// A dead letter with its history. What only the pipeline knows of it, its origin and its message before the first edit,
+/// is for the caller to add.
 pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> LetterView {
     let message = &letter.message;
     let history = letter.history.attempts();
@@ -409,51 +222,36 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
             .filter(|key| std::str::from_utf8(key).is_err())
             .map(|key| STANDARD.encode(key)),
         tenant: message.tenant().map(str::to_owned),
-        state: letter.state.name(),
-        reason: letter.reason.name(),
-        class: class.map(Class::name),
-        error_class: class.map(|class| class.family().name()),
+        state: letter.state.name().to_owned(),
+        reason: letter.reason.name().to_owned(),
+        class: named(class.map(Class::name)),
+        error_class: named(class.map(|class| class.family().name())),
         attempts: letter.meta.attempts,
         replays: letter.meta.replays,
         error: last.map(|attempt| attempt.error.clone()),
         group: letter.group.group.to_string(),
         group_error: letter.group.title.clone(),
-        dead_at: timestamp::print(letter.dead_at),
-        created: timestamp::print(message.created()),
-        first_seen: time(letter.meta.first_failed),
-        deadline: time(letter.meta.deadline),
+        dead_at: Instant(letter.dead_at),
+        created: Instant(message.created()),
+        first_seen: letter.meta.first_failed.map(Instant),
+        deadline: letter.meta.deadline.map(Instant),
         held_ms: letter.meta.held_ms,
         crashes: letter.meta.crashes,
-        last_crash: time(letter.meta.last_crash),
+        last_crash: letter.meta.last_crash.map(Instant),
         origin: None,
         headers: headers(message),
-        payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
+        payload: with_payload.then(|| message.payload().map(payload)),
         edits: letter.edits.clone(),
         original: None,
-        history: history.iter().map(AttemptView::of).collect(),
+        history: history.iter().map(attempt).collect(),
     }
 }
 
-impl LetterView {
-    /// The same letter with the place it came from.
-    #[must_use]
-    pub fn from(self, origin: Option<String>) -> Self {
-        Self { origin, ..self }
-    }
-
-    /// The same letter with the message that it had before its first edit.
-    #[must_use]
-    pub fn edited_from(self, original: Option<&Message>) -> Self {
-        let original = original.map(|message| message.payload().map_or(Value::Null, payload));
-        Self { original, ..self }
-    }
-}
-
-/// `{"utf8":…}` or `{"base64":…}`.
-pub fn payload(bytes: &[u8]) -> Value {
+/// As text where it is UTF-8, otherwise as base64.
+pub fn payload(bytes: &[u8]) -> Payload {
     match std::str::from_utf8(bytes) {
-        Ok(text) => json!({ "utf8": text }),
-        Err(_) => json!({ "base64": STANDARD.encode(bytes) }),
+        Ok(text) => Payload::Utf8(text.to_owned()),
+        Err(_) => Payload::Base64(STANDARD.encode(bytes)),
     }
 }
 
@@ -469,8 +267,6 @@ pub fn letter_state(name: &str) -> Option<LetterState> {
         .find(|state| state.name() == name)
 }
 
-/// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as
-/// HTTP has it. Values of secrets are not shown: whoever may read letters must not be able to forge webhooks.
 /// Headers that say what kind of message it is, in the order in which they are looked for.
 const KIND_HEADERS: [&str; 5] = ["ce_type", "ce-type", "x-message-type", "message-type", "type"];
 
@@ -479,6 +275,8 @@ fn kind(message: &Message) -> Option<String> {
     KIND_HEADERS.into_iter().find_map(named).map(|(_, value)| text(value))
 }
 
+/// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as
+/// HTTP has it. Values of secrets are not shown: whoever may read letters must not be able to forge webhooks.
 fn headers(message: &Message) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::<String, String>::new();
     for (name, value) in message.headers() {
@@ -498,6 +296,7 @@ fn headers(message: &Message) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use redrive::FailureKind;
+    use serde_json::json;
 
     use super::*;
 
@@ -547,7 +346,7 @@ mod tests {
 
     #[test]
     fn bytes_that_are_not_text_are_shown_as_base64() {
-        assert_eq!(payload(b"{}"), json!({ "utf8": "{}" }));
-        assert_eq!(payload(&[0xff, 0]), json!({ "base64": "/wA=" }));
+        assert_eq!(json!(payload(b"{}")), json!({ "utf8": "{}" }));
+        assert_eq!(json!(payload(&[0xff, 0])), json!({ "base64": "/wA=" }));
     }
 }

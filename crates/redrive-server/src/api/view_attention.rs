@@ -6,67 +6,23 @@ use std::time::Duration;
 use redrive::dispatch::health;
 use redrive::subscriptions::Stopped;
 use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, Time, timestamp};
+use redrive_api::{AttentionNotice, Level, Subject};
 use redrive_core::breaker::{BreakerState, BreakerView};
-use serde::Serialize;
 
 /// How long a standstill of the process is shown.
 const STANDSTILL_SHOWN: Duration = Duration::from_mins(10);
 
-/// How urgent it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// Messages do not move, or data is damaged.
-    Bad,
-    /// Messages move, but slower or not all of them.
-    Warning,
+fn bad(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> AttentionNotice {
+    AttentionNotice { subject, level: Level::Bad, short: short.into(), text: text.into(), command: None }
 }
 
-/// What it is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Subject {
-    Paused,
-    Guard,
-    Breaker,
-    Outage,
-    RetryAfter,
-    Partition,
-    Store,
-    Standstill,
-    Suspects,
-    Resets,
-    Budget,
-    Endpoints,
-    Subscriptions,
-    Ramp,
+fn warning(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> AttentionNotice {
+    AttentionNotice { level: Level::Warning, ..bad(subject, short, text) }
 }
 
-/// One thing that somebody on call should know.
-#[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Notice {
-    subject: Subject,
-    level: Level,
-    /// In few words, for a line or a label.
-    short: String,
-    text: String,
-    /// The command that changes it, if there is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    command: Option<String>,
-}
-
-impl Notice {
-    fn bad(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { subject, level: Level::Bad, short: short.into(), text: text.into(), command: None }
-    }
-
-    fn warning(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { level: Level::Warning, ..Self::bad(subject, short, text) }
-    }
-
-    fn lifted_by(self, command: String) -> Self {
-        Self { command: Some(command), ..self }
-    }
+/// The same notice with the command that changes it.
+fn lifted_by(notice: AttentionNotice, command: String) -> AttentionNotice {
+    AttentionNotice { command: Some(command), ..notice }
 }
 
 /// What needs attention in this pipeline.
@@ -76,14 +32,14 @@ pub fn notices(
     figures: &Figures,
     purging_stopped: Option<Stopped>,
     now: Time,
-) -> Vec<Notice> {
+) -> Vec<AttentionNotice> {
     let mut notices = Vec::new();
     notices.extend(pause(name, paused, figures));
     notices.extend(breaker(name, figures));
     notices.extend(outage(&figures.health));
     notices.extend(retry_after(name, &figures.health));
     notices.extend(figures.condition.problems.iter().map(|problem| {
-        Notice::bad(
+        bad(
             Subject::Partition,
             format!("{} held", problem.place),
             format!("{}: {}", problem.place, problem.text),
@@ -96,22 +52,22 @@ pub fn notices(
     notices
 }
 
-fn pause(name: &str, paused: bool, figures: &Figures) -> Option<Notice> {
+fn pause(name: &str, paused: bool, figures: &Figures) -> Option<AttentionNotice> {
     if let Some(flood) = &figures.health.flood {
         let why = health::flood(flood);
         let text =
             format!("paused by the dead-letter guard: {why}; --dead-letter-anyway lets more of them die");
-        let notice = Notice::bad(Subject::Guard, "PAUSED by the dead-letter guard", text);
-        return Some(notice.lifted_by(format!("redrive resume {name}")));
+        let notice = bad(Subject::Guard, "PAUSED by the dead-letter guard", text);
+        return Some(lifted_by(notice, format!("redrive resume {name}")));
     }
     let text = format!(
         "paused: nothing is sent, {} messages wait; `redrive audit --actions` says by whom",
         count(figures.pending.pending())
     );
-    paused.then(|| Notice::bad(Subject::Paused, "PAUSED", text).lifted_by(format!("redrive resume {name}")))
+    paused.then(|| lifted_by(bad(Subject::Paused, "PAUSED", text), format!("redrive resume {name}")))
 }
 
-fn breaker(name: &str, figures: &Figures) -> Option<Notice> {
+fn breaker(name: &str, figures: &Figures) -> Option<AttentionNotice> {
     let BreakerView { state, since, next_probe, rounds, cause, .. } = &figures.health.breaker;
     let short = match state {
         BreakerState::Closed => return None,
@@ -134,11 +90,11 @@ fn breaker(name: &str, figures: &Figures) -> Option<Notice> {
         next_probe.map(|next| format!("; next probe {}", utc(next))).unwrap_or_default(),
     ]
     .concat();
-    Some(Notice::bad(Subject::Breaker, short, text).lifted_by(format!("redrive breaker probe {name}")))
+    Some(lifted_by(bad(Subject::Breaker, short, text), format!("redrive breaker probe {name}")))
 }
 
 /// Too few messages for the breaker: nothing gets through, and what runs out of attempts is held.
-fn outage(health: &HealthFigures) -> Option<Notice> {
+fn outage(health: &HealthFigures) -> Option<AttentionNotice> {
     let outage = health.outage.filter(|_| health.breaker.state == BreakerState::Closed)?;
     let failed = count(outage.failed);
     let since = match outage.last_good {
@@ -150,38 +106,38 @@ fn outage(health: &HealthFigures) -> Option<Notice> {
          succeeds, messages that run out of attempts are held, for `hold_max` at most; permanent failures and expired \
          messages are still dead-lettered"
     );
-    Some(Notice::bad(Subject::Outage, format!("OUTAGE: {since}"), text))
+    Some(bad(Subject::Outage, format!("OUTAGE: {since}"), text))
 }
 
-fn retry_after(name: &str, health: &HealthFigures) -> Option<Notice> {
+fn retry_after(name: &str, health: &HealthFigures) -> Option<AttentionNotice> {
     let wait = health.wait.as_ref()?;
     let until = utc(wait.until);
     let text = format!("nothing is sent until {until}: {}", health::asked(wait));
-    let notice = Notice::bad(Subject::RetryAfter, format!("ASKED TO WAIT until {until}"), text);
-    Some(notice.lifted_by(format!("redrive resume {name} --now")))
+    let notice = bad(Subject::RetryAfter, format!("ASKED TO WAIT until {until}"), text);
+    Some(lifted_by(notice, format!("redrive resume {name} --now")))
 }
 
-fn store(figures: &Figures) -> Option<Notice> {
+fn store(figures: &Figures) -> Option<AttentionNotice> {
     let damaged = figures.upkeep.damaged;
     let places = if damaged == 1 { "place" } else { "places" };
     let text = format!("{} damaged {places} in stored data: keep the last backup", count(damaged));
-    let notice = Notice::bad(Subject::Store, "stored data damaged", text);
-    (damaged > 0).then(|| notice.lifted_by("redrive journal --verify".to_owned()))
+    let notice = bad(Subject::Store, "stored data damaged", text);
+    (damaged > 0).then(|| lifted_by(notice, "redrive journal --verify".to_owned()))
 }
 
-fn purging(name: &str, stopped: Stopped) -> Notice {
+fn purging(name: &str, stopped: Stopped) -> AttentionNotice {
     let text = format!(
         "purging of subscriptions stopped at {}: {} % of the active ones were gone within 5 min (limit 2 %). That looks like \
          a fault at the push service or at us",
         utc(stopped.at),
         stopped.percent()
     );
-    let notice = Notice::warning(Subject::Subscriptions, "PURGING STOPPED", text);
-    notice.lifted_by(format!("redrive subscriptions resume {name}"))
+    let notice = warning(Subject::Subscriptions, "PURGING STOPPED", text);
+    lifted_by(notice, format!("redrive subscriptions resume {name}"))
 }
 
 /// A process that did not run for a while, as long as its effects may show.
-fn standstill(health: &HealthFigures, now: Time) -> Option<Notice> {
+fn standstill(health: &HealthFigures, now: Time) -> Option<AttentionNotice> {
     let lately = |entry: &&HealthEntry| now.since(entry.at) < STANDSTILL_SHOWN;
     let latest = health.history.iter().rev().take_while(lately);
     let (at, span) = latest.into_iter().find_map(|entry| match &entry.change {
@@ -194,15 +150,15 @@ fn standstill(health: &HealthFigures, now: Time) -> Option<Notice> {
          processor or disk",
         utc(at)
     );
-    Some(Notice::warning(Subject::Standstill, short, text))
+    Some(warning(Subject::Standstill, short, text))
 }
 
 /// What makes a pipeline slower than it could be.
-fn slower(figures: &Figures) -> Vec<Notice> {
+fn slower(figures: &Figures) -> Vec<AttentionNotice> {
     let HealthFigures { suspects, resets, budget_remaining, endpoints, permits, limit, .. } = &figures.health;
     let mut notices = Vec::new();
     if *suspects > 0 {
-        notices.push(Notice::warning(
+        notices.push(warning(
             Subject::Suspects,
             format!("{} suspects", count(*suspects)),
             format!(
@@ -217,14 +173,14 @@ fn slower(figures: &Figures) -> Vec<Notice> {
             0 => String::new(),
             apart => format!("; {} of their messages run one at a time", count(apart)),
         };
-        notices.push(Notice::warning(
+        notices.push(warning(
             Subject::Resets,
             format!("{lately} connections closed by receivers"),
             format!("receivers closed {lately} connections while handling a message in the last two minutes{apart}"),
         ));
     }
     if *budget_remaining == Some(0) {
-        notices.push(Notice::warning(
+        notices.push(warning(
             Subject::Budget,
             "retry budget used up",
             "the retry budget is used up: more failures per minute than `budget` allows",
@@ -239,14 +195,14 @@ fn slower(figures: &Figures) -> Vec<Notice> {
             .map(|(number, what)| format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" }));
         let some = some.collect::<Vec<_>>().join(" and ");
         let whose = if endpoints.endpoints + endpoints.origins == 1 { "its" } else { "their" };
-        notices.push(Notice::warning(
+        notices.push(warning(
             Subject::Endpoints,
             format!("{some} in cooldown"),
             format!("{some} in cooldown; {whose} messages are deferred"),
         ));
     }
     if !figures.health.is_gated() && permits < limit {
-        notices.push(Notice::warning(
+        notices.push(warning(
             Subject::Ramp,
             format!("permits {permits} of {limit}"),
             format!("calls ramp up after an outage: {permits} of {limit} permits"),

@@ -13,6 +13,7 @@ use redrive::{FailureKind, Message, Time, timestamp};
 use redrive_core::message::MessageError;
 use redrive_core::text::secret_header::is_secret_header;
 use redrive_core::{Class, MessageBuilder, Meta};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -26,27 +27,36 @@ const LARGE_HEADER_BYTES: usize = 8 * 1024;
 /// The longest name of an exception that is a code of its own.
 const CODE_BYTES_MAX: usize = 64;
 
-/// What is read of a line. Other fields, of which an export has many, are not looked at.
-#[derive(Deserialize)]
-struct Given<'a> {
-    /// The message's id.
+/// A message that died elsewhere, as an export writes it or a reader of a topic makes it. Other fields, of which an export
+/// has many, are not looked at.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "ForeignLetter", extend("required" = ["payload"]))]
+pub(crate) struct GivenLetter<'a> {
+    /// The message's id. Without one the pipeline's rule decides, then `origin`, then `place`.
     message: Option<String>,
+    /// The key: a text, {"utf8"}, {"base64"}, {"json"} or null.
     #[serde(borrow)]
     key: Option<&'a RawValue>,
+    #[schemars(extend("contentEncoding" = "base64"))]
     key_base64: Option<String>,
+    /// The payload: a text, {"utf8"}, {"base64"}, {"json"} or null.
+    #[schemars(with = "serde_json::Value")]
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
+    /// An object of names and values, or a list of pairs; values as the payload.
     #[serde(borrow)]
     headers: Option<&'a RawValue>,
     tenant: Option<String>,
-    /// The record the message came from, `orders/7/1182`.
+    /// The record it came from, such as orders/7/1182.
     origin: Option<String>,
     /// The record of the letter itself.
     place: Option<String>,
     exception: Option<String>,
+    /// Of the failure; permanent if it is left out.
     class: Option<String>,
     error: Option<String>,
     attempts: Option<u32>,
+    /// A time in RFC 3339, as all times here.
     created: Option<String>,
     first_seen: Option<String>,
     failed_at: Option<String>,
@@ -58,7 +68,9 @@ struct Given<'a> {
     redacted: Option<&'a RawValue>,
 }
 
-#[derive(Deserialize)]
+/// A failed attempt elsewhere.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "ForeignAttempt")]
 struct GivenAttempt {
     attempt: u32,
     at: Option<String>,
@@ -92,7 +104,7 @@ type Headers = Vec<(String, Option<Bytes>)>;
 
 /// Reads one letter; what is wrong with it otherwise, in words.
 pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ForeignLetter, String> {
-    let given: Given<'_> =
+    let given: GivenLetter<'_> =
         serde_json::from_slice(text).map_err(|error| format!("it is not a letter: {error}"))?;
     if let Some(redacted) = given.redacted.map(RawValue::get).filter(|redacted| *redacted != "[]") {
         return Err(format!(
@@ -193,7 +205,7 @@ impl Parts {
 }
 
 /// The attempts that are told of; at least one, for it died of something. And how many counted.
-fn history(given: &Given<'_>, failed_at: Time) -> Result<(History, u32), String> {
+fn history(given: &GivenLetter<'_>, failed_at: Time) -> Result<(History, u32), String> {
     let class = |name: &Option<String>| match name {
         Some(name) => Class::from_name(name).ok_or_else(|| format!("`class` is {name:?}, which is no class")),
         None => Ok(Class::Permanent),

@@ -4,22 +4,20 @@ pub mod line;
 
 use std::collections::BTreeMap;
 
-use axum::Extension;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use redrive::engine::{ForeignLetter, ImportAnswer};
 use redrive::{GroupId, Time};
-use serde::{Deserialize, Serialize};
+use redrive_api::{ImportedGroup, ImportedLetters, LineProblem};
+use serde::Deserialize;
 
-use crate::access::auth::Actor;
 use crate::answer::Json;
+use crate::api::change::Change;
 use crate::body;
 use crate::ingest::Intake;
 use crate::problem::{Code, Problem};
-use crate::request::{Params, Path};
-use crate::state::Shared;
+use crate::request::Params;
 
 /// The most lines of one body.
 pub const LINES_MAX: usize = 10_000;
@@ -36,40 +34,12 @@ pub(crate) struct ImportParams {
     from: Option<String>,
 }
 
-#[derive(Debug, Serialize)]
-pub(crate) struct ImportView {
-    dry_run: bool,
-    imported: u64,
-    already_there: u64,
-    refused: u64,
-    /// The lines that were refused, counted from 1; the first of them if they are many.
-    problems: Vec<LineProblem>,
-    /// The groups of what was imported.
-    groups: Vec<GroupCount>,
-}
-
-#[derive(Debug, Serialize)]
-struct LineProblem {
-    line: usize,
-    problem: String,
-}
-
-#[derive(Debug, Serialize)]
-struct GroupCount {
-    id: String,
-    error: String,
-    letters: u64,
-}
-
 pub(crate) async fn import(
-    State(shared): State<Shared>,
-    Extension(actor): Extension<Actor>,
-    Path(pipeline): Path<String>,
+    Change { shared, served, actor }: Change,
     Params(params): Params<ImportParams>,
     headers: HeaderMap,
     body: Body,
-) -> Result<Json<ImportView>, Problem> {
-    let served = shared.service.find(&pipeline)?;
+) -> Result<Json<ImportedLetters>, Problem> {
     let from = params.from.unwrap_or_default();
     if from.len() > FROM_BYTES_MAX {
         let message = format!("`from` has more than {FROM_BYTES_MAX} bytes");
@@ -86,21 +56,14 @@ pub(crate) async fn import(
     let letters = lines.letters.into_iter().map(|(_, letter)| letter).collect();
     let actions = &shared.service.actions;
     let done = actions.import(&served.handle, letters, params.dry_run, &actor.0, &from).await?;
-    let mut view = ImportView {
-        dry_run: params.dry_run,
-        imported: 0,
-        already_there: 0,
-        refused: 0,
-        problems: Vec::new(),
-        groups: Vec::new(),
-    };
+    let mut view = ImportedLetters { dry_run: params.dry_run, ..ImportedLetters::default() };
     let mut problems = lines.problems;
-    let mut groups: BTreeMap<GroupId, GroupCount> = BTreeMap::new();
+    let mut groups: BTreeMap<GroupId, ImportedGroup> = BTreeMap::new();
     for (line, answer) in numbers.into_iter().zip(done.answers) {
         match answer {
             ImportAnswer::Imported { group, .. } => {
                 view.imported += 1;
-                let none = GroupCount { id: group.group.to_string(), error: group.title, letters: 0 };
+                let none = ImportedGroup { id: group.group.to_string(), error: group.title, letters: 0 };
                 groups.entry(group.group).or_insert(none).letters += 1;
             }
             ImportAnswer::Already { .. } => view.already_there += 1,

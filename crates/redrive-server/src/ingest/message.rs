@@ -10,6 +10,7 @@ use redrive::engine::ingest::DUE_MAX;
 use redrive::{Message, NewMessage, Time};
 use redrive_core::message::MessageError;
 use redrive_core::{Pick, duration};
+use schemars::JsonSchema;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -28,20 +29,33 @@ pub struct Intake {
     pub tenant: Option<Pick>,
 }
 
-#[derive(Deserialize)]
+/// A message to deliver.
+// Borrows what it can: this is the hot path. Its schema is derived from what is read here, not declared beside it.
+#[derive(Deserialize, JsonSchema)]
+#[schemars(rename = "NewMessage")]
 #[serde(deny_unknown_fields)]
-struct GivenMessage<'a> {
+pub(crate) struct GivenMessage<'a> {
+    /// Stable; made if it is left out.
+    #[schemars(length(max = 512))]
     id: Option<String>,
     key: Option<String>,
-    // Borrowed as it stands: numbers of 64 bits, the order of keys and white space are the sender's.
+    /// Any JSON; kept byte for byte.
+    // Numbers of 64 bits, the order of keys and white space are the sender's.
+    #[schemars(with = "serde_json::Value")]
     #[serde(borrow, default, deserialize_with = "present")]
     payload: Option<&'a RawValue>,
+    #[schemars(extend("contentEncoding" = "base64"))]
     payload_base64: Option<String>,
+    #[schemars(with = "std::collections::BTreeMap<String, String>")]
     #[serde(default)]
     headers: Headers,
     tenant: Option<String>,
+    /// A span such as 1h30m.
     ttl: Option<String>,
+    /// RFC 3339, or milliseconds since 1970.
+    #[schemars(with = "Option<String>", extend("type" = ["string", "integer", "null"]))]
     due: Option<When>,
+    /// A span such as 5s.
     delay: Option<String>,
 }
 

@@ -9,7 +9,8 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use redrive::{Accepted, NewMessage, Time};
-use serde::{Deserialize, Serialize};
+use redrive_api::{AcceptedMessage, AcceptedMessages};
+use serde::Deserialize;
 
 use crate::access::token::hex;
 use crate::answer::Json;
@@ -52,30 +53,9 @@ pub(crate) async fn ingest(
     }
 }
 
-/// The answer to one message.
-#[derive(Serialize)]
-struct One {
-    id: String,
-    state: &'static str,
-    duplicate: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    durable: Option<bool>,
-}
-
 /// `false` where what was accepted ends with the process; nothing is said where it does not.
 fn durable(served: &Served) -> Option<bool> {
     (served.engine == "memory").then_some(false)
-}
-
-/// The answer to many.
-#[derive(Serialize)]
-struct Many {
-    accepted: usize,
-    duplicates: usize,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    ids: Option<Vec<String>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    durable: Option<bool>,
 }
 
 async fn one(served: &Served, body: &[u8]) -> Result<Response, Problem> {
@@ -88,10 +68,14 @@ async fn one(served: &Served, body: &[u8]) -> Result<Response, Problem> {
         // An id that is remembered, but neither waits nor is a dead letter, has been delivered.
         let known = served.handle.message(&id).await?;
         let state = known.map_or("succeeded", |known| known.state.name());
-        return Ok(Json(One { id, state, duplicate: true, durable: durable(served) }).into_response());
+        return Ok(Json(answer(id, state, true, served)).into_response());
     }
-    let answer = One { id, state, duplicate: false, durable: durable(served) };
-    Ok((StatusCode::ACCEPTED, Json(answer)).into_response())
+    Ok((StatusCode::ACCEPTED, Json(answer(id, state, false, served))).into_response())
+}
+
+/// The name of the state is borrowed: an answer costs no more memory than the id.
+fn answer(id: String, state: &'static str, duplicate: bool, served: &Served) -> AcceptedMessage {
+    AcceptedMessage { id, state: state.into(), duplicate, durable: durable(served) }
 }
 
 async fn many(served: &Served, params: IngestParams, body: Bytes) -> Result<Response, Problem> {
@@ -102,7 +86,9 @@ async fn many(served: &Served, params: IngestParams, body: Bytes) -> Result<Resp
     let duplicates = accepted.iter().filter(|one| matches!(one, Accepted::Duplicate { .. })).count();
     let news = accepted.len() - duplicates;
     let status = if news == 0 { StatusCode::OK } else { StatusCode::ACCEPTED };
-    Ok((status, Json(Many { accepted: news, duplicates, ids, durable: durable(served) })).into_response())
+    let (accepted, duplicates) = (news as u64, duplicates as u64);
+    Ok((status, Json(AcceptedMessages { accepted, duplicates, ids, durable: durable(served) }))
+        .into_response())
 }
 
 async fn read_many(body: Bytes, intake: &Intake, now: Time) -> Result<Vec<NewMessage>, Problem> {

@@ -84,8 +84,8 @@ fn operation(route: &Route) -> Value {
         let content = json!({ *media: { "schema": schema_of(schema) } });
         responses.insert((*status).to_owned(), json!({ "description": text, "content": content }));
     }
-    let mut all = codes.to_vec();
-    all.extend(common(route));
+    let mut all = common(route);
+    all.extend(codes);
     let mut named = BTreeSet::new();
     for code in all.iter().filter(|code| named.insert(code.name())) {
         let status = code.status().as_u16().to_string();

@@ -14,6 +14,7 @@ pub(super) struct Described {
     pub params: &'static [Param],
     pub body: Option<&'static str>,
     pub answers: &'static [Answer],
+    /// Beside those that follow from the shape of the route.
     pub codes: &'static [Code],
 }
 
@@ -74,14 +75,12 @@ pub(super) fn describe(operation: Operation) -> Described {
             id: "showPipeline",
             summary: "One pipeline with its figures.",
             answers: &[("200", "The pipeline.", JSON, "Pipeline")],
-            codes: &[Code::NotFound],
             ..NOTHING
         },
         Operation::PausePipeline => Described {
             id: "pausePipeline",
             summary: "Starts nothing new; what runs goes on, and new messages are still accepted.",
             answers: &[("200", "The pipeline, paused.", JSON, "Pipeline")],
-            codes: &[Code::NotFound, Code::Stopping],
             ..NOTHING
         },
         Operation::ResumePipeline => Described {
@@ -100,21 +99,20 @@ pub(super) fn describe(operation: Operation) -> Described {
                 ),
             ],
             answers: &[("200", "The pipeline, running.", JSON, "Pipeline")],
-            codes: &[Code::NotFound, Code::Stopping],
             ..NOTHING
         },
         Operation::ProbeBreaker => Described {
             id: "probeBreaker",
             summary: "Sends probes now instead of after the cooldown; to all endpoints in cooldown, where there are many.",
             answers: &[("200", "The pipeline.", JSON, "Pipeline")],
-            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::CloseBreaker => Described {
             id: "closeBreaker",
             summary: "Closes the breaker by hand, without asking the sink; calls begin few and grow.",
             answers: &[("200", "The pipeline.", JSON, "Pipeline")],
-            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::Ingest => Described {
@@ -131,24 +129,13 @@ pub(super) fn describe(operation: Operation) -> Described {
                     "Accepted",
                 ),
             ],
-            codes: &[
-                Code::BadRequest,
-                Code::NotFound,
-                Code::Timeout,
-                Code::TooLarge,
-                Code::BadMessage,
-                Code::Busy,
-                Code::TooManyPending,
-                Code::DiskFull,
-                Code::Stopping,
-                Code::StorageFailed,
-            ],
+            codes: &[Code::BadMessage, Code::Conflict, Code::TooManyPending, Code::DiskFull],
         },
         Operation::ShowMessage => Described {
             id: "showMessage",
             summary: "A message by its id: its state, and what became of each attempt.",
             answers: &[("200", "The message.", JSON, "Message")],
-            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::ListMessages => Described {
@@ -172,42 +159,40 @@ pub(super) fn describe(operation: Operation) -> Described {
                 JSON,
                 "Messages",
             )],
-            codes: &[Code::BadRequest, Code::BadFilter, Code::NotFound, Code::Stopping],
+            codes: &[Code::BadFilter],
             ..NOTHING
         },
         Operation::RetryMessage => Described {
             id: "retryMessage",
             summary: "Makes a message due that waits for its time, by its id or number.",
             answers: &[("200", "It is due, durably.", JSON, "Steered")],
-            codes: &[Code::NotFound, Code::Conflict, Code::Stopping, Code::Unavailable, Code::StorageFailed],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::CancelMessage => Described {
             id: "cancelMessage",
             summary: "Makes a dead letter of a message that waits, with the reason `cancelled`.",
             answers: &[("200", "It is a dead letter, durably.", JSON, "Steered")],
-            codes: &[Code::NotFound, Code::Conflict, Code::Stopping, Code::Unavailable, Code::StorageFailed],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::ShowKey => Described {
             id: "showKey",
             summary: "Whom the messages of a key wait for, and how many wait.",
             answers: &[("200", "The key's line.", JSON, "Key")],
-            codes: &[Code::NotFound, Code::Conflict, Code::Stopping],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::ListGroups => Described {
             id: "listGroups",
             summary: "Dead letters by what they died of: groups with open letters or a state, the largest first.",
             answers: &[("200", "The groups.", JSON, "Groups")],
-            codes: &[Code::NotFound, Code::Stopping],
             ..NOTHING
         },
         Operation::ShowGroup => Described {
             id: "showGroup",
             summary: "One group: what its letters have in common, and a few of them.",
             answers: &[("200", "The group.", JSON, "GroupDetail")],
-            codes: &[Code::BadRequest, Code::NotFound, Code::Stopping],
             ..NOTHING
         },
         Operation::MarkGroup => Described {
@@ -215,14 +200,6 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Decides about a group: open, acknowledged, resolved, or snoozed for a while.",
             body: Some("GroupDecision"),
             answers: &[("200", "The group.", JSON, "Group")],
-            codes: &[
-                Code::BadRequest,
-                Code::NotFound,
-                Code::TooLarge,
-                Code::Stopping,
-                Code::Unavailable,
-                Code::StorageFailed,
-            ],
             ..NOTHING
         },
         Operation::ListLetters => Described {
@@ -242,57 +219,36 @@ pub(super) fn describe(operation: Operation) -> Described {
                 JSON,
                 "Letters",
             )],
-            codes: &[Code::BadRequest, Code::BadFilter, Code::NotFound, Code::Stopping],
+            codes: &[Code::BadFilter],
             ..NOTHING
         },
         Operation::LetterStats => Described {
             id: "letterStats",
             summary: "Dead letters counted by state, reason and class.",
             answers: &[("200", "The counts.", JSON, "LetterStats")],
-            codes: &[Code::NotFound, Code::Stopping],
             ..NOTHING
         },
         Operation::ShowLetter => Described {
             id: "showLetter",
             summary: "One dead letter with its payload, by `orders/17`, its number, or the id of its message.",
             answers: &[("200", "The letter.", JSON, "Letter")],
-            codes: &[Code::BadRequest, Code::NotFound, Code::Conflict, Code::Stopping],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::EditLetters => Described {
             id: "editLetters",
             summary: "Changes the messages of open letters, or undoes an edit. The versions before are kept.",
             body: Some("Edit"),
-            answers: &[("200", "What was, or with `dry_run` would be, edited.", JSON, "Edited")],
-            codes: &[
-                Code::BadRequest,
-                Code::BadFilter,
-                Code::EmptySelection,
-                Code::NotFound,
-                Code::Conflict,
-                Code::TooLarge,
-                Code::Stopping,
-                Code::Unavailable,
-                Code::StorageFailed,
-            ],
+            answers: &[("200", "What was, or with `dry_run` would be, edited.", JSON, "EditAnswer")],
+            codes: &[Code::BadFilter, Code::EmptySelection, Code::Conflict],
             ..NOTHING
         },
         Operation::DiscardLetters => Described {
             id: "discardLetters",
             summary: "Discards open letters. They are kept, and a discard can be taken back.",
             body: Some("Discard"),
-            answers: &[("200", "What was, or with `dry_run` would be, discarded.", JSON, "Discarded")],
-            codes: &[
-                Code::BadRequest,
-                Code::BadFilter,
-                Code::EmptySelection,
-                Code::NotFound,
-                Code::Conflict,
-                Code::TooLarge,
-                Code::Stopping,
-                Code::Unavailable,
-                Code::StorageFailed,
-            ],
+            answers: &[("200", "What was, or with `dry_run` would be, discarded.", JSON, "DiscardAnswer")],
+            codes: &[Code::BadFilter, Code::EmptySelection, Code::Conflict],
             ..NOTHING
         },
         Operation::UndoDiscard => Described {
@@ -300,14 +256,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Takes a discard back.",
             body: Some("Undo"),
             answers: &[("200", "How many letters are open again.", JSON, "Undone")],
-            codes: &[
-                Code::BadRequest,
-                Code::NotFound,
-                Code::Conflict,
-                Code::Stopping,
-                Code::Unavailable,
-                Code::StorageFailed,
-            ],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::ImportLetters => Described {
@@ -324,14 +273,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 JSON,
                 "ImportedLetters",
             )],
-            codes: &[
-                Code::BadRequest,
-                Code::NotFound,
-                Code::TooLarge,
-                Code::Stopping,
-                Code::Unavailable,
-                Code::StorageFailed,
-            ],
+            ..NOTHING
         },
         Operation::StartReplay => Described {
             id: "startReplay",
@@ -341,17 +283,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 ("202", "The job, which runs by itself and goes on after a restart.", JSON, "Replay"),
                 ("200", "With `dry_run`: what it would do.", JSON, "ReplayForecast"),
             ],
-            codes: &[
-                Code::BadRequest,
-                Code::BadFilter,
-                Code::EmptySelection,
-                Code::NotFound,
-                Code::Conflict,
-                Code::TooLarge,
-                Code::Stopping,
-                Code::Unavailable,
-                Code::StorageFailed,
-            ],
+            codes: &[Code::BadFilter, Code::EmptySelection, Code::NotFound, Code::Conflict],
             ..NOTHING
         },
         Operation::ListReplays => Described {
@@ -364,28 +296,27 @@ pub(super) fn describe(operation: Operation) -> Described {
             id: "showReplay",
             summary: "One replay job.",
             answers: &[("200", "The job.", JSON, "Replay")],
-            codes: &[Code::NotFound],
             ..NOTHING
         },
         Operation::PauseReplay => Described {
             id: "pauseReplay",
             summary: "Pauses a replay job.",
             answers: &[("200", "The job.", JSON, "Replay")],
-            codes: &[Code::NotFound, Code::Conflict],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::ResumeReplay => Described {
             id: "resumeReplay",
             summary: "Goes on with a replay job that was paused or stopped.",
             answers: &[("200", "The job.", JSON, "Replay")],
-            codes: &[Code::NotFound, Code::Conflict],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::AbortReplay => Described {
             id: "abortReplay",
             summary: "Ends a replay job; letters it has not sent stay open.",
             answers: &[("200", "The job.", JSON, "Replay")],
-            codes: &[Code::NotFound, Code::Conflict],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::ListSubscriptions => Described {
@@ -405,7 +336,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Stores a subscription under an id that messages can name. It is active from now on.",
             body: Some("NewSubscription"),
             answers: &[("200", "It is stored, durably.", JSON, "Subscription")],
-            codes: &[Code::Conflict, Code::StorageFailed],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::SubscriptionKeys => Described {
@@ -427,7 +358,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Removes a stored subscription. What is known of its endpoint stays.",
             body: Some("NamedSubscription"),
             answers: &[("200", "It is removed, durably.", JSON, "RemovedSubscription")],
-            codes: &[Code::Conflict, Code::StorageFailed],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::FlagSubscription => Described {
@@ -435,7 +366,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Flags an endpoint to be watched. It is still called.",
             body: Some("NamedSubscription"),
             answers: &[("200", "It is flagged, durably.", JSON, "Subscription")],
-            codes: &[Code::Conflict, Code::StorageFailed],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::PurgeSubscription => Described {
@@ -443,7 +374,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Purges an endpoint: its messages become dead letters `gone` without a call.",
             body: Some("NamedSubscription"),
             answers: &[("200", "It is purged, durably.", JSON, "Subscription")],
-            codes: &[Code::Conflict, Code::StorageFailed],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::UndoSubscription => Described {
@@ -451,14 +382,14 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Takes a flag or a purge back, or all purges since a time.",
             body: Some("UndoSubscription"),
             answers: &[("200", "How many were taken back.", JSON, "UndoneSubscriptions")],
-            codes: &[Code::Conflict, Code::StorageFailed],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::ResumePurging => Described {
             id: "resumePurging",
             summary: "Goes on with purging after the guard has stopped it.",
             answers: &[("200", "Purging goes on.", JSON, "Purging")],
-            codes: &[Code::Conflict, Code::StorageFailed],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::StreamEvents => Described {
@@ -477,7 +408,6 @@ pub(super) fn describe(operation: Operation) -> Described {
                 "text/event-stream",
                 "string",
             )],
-            codes: &[Code::BadRequest, Code::Busy],
             ..NOTHING
         },
         Operation::ListActions => Described {
@@ -488,7 +418,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 ("limit", "integer", "At most this many, from 1 on; 1000 if not given, 10000 at most."),
             ],
             answers: &[("200", "The actions.", JSON, "Actions")],
-            codes: &[Code::BadRequest, Code::StorageFailed],
+            codes: &[Code::StorageFailed],
             ..NOTHING
         },
     }

@@ -134,8 +134,8 @@ impl ActionKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What it counts.
-    const fn counts(self) -> &'static str {
+    /// What an action of this kind counts: `letters` or `subscriptions`.
+    pub const fn counts(self) -> &'static str {
         match self {
             Self::SubscriptionFlag
             | Self::SubscriptionPurge

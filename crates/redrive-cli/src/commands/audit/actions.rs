@@ -1,10 +1,10 @@
 //! `redrive audit --actions`: who did what.
 
+use redrive_api::ActionView;
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::client::Session;
-use crate::client::answers::ActionView;
 use crate::commands::dlq::moment;
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Table, count, instant, safe};
@@ -59,7 +59,7 @@ fn write(actions: &[(Value, ActionView)], out: &mut Output) -> Result<(), Failed
     let dash = || "-".to_owned();
     for (_, action) in actions {
         table.row([
-            action.at.map_or_else(dash, |at| instant::print(at.0)),
+            instant::print(action.at.0),
             safe::short(&action.actor, 40),
             action.action.clone(),
             action.id.clone().unwrap_or_else(dash),

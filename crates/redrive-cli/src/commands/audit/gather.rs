@@ -4,6 +4,7 @@
 //! pending here and succeeds a moment later must not look missing. So: the witness first, then the letters, then the
 //! state of each id that neither of them has, and last the witness once more if an id is still unaccounted for.
 
+use redrive_api::LetterView;
 use serde::Deserialize as _;
 use tokio::task::JoinSet;
 
@@ -11,7 +12,6 @@ use super::kafka::Records;
 use super::reconcile::{IdFate, fate};
 use super::roll::{Marks, Roll};
 use super::witness::{Testimony, Witness};
-use crate::client::answers::LetterView;
 use crate::client::{Api, ClientFault, PageQuery, Session};
 use crate::exit::Failed;
 use crate::output::Output;

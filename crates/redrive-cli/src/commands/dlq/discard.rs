@@ -1,9 +1,9 @@
 //! `redrive dlq discard` and `redrive dlq undo`.
 
-use serde_json::{Value, json};
+use redrive_api::Discard;
 
 use super::Selection;
-use crate::client::Session;
+use crate::client::{Answer, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant};
 
@@ -34,20 +34,29 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
     if reason.is_empty() {
         return Err(Failed::usage("--reason is empty").hint("say why the letters may go, in a few words"));
     }
-    let mut body = args.selection.fields("discard", session.now())?;
-    body.insert("reason".into(), json!(reason));
-    body.insert("dry_run".into(), json!(args.dry_run));
-    let answer = session.api.discard(&args.pipeline, Value::Object(body)).await?;
-    if out.is_json() {
-        out.json(&answer.json)?;
-        let letters = answer.view.would_discard.unwrap_or(answer.view.discarded);
+    let discard = Discard {
+        reason: Some(reason.to_owned()),
+        dry_run: args.dry_run,
+        ..Discard::about(args.selection.letters("discard", session.now())?)
+    };
+    if args.dry_run {
+        let answer = session.api.would_discard(&args.pipeline, &discard).await?;
+        let letters = answer.view.would_discard;
+        if out.is_json() {
+            out.json(&answer.json)?;
+        }
         args.selection.fail_if_empty(letters, &args.pipeline)?;
+        if !out.is_json() {
+            out.line(&format!("would discard {}", count(letters)))?;
+        }
         return Ok(Exit::Ok);
     }
-    let view = answer.view;
-    args.selection.fail_if_empty(view.would_discard.unwrap_or(view.discarded), &args.pipeline)?;
-    if args.dry_run {
-        out.line(&format!("would discard {}", count(view.would_discard.unwrap_or(view.discarded))))?;
+    let Answer { json, view } = session.api.discard(&args.pipeline, &discard).await?;
+    if out.is_json() {
+        out.json(&json)?;
+    }
+    args.selection.fail_if_empty(view.discarded, &args.pipeline)?;
+    if out.is_json() {
         return Ok(Exit::Ok);
     }
     let undo = view.id.map(|id| {

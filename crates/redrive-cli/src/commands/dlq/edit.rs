@@ -2,12 +2,13 @@
 
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Pointer};
-use serde_json::{Map, Value, json};
+use redrive_api::{DifferenceView, Edit, Edited, LetterSelection, MessageIdChoice, Payload, SkippedLetters};
+use serde_json::json;
+use serde_json::value::RawValue;
 
 use super::Selection;
 use super::editor;
 use crate::client::Session;
-use crate::client::answers::{DifferenceView, Edited, Payload, SkippedLetters};
 use crate::client::fault::ClientFault;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
@@ -88,36 +89,28 @@ impl Args {
         self.set.len() + self.unset.len() + headers > 0
     }
 
-    fn add_change(&self, body: &mut Map<String, Value>) {
-        if let Some(condition) = &self.condition {
-            body.insert("where".into(), json!(condition));
-        }
-        if !self.unset.is_empty() {
-            body.insert("unset".into(), json!(self.unset));
-        }
-        if !self.set_header.is_empty() {
-            let headers: Map<String, Value> =
-                self.set_header.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-            body.insert("set_headers".into(), Value::Object(headers));
-        }
-        if !self.unset_header.is_empty() {
-            body.insert("unset_headers".into(), json!(self.unset_header));
-        }
-        if self.same_id || self.new_id {
-            body.insert("message_id".into(), json!(if self.new_id { "new" } else { "same" }));
-        }
-        body.insert("dry_run".into(), json!(self.dry_run));
+    fn request(&self, letters: LetterSelection) -> Result<Edit, Failed> {
+        // Values go to the processor digit for digit as they were typed.
+        let raw = |value: &String| {
+            RawValue::from_string(value.clone())
+                .map_err(|_| Failed::usage(format!("`{value}` is not JSON; a text needs quotes")))
+        };
+        let set = self.set.iter().map(|(at, value)| Ok((at.clone(), raw(value)?)));
+        Ok(Edit {
+            condition: self.condition.clone(),
+            set: set.collect::<Result<_, Failed>>()?,
+            unset: self.unset.clone(),
+            set_headers: self.set_header.iter().cloned().collect(),
+            unset_headers: self.unset_header.clone(),
+            message_id: match (self.same_id, self.new_id) {
+                (_, true) => Some(MessageIdChoice::New),
+                (true, false) => Some(MessageIdChoice::Same),
+                (false, false) => None,
+            },
+            dry_run: self.dry_run,
+            ..Edit::about(letters)
+        })
     }
-}
-
-/// The body as text: a value that is set goes to the processor digit for digit as it was typed.
-fn request(body: Map<String, Value>, set: &[(String, String)]) -> String {
-    let rest = Value::Object(body).to_string();
-    if set.is_empty() {
-        return rest;
-    }
-    let fields: Vec<String> = set.iter().map(|(at, value)| format!("{}:{value}", json!(at))).collect();
-    format!("{{\"set\":{{{}}},{}", fields.join(","), &rest[1..])
 }
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
@@ -125,25 +118,24 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         return undo(args.pipeline.as_deref(), edit, session, out).await;
     }
     let Some(pipeline) = args.pipeline.as_deref() else { return Err(Failed::usage("which pipeline?")) };
-    let mut body = args.selection.fields("edit", session.now())?;
-    args.add_change(&mut body);
+    let mut edit = args.request(args.selection.letters("edit", session.now())?)?;
     if !args.says_what() {
         let [letter] = &args.selection.ids[..] else {
             return Err(Failed::usage("it is not said what shall change")
                 .hint("give --set /path=json, --unset, --set-header or --unset-header; one letter of --ids opens in $EDITOR"));
         };
         let shown = session.api.letter(pipeline, letter).await?.view;
-        let Some(Payload::Utf8(text)) = shown.payload else {
+        let Some(Payload::Utf8(text)) = shown.payload.flatten() else {
             return Err(not_text(pipeline, letter));
         };
         let Some(new) = editor::edit(&text).await? else {
             out.line("nothing was changed")?;
             return Ok(Exit::Ok);
         };
-        body.insert("payload".into(), json!({ "utf8": new }));
-        body.insert("was".into(), json!({ "utf8": text }));
+        edit.payload = Some(Payload::Utf8(new));
+        edit.was = Some(Payload::Utf8(text));
     }
-    let answer = session.api.edit(pipeline, request(body, &args.set)).await?;
+    let answer = session.api.edit(pipeline, &edit).await?;
     if out.is_json() {
         out.json(&answer.json)?;
     } else if args.dry_run {
@@ -266,14 +258,13 @@ async fn undo(
     };
     let mut refused = None;
     for pipeline in &pipelines {
-        match session.api.edit(pipeline, json!({ "undo": edit }).to_string()).await {
+        match session.api.undo_edit(pipeline, edit).await {
             Ok(answer) => {
                 if out.is_json() {
                     out.json(&answer.json)?;
                     return Ok(Exit::Ok);
                 }
-                let (restored, skipped) =
-                    (answer.view.restored.unwrap_or(0), answer.view.skipped.unwrap_or(0));
+                let (restored, skipped) = (answer.view.restored, answer.view.skipped);
                 out.line(&format!("undone {}   (their messages are as before)", count(restored)))?;
                 for letters in answer.view.skipped_by_reason.values() {
                     let why = safe::line(letters.why.as_deref().unwrap_or("-"));
@@ -298,11 +289,18 @@ mod tests {
 
     #[test]
     fn a_value_is_sent_digit_for_digit() {
-        let set = [assignment("/amount=19.990").unwrap(), assignment("/id=18446744073709551617").unwrap()];
-        let body = Map::from_iter([("all".to_owned(), json!(true))]);
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            args: Args,
+        }
+        let typed =
+            ["edit", "orders", "--all", "--set", "/amount=19.990", "--set", "/id=18446744073709551617"];
+        let Line { args } = clap::Parser::parse_from(typed);
+        let letters = LetterSelection { all: true, ..LetterSelection::default() };
         assert_eq!(
-            request(body, &set),
-            r#"{"set":{"/amount":19.990,"/id":18446744073709551617},"all":true}"#
+            serde_json::to_string(&args.request(letters).unwrap()).unwrap(),
+            r#"{"all":true,"set":{"/amount":19.990,"/id":18446744073709551617},"dry_run":false}"#
         );
     }
 

@@ -1,10 +1,9 @@
 //! `redrive dlq groups`: letters by what they died of, and what was decided about each group.
 
 use redrive::GroupId;
-use serde_json::{Map, Value, json};
+use redrive_api::{GroupDecision, GroupView};
 
 use crate::client::Session;
-use crate::client::answers::GroupView;
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Table, age, count, instant, safe};
 
@@ -116,7 +115,7 @@ async fn show(args: &Args, group: GroupId, session: &Session, out: &mut Output) 
         out.json(&answer.json)?;
         return Ok(Exit::Ok);
     }
-    for line in lines(&answer.view, session.now()) {
+    for line in lines(&answer.view.group, session.now()) {
         out.line(&line)?;
     }
     for letter in &answer.view.letters {
@@ -173,7 +172,7 @@ fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
 }
 
 /// The state that was asked for, if any was.
-fn decision(args: &Args) -> Option<Result<Map<String, Value>, Failed>> {
+fn decision(args: &Args) -> Option<Result<GroupDecision, Failed>> {
     let snoozes = args.snooze.is_some() || args.snooze_more.is_some();
     let state = match () {
         () if args.acknowledge => "acknowledged",
@@ -186,27 +185,22 @@ fn decision(args: &Args) -> Option<Result<Map<String, Value>, Failed>> {
         }
         () => return None,
     };
-    let mut body = Map::from_iter([("state".to_owned(), json!(state))]);
-    if let Some(until) = &args.snooze {
-        body.insert("until".into(), json!(until));
-    }
-    if let Some(more) = args.snooze_more {
-        body.insert("more".into(), json!(more));
-    }
-    if let Some(note) = &args.note {
-        body.insert("note".into(), json!(note));
-    }
-    Some(Ok(body))
+    Some(Ok(GroupDecision {
+        state: state.to_owned(),
+        until: args.snooze.clone(),
+        more: args.snooze_more,
+        note: args.note.clone(),
+    }))
 }
 
 async fn decide(
     args: &Args,
     group: GroupId,
-    decision: Map<String, Value>,
+    decision: GroupDecision,
     session: &Session,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
-    let answer = session.api.mark_group(&args.pipeline, group, Value::Object(decision)).await?;
+    let answer = session.api.mark_group(&args.pipeline, group, &decision).await?;
     if out.is_json() {
         out.json(&answer.json)?;
         return Ok(Exit::Ok);

@@ -2,11 +2,11 @@
 
 use redrive::GroupId;
 use redrive::letters::Filter;
+use redrive_api::LetterView;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::{redact, selection};
-use crate::client::answers::LetterView;
 use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Table, age, count, safe};
@@ -139,8 +139,8 @@ fn write_table(letters: &[Value], state: State, session: &Session, out: &mut Out
             letter.id,
             safe::short(&letter.message, ID_CHARS),
             safe::short(letter.key.as_deref().unwrap_or("-"), ID_CHARS),
-            count(letter.attempts),
-            letter.dead_at.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0)),
+            count(letter.attempts.into()),
+            age::since(now, letter.dead_at.0),
             letter.class.unwrap_or_else(|| "-".to_owned()),
             letter.reason,
             safe::short(letter.error.as_deref().unwrap_or(""), ERROR_CHARS),

@@ -2,15 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use redrive_api::{JobState, ReplayJob, StartReplay};
 use redrive_core::Ratio;
-use serde_json::{Map, Value, json};
 
 use super::Selection;
 use super::replay_plan::{details, others, superseded, would};
 use super::replay_report::{reached, report, sum, tally, untouched_line};
-use crate::client::answers::Answer;
-use crate::client::replay_answers::{ReplayState, ReplayView};
-use crate::client::{ClientFault, Session};
+use crate::client::{Answer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, rate};
 
@@ -144,26 +142,20 @@ async fn start(
     args: &Args,
     session: &Session,
     out: &mut Output,
-) -> Result<Option<Answer<ReplayView>>, Failed> {
-    let mut body: Map<String, Value> = args.selection.fields("replay", session.now())?;
-    body.insert("pipeline".into(), json!(args.pipeline));
-    body.insert("rate".into(), json!(args.rate));
-    body.insert("force".into(), json!(args.force));
-    if let Some(to) = args.to {
-        body.insert("to".into(), json!(to.name()));
-    }
-    if let Some(canary) = args.canary {
-        body.insert("canary".into(), json!(canary));
-    }
-    if let Some(share) = &args.stop_at {
-        body.insert("stop_at".into(), json!(share));
-    }
-    if let Some(decision) = args.ambiguous {
-        body.insert("ambiguous".into(), json!(decision.name()));
-    }
-    body.insert("dry_run".into(), json!(true));
+) -> Result<Option<Answer<ReplayJob>>, Failed> {
+    let mut replay = StartReplay {
+        pipeline: args.pipeline.clone().unwrap_or_default(),
+        rate: args.rate,
+        force: args.force,
+        to: args.to.map(|to| to.name().to_owned()),
+        canary: args.canary,
+        stop_at: args.stop_at.clone(),
+        ambiguous: args.ambiguous.map(|decision| decision.name().to_owned()),
+        dry_run: true,
+        ..StartReplay::about(args.selection.letters("replay", session.now())?)
+    };
     if args.dry_run || args.show.is_some() {
-        let dry = session.api.replay_dry(body.into()).await?;
+        let dry = session.api.replay_dry(&replay).await?;
         if out.is_json() {
             out.json(&dry.json)?;
             return Ok(None);
@@ -182,7 +174,7 @@ async fn start(
         return Ok(None);
     }
     if args.to == Some(To::Source) {
-        let dry = session.api.replay_dry(body.clone().into()).await?;
+        let dry = session.api.replay_dry(&replay).await?;
         let groups = dry.view.other_groups.unwrap_or_default();
         if !args.yes {
             let hint = "give --yes if that is meant; without --to source only this pipeline gets them";
@@ -190,8 +182,8 @@ async fn start(
         }
         out.note(&others(&groups));
     }
-    body.insert("dry_run".into(), json!(false));
-    let job = session.api.replay_start(body.into()).await?;
+    replay.dry_run = false;
+    let job = session.api.replay_start(&replay).await?;
     if let Some(plan) = &job.view.plan {
         for line in details(plan, session.now()) {
             out.note(&line);
@@ -201,11 +193,11 @@ async fn start(
 }
 
 /// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
-async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, String), Failed> {
+async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayJob>, String), Failed> {
     let mut job = session.api.replay(id).await?;
     match job.view.state {
-        ReplayState::Running | ReplayState::Paused | ReplayState::Stopped | ReplayState::Done => {}
-        state @ (ReplayState::Aborted | ReplayState::Failed) => {
+        JobState::Running | JobState::Paused | JobState::Stopped | JobState::Done => {}
+        state @ (JobState::Aborted | JobState::Failed) => {
             let message =
                 format!("replay {} is {} and does not go on: {}", job.view.id, state.name(), sum(&job.view));
             let open = job.view.untouched + job.view.dead_again;
@@ -219,23 +211,22 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, Stri
         }
     }
     let reached = job.view.published;
-    if matches!(job.view.state, ReplayState::Paused | ReplayState::Stopped) {
+    if matches!(job.view.state, JobState::Paused | JobState::Stopped) {
         job = session.api.replay_resume(id).await?;
     }
-    if job.view.state == ReplayState::Done {
+    if job.view.state == JobState::Done {
         return Ok((job, "done already   … ".to_owned()));
     }
-    let frozen = job.view.created.map(|at| format!(" (frozen at {})", instant::clock(at.0)));
     let prefix = format!(
-        "resumed at {} of {}{}   … ",
+        "resumed at {} of {} (frozen at {})   … ",
         count(reached),
         count(job.view.total),
-        frozen.unwrap_or_default()
+        instant::clock(job.view.created.0)
     );
     Ok((job, prefix))
 }
 
-fn detach(job: &Answer<ReplayView>, out: &mut Output) -> Result<Exit, Failed> {
+fn detach(job: &Answer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> {
     if out.is_json() {
         out.json(&job.json)?;
         return Ok(Exit::Ok);
@@ -248,7 +239,7 @@ fn detach(job: &Answer<ReplayView>, out: &mut Output) -> Result<Exit, Failed> {
 
 /// Looks at the job until it has ended. ^C ends only the looking.
 async fn follow(
-    mut job: Answer<ReplayView>,
+    mut job: Answer<ReplayJob>,
     prefix: &str,
     session: &Session,
     out: &mut Output,
@@ -293,13 +284,9 @@ fn gave_up(fault: ClientFault, id: &str) -> Failed {
     failed.hint(format!("replay {id} is kept and goes on when the processor is back; follow it with: redrive dlq replay --resume {id}"))
 }
 
-fn has_ended(job: &ReplayView) -> bool {
+fn has_ended(job: &ReplayJob) -> bool {
     match job.state {
-        ReplayState::Running => false,
-        ReplayState::Paused
-        | ReplayState::Done
-        | ReplayState::Aborted
-        | ReplayState::Stopped
-        | ReplayState::Failed => true,
+        JobState::Running => false,
+        JobState::Paused | JobState::Done | JobState::Aborted | JobState::Stopped | JobState::Failed => true,
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redrive::Time;
+use redrive_api::{LastReplay, ReplayForecast, Superseded};
 
-use crate::client::replay_answers::{DryReplay, LastReplay, Superseded};
 use crate::exit::Failed;
 use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
 
@@ -12,9 +12,11 @@ use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
 const TENANTS_MAX: usize = 5;
 
 /// `would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   …`
-pub(super) fn would(dry: &DryReplay, pipeline: &str) -> String {
+pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
     let mut parts = vec![format!("would replay {} (frozen)", count(dry.would_replay))];
-    parts.extend(dry.to.as_deref().map(|to| target(to, dry.topic.as_deref().unwrap_or(pipeline))));
+    if !dry.to.is_empty() {
+        parts.push(target(&dry.to, dry.topic.as_deref().unwrap_or(pipeline)));
+    }
     parts.push(match dry.rate {
         None => "as fast as the pipeline takes them".to_owned(),
         Some(pace) => {
@@ -50,11 +52,11 @@ fn target(to: &str, place: &str) -> String {
 }
 
 /// What else is worth knowing, a line each; nothing where there is nothing to say.
-pub(super) fn details(dry: &DryReplay, now: Time) -> Vec<String> {
+pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     let mut lines = Vec::new();
     // An older processor knows neither.
-    if let Some(breaker) = &dry.breaker {
-        lines.push(format!("  {}   {}", first(dry), health(breaker, dry)));
+    if !dry.breaker.is_empty() {
+        lines.push(format!("  {}   {}", first(dry), health(dry)));
     }
     if dry.ambiguous > 0 {
         let letters = plural(dry.ambiguous, "letter has", "letters have");
@@ -80,7 +82,7 @@ pub(super) fn details(dry: &DryReplay, now: Time) -> Vec<String> {
 }
 
 /// What guards the job.
-fn first(dry: &DryReplay) -> String {
+fn first(dry: &ReplayForecast) -> String {
     let canary = match dry.canary {
         0 => "no canary".to_owned(),
         letters => format!("canary {}", count(letters)),
@@ -91,9 +93,9 @@ fn first(dry: &DryReplay) -> String {
     }
 }
 
-fn health(breaker: &str, dry: &DryReplay) -> String {
-    let mut parts = vec![format!("breaker {}", safe::line(&breaker.replace('_', " ")))];
-    parts.extend(dry.budget_remaining.map(|left| format!("retry budget {} left", count(left))));
+fn health(dry: &ReplayForecast) -> String {
+    let mut parts = vec![format!("breaker {}", safe::line(&dry.breaker.replace('_', " ")))];
+    parts.extend(dry.budget_remaining.map(|left| format!("retry budget {} left", count(left.into()))));
     if dry.paused {
         parts.push("the pipeline is paused".to_owned());
     }
@@ -101,9 +103,9 @@ fn health(breaker: &str, dry: &DryReplay) -> String {
 }
 
 fn last_replay(last: &LastReplay, now: Time) -> String {
-    let ago = last.created.map(|at| format!(" {} ago", age::since(now, at.0))).unwrap_or_default();
+    let ago = age::since(now, last.created.0);
     format!(
-        "last replay of this selection: {}{ago}, {}   succeeded {}   dead again {}   untouched {}",
+        "last replay of this selection: {} {ago} ago, {}   succeeded {}   dead again {}   untouched {}",
         safe::line(&last.id),
         safe::line(&last.state),
         count(last.succeeded),
@@ -166,34 +168,37 @@ mod tests {
 
     #[test]
     fn a_plan_reads_as_one_sentence() {
-        let dry = DryReplay {
+        let dry = ReplayForecast {
             would_replay: 300,
             rate: Some(20.0),
             about_seconds: Some(15.0),
-            to: Some("pipeline".into()),
+            to: "pipeline".into(),
             topic: Some("orders.replay".into()),
             key_order: true,
             superseded: Superseded { keys: 4, letters: 9, ..Superseded::default() },
-            ..DryReplay::default()
+            ..ReplayForecast::default()
         };
         assert_eq!(
             would(&dry, "orders"),
             "would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   \
              per-key order kept   4 keys have later successes (list: --show superseded)"
         );
-        let dry = DryReplay { would_replay: 40_000, rate: Some(20.0), ..DryReplay::default() };
+        let dry = ReplayForecast { would_replay: 40_000, rate: Some(20.0), ..ReplayForecast::default() };
         assert_eq!(would(&dry, "orders"), "would replay 40,000 (frozen)   at 20/s ± jitter ≈ 33m");
-        let dry = DryReplay { would_replay: 1, ..DryReplay::default() };
+        let dry = ReplayForecast { would_replay: 1, ..ReplayForecast::default() };
         assert_eq!(would(&dry, "orders"), "would replay 1 (frozen)   as fast as the pipeline takes them");
     }
 
     #[test]
     fn what_an_operator_should_know_has_a_line_each() {
-        assert!(details(&DryReplay::default(), Time::ZERO).is_empty(), "an older processor says nothing");
-        let dry = DryReplay {
+        assert!(
+            details(&ReplayForecast::default(), Time::ZERO).is_empty(),
+            "an older processor says nothing"
+        );
+        let dry = ReplayForecast {
             canary: 10,
             stop_at: Some("20%".into()),
-            breaker: Some("half_open".into()),
+            breaker: "half_open".into(),
             budget_remaining: Some(80),
             ambiguous: 12,
             ambiguous_undecided: true,
@@ -203,7 +208,7 @@ mod tests {
                 succeeded: 280,
                 ..LastReplay::default()
             }),
-            ..DryReplay::default()
+            ..ReplayForecast::default()
         };
         let lines = details(&dry, Time::ZERO);
         assert_eq!(
@@ -212,6 +217,6 @@ mod tests {
         );
         assert!(lines[1].starts_with("  12 letters have an attempt whose end is unknown"), "{lines:?}");
         assert!(lines[1].contains("--ambiguous ok"), "{lines:?}");
-        assert!(lines[2].contains("r-30, done   succeeded 280"), "{lines:?}");
+        assert!(lines[2].contains("r-30 0s ago, done   succeeded 280"), "{lines:?}");
     }
 }

@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use redrive::Time;
+use redrive_api::{JobState, ReplayJob};
 
-use crate::client::answers::Answer;
-use crate::client::replay_answers::{ReplayState, ReplayView};
+use crate::client::Answer;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
 /// How many letters the job is through with.
-pub(super) fn reached(job: &ReplayView) -> u64 {
+pub(super) fn reached(job: &ReplayJob) -> u64 {
     (job.succeeded + job.dead_again + job.forgotten + job.skipped).min(job.total)
 }
 
 /// What became of every letter of the selection; the numbers behind the first add up to it.
-pub(super) fn sum(job: &ReplayView) -> String {
+pub(super) fn sum(job: &ReplayJob) -> String {
     let mut parts = vec![
         format!("letters {}", count(job.total)),
         format!("succeeded {}", count(job.succeeded)),
@@ -31,7 +31,7 @@ pub(super) fn sum(job: &ReplayView) -> String {
 }
 
 /// What to do about letters that a job has left.
-pub(super) fn untouched_line(job: &ReplayView) -> Option<String> {
+pub(super) fn untouched_line(job: &ReplayJob) -> Option<String> {
     let under_way = if job.under_way > 0 {
         format!(" {} that were put back are still being delivered.", count(job.under_way))
     } else {
@@ -39,18 +39,18 @@ pub(super) fn untouched_line(job: &ReplayView) -> Option<String> {
     };
     let untouched = count(job.untouched);
     match job.state {
-        ReplayState::Aborted | ReplayState::Failed => {
+        JobState::Aborted | JobState::Failed => {
             Some(format!("  {untouched} letters untouched; they are still open.{under_way}"))
         }
-        ReplayState::Stopped => Some(format!(
+        JobState::Stopped => Some(format!(
             "  {untouched} letters untouched; resume with: redrive dlq replay --resume {}",
             job.id
         )),
-        ReplayState::Running | ReplayState::Paused | ReplayState::Done => None,
+        JobState::Running | JobState::Paused | JobState::Done => None,
     }
 }
 
-pub(super) fn tally(job: &ReplayView) -> String {
+pub(super) fn tally(job: &ReplayJob) -> String {
     let some = |name: &str, number: u64| {
         if number > 0 { format!("   {name} {}", count(number)) } else { String::new() }
     };
@@ -70,7 +70,7 @@ pub(super) fn tally(job: &ReplayView) -> String {
 }
 
 /// `canary 10/10 … `, where some letters went first and others followed.
-fn canary(job: &ReplayView) -> String {
+fn canary(job: &ReplayJob) -> String {
     match job.canary {
         Some(canary) if canary.letters < job.total => {
             format!("canary {}/{} … ", count(canary.succeeded), count(canary.letters))
@@ -80,7 +80,7 @@ fn canary(job: &ReplayView) -> String {
 }
 
 /// Why a job was stopped, as one sentence after the other.
-fn stopped(job: &ReplayView) -> String {
+fn stopped(job: &ReplayJob) -> String {
     let why = job.note.as_deref().unwrap_or("too many letters died again").trim_end_matches('.');
     let breaker = job.breaker.as_deref().map(|state| {
         format!(" Breaker {}: {}.", safe::line(&job.pipeline), safe::line(&state.replace('_', " ")))
@@ -95,7 +95,7 @@ fn stopped(job: &ReplayView) -> String {
 
 /// The last line, and whether all is well.
 pub(super) fn report(
-    job: &Answer<ReplayView>,
+    job: &Answer<ReplayJob>,
     prefix: &str,
     took: Duration,
     now: Time,
@@ -104,19 +104,16 @@ pub(super) fn report(
     let view = &job.view;
     // A job that put nothing back has not done what it was asked for.
     let idle = view.published == 0 && view.skipped > 0;
-    let good = view.state == ReplayState::Done && view.dead_again == 0 && !idle;
+    let good = view.state == JobState::Done && view.dead_again == 0 && !idle;
     let exit = if good { Exit::Ok } else { Exit::Bad };
     if out.is_json() {
         out.json(&job.json)?;
         return Ok(exit);
     }
-    let took = match view.created {
-        // A job that was found again has been going for longer than we have been looking.
-        Some(at) if !prefix.is_empty() => now.since(at.0),
-        _ => took,
-    };
+    // A job that was found again has been going for longer than we have been looking.
+    let took = if prefix.is_empty() { took } else { now.since(view.created.0) };
     let prefix = if prefix.is_empty() { canary(view) } else { prefix.to_owned() };
-    if view.state == ReplayState::Stopped {
+    if view.state == JobState::Stopped {
         let (reached, total) = (count(reached(view)), count(view.total));
         out.line(&format!("replay {}  {prefix}{reached}/{total}  {}", view.id, stopped(view)))?;
         out.line(&format!("  {}", sum(view)))?;
@@ -126,26 +123,26 @@ pub(super) fn report(
     out.line(&format!("replay {}  {prefix}{}   {:.1} s", view.id, tally(view), took.as_secs_f64()))?;
     let untouched = count(view.untouched);
     match view.state {
-        ReplayState::Failed => {
+        JobState::Failed => {
             let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
             out.line(&format!("  ✗ failed: {}. {untouched} letters untouched.", safe::line(why)))?;
             out.line("  they are still open: replay them again when the cause is gone")?;
         }
-        ReplayState::Paused => {
+        JobState::Paused => {
             out.line(&format!("  paused. {untouched} letters untouched."))?;
             out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
         }
-        ReplayState::Aborted => {
+        JobState::Aborted => {
             out.line(&format!("  ✗ aborted. {}", sum(view)))?;
         }
-        ReplayState::Done | ReplayState::Running | ReplayState::Stopped => {}
+        JobState::Done | JobState::Running | JobState::Stopped => {}
     }
     if view.skipped > 0 {
         out.note(
             "  skipped: no longer open, in another replay, damaged, or replayed three times before (--force takes those)",
         );
     }
-    if view.state == ReplayState::Done && view.dead_again > 0 {
+    if view.state == JobState::Done && view.dead_again > 0 {
         out.note(&format!("  look at them with: redrive dlq inspect {}", view.pipeline));
     }
     Ok(exit)

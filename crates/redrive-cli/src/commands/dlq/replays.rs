@@ -1,11 +1,10 @@
 //! `redrive dlq replays`: the jobs there are, and what is done to one of them.
 
+use redrive_api::ReplayJob;
 use serde::Deserialize as _;
 
 use super::replay_report::{sum, untouched_line};
-use crate::client::Session;
-use crate::client::answers::Answer;
-use crate::client::replay_answers::ReplayView;
+use crate::client::{Answer, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
 
@@ -64,7 +63,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
 async fn list(args: &ReplayListArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let pipeline = args.pipeline.as_deref();
     let answer = session.api.replays().await?;
-    let views: Result<Vec<ReplayView>, _> = answer.view.replays.iter().map(ReplayView::deserialize).collect();
+    let views: Result<Vec<ReplayJob>, _> = answer.view.replays.iter().map(ReplayJob::deserialize).collect();
     let views = views.map_err(|error| session.strange(&error))?;
     let jobs = answer.view.replays.iter().zip(&views);
     let mut jobs = jobs.filter(|(_, job)| pipeline.is_none_or(|name| name == job.pipeline)).peekable();
@@ -104,7 +103,7 @@ async fn list(args: &ReplayListArgs, session: &Session, out: &mut Output) -> Res
             count(job.under_way),
             count(job.skipped),
             count(job.untouched),
-            job.created.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0)),
+            age::since(now, job.created.0),
             safe::line(&job.actor),
             safe::short(&job.selection, SELECTION_CHARS),
         ]);
@@ -113,21 +112,18 @@ async fn list(args: &ReplayListArgs, session: &Session, out: &mut Output) -> Res
     Ok(Exit::Ok)
 }
 
-fn show(job: &Answer<ReplayView>, session: &Session, out: &mut Output) -> Result<(), Failed> {
+fn show(job: &Answer<ReplayJob>, session: &Session, out: &mut Output) -> Result<(), Failed> {
     if out.is_json() {
         return out.json(&job.json);
     }
     let view = &job.view;
     let pace = view.rate.map(|pace| format!("   at {}", rate(pace))).unwrap_or_default();
-    let created = view
-        .created
-        .map(|at| format!("   begun {} ago ({})", age::since(session.now(), at.0), instant::print(at.0)));
+    let (age, begun) = (age::since(session.now(), view.created.0), instant::print(view.created.0));
     out.line(&format!(
-        "replay {}   {}   pipeline {}{pace}{}   by {}",
+        "replay {}   {}   pipeline {}{pace}   begun {age} ago ({begun})   by {}",
         view.id,
         view.state.name(),
         view.pipeline,
-        created.unwrap_or_default(),
         safe::line(&view.actor)
     ))?;
     out.line(&format!("  {}", sum(view)))?;

@@ -1,7 +1,7 @@
 //! Which letters a command is about: `--group`, `--filter`, `--edit`, `--ids`, `--since`, `--all`.
 
 use redrive::{GroupId, Time};
-use serde_json::{Map, Value, json};
+use redrive_api::LetterSelection;
 
 use crate::exit::{Exit, Failed};
 use crate::output::instant;
@@ -33,40 +33,36 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The fields of a request that say which letters. Naming nothing is an error: only `--all` says all.
-    pub fn fields(&self, verb: &str, now: Time) -> Result<Map<String, Value>, Failed> {
-        let mut fields = Map::new();
-        let ids: Vec<&str> = self.ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty()).collect();
+    /// What a request says of its letters. Naming nothing is an error: only `--all` says all.
+    pub fn letters(&self, verb: &str, now: Time) -> Result<LetterSelection, Failed> {
+        let ids = self.ids.iter().map(|id| id.trim()).filter(|id| !id.is_empty());
+        let ids: Vec<String> = ids.map(str::to_owned).collect();
         if ids.len() > IDS_MAX {
             let message = format!("--ids names {} letters, at most {IDS_MAX} fit one command", ids.len());
             return Err(Failed::usage(message).hint("select them with --filter or --since"));
         }
-        if !ids.is_empty() {
-            fields.insert("ids".into(), json!(ids));
-        }
         let edit = self.edit.as_deref().map(|edit| format!("edit:{edit}"));
         let filter = super::groups::with_filter(self.filter.as_deref(), self.group);
         let filter: Vec<String> = edit.into_iter().chain(filter).collect();
-        if !filter.is_empty() {
-            let filter = filter.join(" ");
-            fields.insert("filter".into(), json!(filter));
-        }
-        if let Some(since) = &self.since {
-            fields.insert("since".into(), json!(moment(since, now)?));
-        }
-        match (self.all, fields.is_empty()) {
-            (false, true) => Err(Failed::usage(format!("{verb} needs to be told which letters"))
+        let letters = LetterSelection {
+            filter: (!filter.is_empty()).then(|| filter.join(" ")),
+            ids: (!ids.is_empty()).then_some(ids),
+            since: self.since.as_deref().map(|since| moment(since, now)).transpose()?,
+            all: self.all,
+        };
+        let by_rule = letters.filter.is_some() || letters.since.is_some();
+        match (self.all, letters.ids.is_some(), by_rule) {
+            (false, false, false) => Err(Failed::usage(format!("{verb} needs to be told which letters"))
                 .hint("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all")),
-            (true, false) => {
+            (true, true, _) | (true, _, true) => {
                 Err(Failed::usage("--all and another selection contradict each other")
                     .hint("give one of them"))
             }
-            (true, true) => Ok(Map::from_iter([("all".to_owned(), Value::Bool(true))])),
-            (false, false) if !ids.is_empty() && fields.len() > 1 => {
+            (false, true, true) => {
                 Err(Failed::usage("--ids stands alone, without --group, --filter and --since")
                     .hint("give the ids, or what they have in common"))
             }
-            (false, false) => Ok(fields),
+            (true, false, false) | (false, true, false) | (false, false, true) => Ok(letters),
         }
     }
 }
@@ -123,7 +119,7 @@ mod tests {
             Selection { filter: Some("  ".into()), ..Selection::default() },
             Selection { ids: vec![String::new()], ..Selection::default() },
         ] {
-            let failed = empty.fields("replay", NOW).unwrap_err();
+            let failed = empty.letters("replay", NOW).unwrap_err();
             assert_eq!(
                 failed.to_string(),
                 "replay needs to be told which letters\n  give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all"
@@ -134,28 +130,32 @@ mod tests {
 
     #[test]
     fn each_way_to_select_is_sent_under_its_own_name() {
-        let fields = |selection: Selection| Value::Object(selection.fields("replay", NOW).unwrap());
-        assert_eq!(fields(Selection { all: true, ..Selection::default() }), json!({"all": true}));
+        let letters = |selection: Selection| selection.letters("replay", NOW).unwrap();
+        let all = LetterSelection { all: true, ..LetterSelection::default() };
+        assert_eq!(letters(Selection { all: true, ..Selection::default() }), all);
         let ids = vec!["o-1".to_owned(), " orders/2 ".to_owned()];
-        assert_eq!(fields(Selection { ids, ..Selection::default() }), json!({"ids": ["o-1", "orders/2"]}));
+        let sent = letters(Selection { ids, ..Selection::default() });
+        assert_eq!(sent.ids.unwrap(), ["o-1", "orders/2"]);
         let both = Selection {
             filter: Some("reason:gone".into()),
             since: Some("1h".into()),
             ..Selection::default()
         };
-        assert_eq!(fields(both), json!({"filter": "reason:gone", "since": "2026-11-15T20:40:05.120Z"}));
+        let sent = letters(both);
+        assert_eq!(sent.filter.unwrap(), "reason:gone");
+        assert_eq!(sent.since.unwrap(), "2026-11-15T20:40:05.120Z");
     }
 
     #[test]
     fn contradictions_are_refused() {
         let all = Selection { all: true, since: Some("1h".into()), ..Selection::default() };
-        assert!(all.fields("discard", NOW).unwrap_err().message.contains("contradict"));
+        assert!(all.letters("discard", NOW).unwrap_err().message.contains("contradict"));
         let edited =
             Selection { edit: Some("e-12".into()), filter: Some("key:c-7".into()), ..Selection::default() };
-        let fields = edited.fields("replay", NOW).unwrap();
-        assert_eq!(Value::Object(fields), json!({"filter": "edit:e-12 key:c-7"}));
+        let letters = edited.letters("replay", NOW).unwrap();
+        assert_eq!(letters.filter.unwrap(), "edit:e-12 key:c-7");
         let ids = Selection { ids: vec!["a".into()], since: Some("1h".into()), ..Selection::default() };
-        assert!(ids.fields("discard", NOW).is_err());
+        assert!(ids.letters("discard", NOW).is_err());
     }
 
     #[test]

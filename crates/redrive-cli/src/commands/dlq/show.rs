@@ -1,12 +1,12 @@
 //! `redrive dlq show`: one letter with all of its story.
 
 use redrive::GroupId;
+use redrive_api::{AttemptView, Instant, LetterView, Payload};
 use redrive_core::text::secret_header::is_secret_header;
 use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::redact;
-use crate::client::answers::{AttemptView, Instant, LetterView, Payload};
 use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, bytes, count, instant, safe};
@@ -86,8 +86,8 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             letter.id,
             safe::line(&letter.message),
             safe::line(letter.key.as_deref().unwrap_or("-")),
-            count(letter.attempts),
-            time(letter.dead_at)
+            count(letter.attempts.into()),
+            instant::print(letter.dead_at.0)
         ),
         format!("error    {}", safe::line(letter.error.as_deref().unwrap_or("-"))),
         format!(
@@ -95,18 +95,18 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             letter.reason,
             letter.class.as_deref().unwrap_or("-"),
             letter.state,
-            count(letter.replays)
+            count(letter.replays.into())
         ),
     ];
-    if let Some(group) = &letter.group {
-        lines.push(format!("group    {group}   {}", safe::line(letter.group_error.as_deref().unwrap_or(""))));
+    if !letter.group.is_empty() {
+        lines.push(format!("group    {}   {}", letter.group, safe::line(&letter.group_error)));
     }
     if letter.crashes > 0 {
         let last = time(letter.last_crash);
         let first = time(letter.first_seen);
         let quarantined = letter.reason == "poison_pill";
         let never = if quarantined { "   never replayed automatically" } else { "" };
-        lines.push(format!("crashes  {}   first {first}   last {last}{never}", count(letter.crashes)));
+        lines.push(format!("crashes  {}   first {first}   last {last}{never}", count(letter.crashes.into())));
     }
     if letter.held_ms > 0 {
         let held = std::time::Duration::from_millis(letter.held_ms);
@@ -115,14 +115,11 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
     if let Some(tenant) = &letter.tenant {
         lines.push(format!("tenant   {}", safe::line(tenant)));
     }
-    let created = letter.created.map(|at| format!("created {}", instant::print(at.0)));
-    let deadline = letter.deadline.map(|at| format!("deadline {}", instant::print(at.0)));
-    let times: Vec<String> = created.into_iter().chain(deadline).collect();
-    if !times.is_empty() {
-        lines.push(format!("times    {}", times.join("   ")));
-    }
+    let deadline = letter.deadline.map(|at| format!("   deadline {}", instant::print(at.0)));
+    let created = instant::print(letter.created.0);
+    lines.push(format!("times    created {created}{}", deadline.unwrap_or_default()));
     lines.extend(timeline(&letter.history));
-    lines.push(format!("payload  {}", payload(letter.payload.as_ref(), full)));
+    lines.push(format!("payload  {}", payload(letter.payload.as_ref().and_then(Option::as_ref), full)));
     if !letter.edits.is_empty() {
         let edits = letter.edits.join(" ");
         lines.push(format!(
@@ -131,7 +128,10 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             safe::line(letter.edits.last().map_or("", String::as_str))
         ));
         if letter.original.is_some() {
-            lines.push(format!("original {}", payload(letter.original.as_ref(), full)));
+            lines.push(format!(
+                "original {}",
+                payload(letter.original.as_ref().and_then(Option::as_ref), full)
+            ));
         }
     }
     if !letter.headers.is_empty() {
@@ -159,15 +159,15 @@ pub fn timeline(history: &[AttemptView]) -> Vec<String> {
 }
 
 fn attempt(attempt: &AttemptView) -> String {
-    let took = attempt.took_ms.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.0} ms"));
     let mut text = format!(
-        "{}  {}  {took}  {}  {}",
+        "{}  {}  {} ms  {}  {}",
         attempt.attempt,
-        time(attempt.at),
-        attempt.class.as_deref().unwrap_or("-"),
-        safe::line(attempt.error.as_deref().unwrap_or("-"))
+        instant::print(attempt.at.0),
+        attempt.took_ms,
+        attempt.class,
+        safe::line(&attempt.error)
     );
-    if attempt.counted == Some(false) {
+    if !attempt.counted {
         text.push_str("  (not counted)");
     }
     if attempt.ambiguous {

@@ -1,11 +1,11 @@
 //! The table of messages that are not terminal.
 
 use redrive::Time;
+use redrive_api::{Instant, ListedMessage};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
 use super::State;
-use crate::client::answers::{Instant, ListedMessage};
 use crate::client::{MessageQuery, Session};
 use crate::commands::dlq::{expression, hide_secret_headers};
 use crate::exit::{Exit, Failed};
@@ -125,8 +125,8 @@ fn write_table(messages: &[Value], session: &Session, out: &mut Output) -> Resul
             message.number,
             message.state,
             safe::short(message.key.as_deref().unwrap_or("-"), ID_CHARS),
-            count(message.attempts),
-            message.created.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0)),
+            count(message.attempts.into()),
+            age::since(now, message.created.0),
             due(message.due, now),
             message.class.unwrap_or_else(|| "-".to_owned()),
             safe::short(message.error.as_deref().unwrap_or(""), ERROR_CHARS),

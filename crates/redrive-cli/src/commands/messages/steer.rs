@@ -1,11 +1,11 @@
 //! Makes messages due, or cancels them: one by one, each durable before the next.
 
+use redrive_api::ListedMessage;
 use serde::Deserialize as _;
 use serde_json::json;
 
 use super::State;
 use super::list::gather;
-use crate::client::answers::ListedMessage;
 use crate::client::{ClientFault, Session};
 use crate::commands::dlq::expression;
 use crate::exit::{Exit, Failed};

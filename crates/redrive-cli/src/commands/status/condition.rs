@@ -1,10 +1,11 @@
 //! What `status` says of the engine beside its messages: only what is out of the ordinary.
 
-use crate::client::answers::Condition;
+use redrive_api::ConditionView;
+
 use crate::output::count;
 
 /// What there is to say beyond the problems.
-pub fn lines(condition: &Condition) -> Vec<String> {
+pub fn lines(condition: &ConditionView) -> Vec<String> {
     let mut lines = Vec::new();
     if condition.spooled > 0 {
         lines.push(format!(

@@ -1,6 +1,7 @@
 //! Which endpoints keep their messages waiting, and why: the most serious first, and few of them.
 
-use crate::client::answers::{EndpointWait, Endpoints};
+use redrive_api::{EndpointWait, Endpoints};
+
 use crate::output::count;
 use crate::output::instant::clock;
 
@@ -48,7 +49,7 @@ mod tests {
     use redrive::Time;
 
     use super::*;
-    use crate::client::answers::Instant;
+    use redrive_api::Instant;
 
     #[test]
     fn each_reason_has_its_line_and_the_list_ends() {
@@ -63,7 +64,7 @@ mod tests {
         };
         let clock = clock(Time::from_millis(1_794_700_800_000));
         let waits = vec![wait("breaker", 2, 0), wait("retry_after", 0, 0), wait("rate", 0, 0)];
-        let all = lines(&Endpoints { waiting: 3, waits });
+        let all = lines(&Endpoints { waiting: 3, waits, ..Endpoints::default() });
         assert_eq!(
             all,
             [
@@ -74,13 +75,14 @@ mod tests {
                 ),
             ]
         );
-        let many = Endpoints { waiting: 1_000, waits: vec![wait("concurrency", 0, 12); 32] };
+        let many =
+            Endpoints { waiting: 1_000, waits: vec![wait("concurrency", 0, 12); 32], ..Endpoints::default() };
         let all = lines(&many);
         assert_eq!(all.len(), SHOWN_MAX + 1);
         assert!(all[0].ends_with("as many calls run as `per_endpoint` allows, 12 queued in memory"));
         assert_eq!(all[SHOWN_MAX], "… and 992 more whose messages wait");
         let tenant = EndpointWait { unit: "tenant".into(), ..wait("breaker", 1, 0) };
-        let all = lines(&Endpoints { waiting: 1, waits: vec![tenant] });
+        let all = lines(&Endpoints { waiting: 1, waits: vec![tenant], ..Endpoints::default() });
         assert!(all[0].starts_with("tenant 5bdcc146bf60754e waits: breaker open"), "{all:?}");
         assert!(lines(&Endpoints::default()).is_empty());
     }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use redrive::Time;
+use redrive_api::{AttentionNotice, Pending, PipelineView, Recovery, SinkHealth, Subject};
 
 use super::endpoints;
-use crate::client::answers::{AttentionNotice, Health, Pending, PipelineView, Recovery};
 use crate::output::instant::{clock, date_and_clock};
 use crate::output::{age, count, rate};
 
@@ -62,16 +62,18 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
 
 /// What the head of a pipeline, the lines before or those of the engine say already.
 fn is_shown_above(notice: &AttentionNotice) -> bool {
-    matches!(notice.subject.as_str(), "paused" | "breaker" | "partition" | "ramp")
+    matches!(notice.subject, Subject::Paused | Subject::Breaker | Subject::Partition | Subject::Ramp)
 }
 
 /// What needs attention, and what to do about it.
 pub fn notice(notice: &AttentionNotice) -> String {
     let AttentionNotice { subject, text, command, .. } = notice;
-    match (command, subject.as_str()) {
+    match (command, subject) {
         (None, _) => text.clone(),
-        (Some(command), "paused" | "guard" | "retry_after") => format!("{text}   `{command}` lifts it"),
-        (Some(command), "breaker") => format!("{text}   `{command}` probes now"),
+        (Some(command), Subject::Paused | Subject::Guard | Subject::RetryAfter) => {
+            format!("{text}   `{command}` lifts it")
+        }
+        (Some(command), Subject::Breaker) => format!("{text}   `{command}` probes now"),
         (Some(command), _) => format!("{text}   see `{command}`"),
     }
 }
@@ -87,9 +89,9 @@ fn dead_for_it(view: &PipelineView) -> String {
 }
 
 /// What an outage came to, once it is over.
-pub fn incident(health: &Health) -> Option<String> {
+pub fn incident(health: &SinkHealth) -> Option<String> {
     let incident = health.incident.as_ref()?;
-    let (from, until) = (incident.from?, incident.until?);
+    let (from, until) = (incident.from, incident.until?);
     let peak = if incident.over { "peak after recovery" } else { "peak so far" };
     Some(format!(
         "incident {}–{}  failed attempts {} (of which probes {})  dead for the outage {}  expired {}  {peak} {}/s = {:.1} × limit",
@@ -139,7 +141,7 @@ fn if_closed_now(recovery: &Recovery) -> String {
 }
 
 /// Whether all probes failed, or how many.
-fn failed(health: &Health) -> String {
+fn failed(health: &SinkHealth) -> String {
     let failed = health.incident.as_ref().map_or(0, |incident| incident.failed_probes);
     match failed {
         0 => String::new(),
@@ -164,7 +166,7 @@ fn about(span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{Incident, Instant};
+    use redrive_api::{Incident, Instant};
 
     fn at(clock: &str) -> Instant {
         let seconds = clock.split(':').fold(0, |all, part| all * 60 + part.parse::<u64>().unwrap());
@@ -173,14 +175,14 @@ mod tests {
 
     /// Story 5 in numbers.
     fn open() -> PipelineView {
-        let health = Health {
+        let health = SinkHealth {
             since: Some(at("03:12:07")),
             next_probe: Some(at("04:09:37")),
             reason: Some("51 % of 19980 messages failed within 10s".into()),
             rounds: 13,
             probes: 65,
             permits_max: 64,
-            incident: Some(Incident { from: Some(at("03:12:07")), failed_probes: 65, ..Incident::default() }),
+            incident: Some(Incident { from: at("03:12:07"), failed_probes: 65, ..Incident::default() }),
             if_closed_now: Some(Recovery {
                 permits_from: 5,
                 permits_to: 64,
@@ -189,7 +191,7 @@ mod tests {
                 live_per_second: 2_000.0,
                 backlog_seconds: Some(1_551),
             }),
-            ..Health::default()
+            ..SinkHealth::default()
         };
         PipelineView {
             breaker: "open".into(),
@@ -226,7 +228,7 @@ mod tests {
         view.breaker = "closed".into();
         (view.health.permits, view.health.if_closed_now) = (64, None);
         view.health.incident = Some(Incident {
-            from: Some(at("03:12:07")),
+            from: at("03:12:07"),
             until: Some(at("04:09:40")),
             failed_attempts: 10_255,
             failed_probes: 65,
@@ -248,7 +250,7 @@ mod tests {
     #[test]
     fn a_sink_that_asked_for_patience_is_named() {
         let waits_until = Some(at("03:12:07"));
-        let health = Health { waits_until, permits_max: 64, ..Health::default() };
+        let health = SinkHealth { waits_until, permits_max: 64, ..SinkHealth::default() };
         let view = PipelineView { breaker: "closed".into(), health, ..PipelineView::default() };
         let head = head(&view, at("03:10:07").0).unwrap();
         assert_eq!(head, "ASKED TO WAIT until 2026-11-15 03:12:07Z (2m)");
@@ -265,8 +267,8 @@ mod tests {
 
     #[test]
     fn what_needs_attention_is_said_with_what_to_do_about_it() {
-        let notice = |subject: &str, text: &str, command: Option<&str>| AttentionNotice {
-            subject: subject.into(),
+        let notice = |subject: Subject, text: &str, command: Option<&str>| AttentionNotice {
+            subject,
             text: text.into(),
             command: command.map(str::to_owned),
             ..AttentionNotice::default()
@@ -274,10 +276,10 @@ mod tests {
         let view = PipelineView {
             breaker: "closed".into(),
             attention: vec![
-                notice("breaker", "breaker open", None),
-                notice("guard", "paused by the guard", Some("redrive resume orders")),
-                notice("resets", "receivers closed 3 connections", None),
-                notice("store", "1 damaged place", Some("redrive journal --verify")),
+                notice(Subject::Breaker, "breaker open", None),
+                notice(Subject::Guard, "paused by the guard", Some("redrive resume orders")),
+                notice(Subject::Resets, "receivers closed 3 connections", None),
+                notice(Subject::Store, "1 damaged place", Some("redrive journal --verify")),
             ],
             ..PipelineView::default()
         };

@@ -1,9 +1,9 @@
 //! `redrive status PIPELINE --key KEY`: whom the messages of a key wait for, and how many wait.
 
 use redrive::Time;
+use redrive_api::{AttemptView, KeyView, MessageView};
 
 use crate::client::Session;
-use crate::client::answers::{KeyHead, KeyView};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, age, count, safe};
 
@@ -36,16 +36,15 @@ fn line(view: &KeyView, now: Time) -> String {
     format!("{key}  {}   waiting behind it: {waiting}", what(head, now))
 }
 
-fn what(head: &KeyHead, now: Time) -> String {
+fn what(head: &MessageView, now: Time) -> String {
     let id = safe::line(&head.id);
     let since = |at: Option<Time>| at.map(|at| format!(" {}", age::since(now, at))).unwrap_or_default();
-    let at =
-        |attempt: Option<&crate::client::answers::AttemptView>| attempt.and_then(|a| a.at).map(|at| at.0);
+    let at = |attempt: Option<&AttemptView>| attempt.map(|attempt| attempt.at.0);
     if let Some(letter) = &head.letter {
         let reason = head.reason.as_deref().unwrap_or("dead");
         return format!("blocked{} by letter {letter} ({id}, {reason})", since(at(head.history.last())));
     }
-    let attempt = head.attempts + 1;
+    let attempt = head.attempts.unwrap_or(0) + 1;
     match head.due {
         Some(due) => {
             let blocked = since(at(head.history.first()));
@@ -59,7 +58,7 @@ fn what(head: &KeyHead, now: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{AttemptView, Instant};
+    use redrive_api::Instant;
 
     const NOW: Time = Time::from_millis(1_794_778_805_120);
 
@@ -67,25 +66,26 @@ mod tests {
         Instant(Time::from_millis(NOW.as_millis().saturating_add_signed(offset * 1_000)))
     }
 
-    fn waits(head: KeyHead) -> String {
+    fn waits(head: MessageView) -> String {
         line(&KeyView { key: "c-204".into(), blocked_by: Some(head), waiting: 6 }, NOW)
     }
 
     #[test]
     fn a_key_says_whom_it_waits_for() {
-        let history = vec![AttemptView { at: Some(seconds(-14)), ..AttemptView::default() }];
-        let head = KeyHead { id: "o-771204".into(), attempts: 1, history, ..KeyHead::default() };
+        let history = vec![AttemptView { at: seconds(-14), ..AttemptView::default() }];
+        let head =
+            MessageView { id: "o-771204".into(), attempts: Some(1), history, ..MessageView::default() };
         assert_eq!(
-            waits(KeyHead { due: Some(seconds(3)), state: "delayed".into(), ..head.clone() }),
+            waits(MessageView { due: Some(seconds(3)), state: "delayed".into(), ..head.clone() }),
             "c-204  blocked 14s by o-771204 (attempt 2, due in 3s)   waiting behind it: 6"
         );
         assert_eq!(
-            waits(KeyHead { state: "in_flight".into(), ..head.clone() }),
+            waits(MessageView { state: "in_flight".into(), ..head.clone() }),
             "c-204  o-771204 is being delivered (attempt 2)   waiting behind it: 6"
         );
         let letter = Some("orders/17".to_owned());
         assert_eq!(
-            waits(KeyHead { letter, reason: Some("permanent".into()), ..head }),
+            waits(MessageView { letter, reason: Some("permanent".into()), ..head }),
             "c-204  blocked 14s by letter orders/17 (o-771204, permanent)   waiting behind it: 6"
         );
         let nobody = KeyView { key: "c-1".into(), ..KeyView::default() };

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use redrive::Time;
+use redrive_api::{PipelineView, Subject};
 
 use super::{health, look};
 use crate::client::Session;
-use crate::client::answers::PipelineView;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, percent};
 
@@ -79,15 +79,15 @@ fn frame(views: &[PipelineView], before: &Before, (seen, now): (Instant, Time), 
 
 /// What happened to the health of the sink since the last look, and what needs attention that did not then.
 fn news(earlier: Option<&PipelineView>, view: &PipelineView) -> Vec<String> {
-    let known = |subject: &str| {
+    let known = |subject: Subject| {
         earlier.is_some_and(|earlier| earlier.attention.iter().any(|notice| notice.subject == subject))
     };
-    let new = view.attention.iter().filter(|notice| !known(&notice.subject));
+    let new = view.attention.iter().filter(|notice| !known(notice.subject));
     let notices = new.map(|notice| format!("▲ {}", health::notice(notice)));
-    let heard = earlier.map(|earlier| earlier.health.history.last().and_then(|change| change.at));
-    let changes = view.health.history.iter().filter(|change| heard.is_some_and(|heard| change.at > heard));
+    let heard = earlier.map(|earlier| earlier.health.history.last().map(|change| change.at));
     let changes =
-        changes.filter_map(|change| Some(format!("{}  {}", instant::clock(change.at?.0), change.what)));
+        view.health.history.iter().filter(|change| heard.is_some_and(|heard| Some(change.at) > heard));
+    let changes = changes.map(|change| format!("{}  {}", instant::clock(change.at.0), change.what));
     changes.chain(notices).collect()
 }
 
@@ -132,7 +132,7 @@ fn line(earlier: &PipelineView, view: &PipelineView, span: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::answers::{self, AttentionNotice, HealthChange, Incident, LetterCounts, Pending};
+    use redrive_api::{AttentionNotice, HealthChange, Incident, LetterCounts, Level, Pending};
 
     fn view(attempts: u64, succeeded: u64, held: u64) -> PipelineView {
         PipelineView {
@@ -158,7 +158,7 @@ mod tests {
     fn a_line_says_what_happened_between_two_looks() {
         let mut later = view(6_980, 6_868, 5);
         (later.pending.key_wait, later.pending.in_flight) = (1_775, 16);
-        later.recent.failed = vec![answers::FailedKind { kind: "reset".into(), attempts: 12 }];
+        later.recent.failed = vec![redrive_api::FailedKind { kind: "reset".into(), attempts: 12 }];
         assert_eq!(
             frame_of(&[view(1_000, 900, 7)], &[later], false),
             ["21:40:05Z  sent/s 5,980   failed 0.2 % (mostly reset)   ready 0   delayed 3   held 5 ↓   \
@@ -184,7 +184,8 @@ mod tests {
     fn what_needs_attention_is_said_in_full_once_and_in_short_every_second() {
         let mut open = view(0, 0, 0);
         open.attention = vec![AttentionNotice {
-            subject: "breaker".into(),
+            subject: Subject::Breaker,
+            level: Level::Bad,
             short: "breaker OPEN".into(),
             text: "breaker open since …".into(),
             command: Some("redrive breaker probe orders".into()),
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn what_happened_between_two_looks_is_told() {
         let change = |ms, what: &str| HealthChange {
-            at: Some(answers::Instant(Time::from_millis(1_794_778_805_000_u64 + ms))),
+            at: redrive_api::Instant(Time::from_millis(1_794_778_805_000_u64 + ms)),
             what: what.into(),
         };
         let (mut earlier, mut later) = (view(0, 0, 0), view(0, 0, 0));
@@ -206,9 +207,10 @@ mod tests {
         later.health.history = vec![change(0, "▲ breaker open"), change(1_000, "▼ breaker closed")];
         assert_eq!(news(Some(&earlier), &later), ["21:40:06Z  ▼ breaker closed"]);
         assert!(news(Some(&later), &later).is_empty());
-        let at = Some(answers::Instant(Time::from_millis(1_794_778_805_000)));
-        earlier.health.incident = Some(Incident { from: at, until: at, ..Incident::default() });
-        later.health.incident = Some(Incident { from: at, until: at, over: true, ..Incident::default() });
+        let at = redrive_api::Instant(Time::from_millis(1_794_778_805_000));
+        earlier.health.incident = Some(Incident { from: at, until: Some(at), ..Incident::default() });
+        later.health.incident =
+            Some(Incident { from: at, until: Some(at), over: true, ..Incident::default() });
         let outcome_of = outcome(&earlier, &later).unwrap();
         assert!(outcome_of.starts_with("incident 21:40:05Z–21:40:05Z  failed attempts 0"), "{outcome_of}");
         assert_eq!(outcome(&later, &later), None);

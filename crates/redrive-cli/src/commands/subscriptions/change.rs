@@ -2,7 +2,8 @@
 
 use std::io::Read as _;
 
-use serde_json::{Value, json};
+use redrive_api::{NamedSubscription, NewSubscription, UndoSubscription};
+use serde_json::Value;
 
 use super::{NamedEndpoint, list};
 use crate::client::Session;
@@ -49,30 +50,28 @@ pub struct RegisterArgs {
 
 /// `flag` or `purge`.
 pub async fn mark(args: &MarkArgs, word: &str, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    let body = json!({ "id": args.id, "reason": args.reason });
-    let row = session.api.subscription_change(&args.pipeline, word, Some(body)).await?.json;
-    write(&row, session, out)
+    let endpoint = NamedSubscription { id: args.id.clone(), reason: Some(args.reason.clone()) };
+    list::write(&session.api.subscription_mark(&args.pipeline, word, &endpoint).await?, session, out)
 }
 
 pub async fn undo(args: &UndoArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    let body = match (&args.id, &args.since) {
-        (Some(id), _) => json!({ "id": id }),
-        (None, since) => json!({ "since": since }),
+    let undo = match &args.id {
+        Some(id) => UndoSubscription { id: Some(id.clone()), since: None },
+        None => UndoSubscription { id: None, since: args.since.clone() },
     };
-    let answer = session.api.subscription_change(&args.pipeline, "undo", Some(body)).await?.json;
+    let answer = session.api.subscription_undo(&args.pipeline, &undo).await?;
     if out.is_json() {
-        out.json(&answer)?;
+        out.json(&answer.json)?;
     } else {
-        let undone = answer.get("undone").and_then(Value::as_u64).unwrap_or(0);
-        out.line(&format!("undone {}", count(undone)))?;
+        out.line(&format!("undone {}", count(answer.view.undone)))?;
     }
     Ok(Exit::Ok)
 }
 
 pub async fn resume(pipeline: &str, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    let answer = session.api.subscription_change(pipeline, "resume", None).await?.json;
+    let answer = session.api.subscription_resume(pipeline).await?;
     if out.is_json() {
-        out.json(&answer)?;
+        out.json(&answer.json)?;
     } else {
         out.line("purging goes on")?;
     }
@@ -88,18 +87,17 @@ pub async fn register(args: &RegisterArgs, session: &Session, out: &mut Output) 
             error.column()
         ))
     })?;
-    let body = json!({ "id": args.id, "subscription": subscription });
-    let row = session.api.subscription_register(&args.pipeline, body).await?.json;
-    write(&row, session, out)
+    let subscription = NewSubscription { id: args.id.clone(), subscription };
+    list::write(&session.api.subscription_register(&args.pipeline, &subscription).await?, session, out)
 }
 
 pub async fn remove(args: &NamedEndpoint, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    let body = json!({ "id": args.id });
-    let answer = session.api.subscription_change(&args.pipeline, "remove", Some(body)).await?.json;
+    let subscription = NamedSubscription { id: args.id.clone(), reason: None };
+    let answer = session.api.subscription_remove(&args.pipeline, &subscription).await?;
     if out.is_json() {
-        out.json(&answer)?;
+        out.json(&answer.json)?;
     } else {
-        out.line(&format!("removed {}", safe::line(&args.id)))?;
+        out.line(&format!("removed {}", safe::line(&answer.view.removed)))?;
     }
     Ok(Exit::Ok)
 }
@@ -109,13 +107,4 @@ fn read_input() -> Result<String, Failed> {
     let read = std::io::stdin().take(INPUT_BYTES_MAX).read_to_string(&mut text);
     read.map_err(|error| Failed::usage(format!("the standard input cannot be read: {error}")))?;
     Ok(text)
-}
-
-fn write(row: &Value, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    if out.is_json() {
-        out.json(row)?;
-    } else {
-        list::write_rows(std::slice::from_ref(row), session, out)?;
-    }
-    Ok(Exit::Ok)
 }

@@ -1,12 +1,13 @@
 //! What is known of subscriptions: counts, rows, keys.
 
+use redrive_api::{SubscriptionPage, SubscriptionView};
+use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::{NamedEndpoint, State, text};
-use crate::client::Session;
-use crate::client::answers::SubscriptionPage;
+use super::{NamedEndpoint, State};
+use crate::client::{Answer, Session};
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, age, count, instant, safe};
+use crate::output::{Align, Output, Table, age, count, safe};
 
 /// Rows asked for in one request.
 const PAGE: u32 = 500;
@@ -46,7 +47,7 @@ pub async fn summary(pipeline: &str, session: &Session, out: &mut Output) -> Res
             fields.remove("next");
         }
         out.json(&json)?;
-        return Ok(page.exit());
+        return Ok(exit(page));
     }
     let verify = if page.purge == "verify" { " (verified at a delivery at least 1 h later)" } else { "" };
     out.line(&format!(
@@ -60,10 +61,16 @@ pub async fn summary(pipeline: &str, session: &Session, out: &mut Output) -> Res
         out.note(&format!("  take back: redrive subscriptions undo {pipeline} --since 1h"));
     }
     warn(pipeline, page, out);
-    Ok(page.exit())
+    Ok(exit(page))
 }
 
-fn warn(pipeline: &str, page: &SubscriptionPage, out: &mut Output) {
+/// Bad if somebody has to look at it.
+fn exit(page: &SubscriptionPage<Value>) -> Exit {
+    let is_bad = page.stopped.is_some() || page.full || page.unwritten > 0;
+    if is_bad { Exit::Bad } else { Exit::Ok }
+}
+
+fn warn(pipeline: &str, page: &SubscriptionPage<Value>, out: &mut Output) {
     if let Some(stopped) = &page.stopped {
         out.complain(&format!(
             "purging stopped: {} % of active subscriptions answered 404/410 in 5 min (limit 2 %). Looks like a fault at the \
@@ -96,7 +103,8 @@ pub async fn list(args: &ListArgs, session: &Session, out: &mut Output) -> Resul
         out.json(&serde_json::json!({ "subscriptions": rows, "next": cursor }))?;
         return Ok(Exit::Ok);
     }
-    write_rows(&rows, session, out)?;
+    let views: Result<Vec<SubscriptionView>, _> = rows.iter().map(SubscriptionView::deserialize).collect();
+    write_rows(&views.map_err(|error| session.strange(&error))?, session, out)?;
     let shown = count(rows.len() as u64);
     out.line(&match (rows.is_empty(), cursor.is_some()) {
         (true, _) => "none; endpoints that were never flagged or stored are not listed".to_owned(),
@@ -107,13 +115,8 @@ pub async fn list(args: &ListArgs, session: &Session, out: &mut Output) -> Resul
 }
 
 pub async fn show(args: &NamedEndpoint, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    let row = session.api.subscription(&args.pipeline, &args.id).await?.json;
-    if out.is_json() {
-        out.json(&row)?;
-    } else {
-        write_rows(&[row], session, out)?;
-    }
-    Ok(Exit::Ok)
+    let answer = session.api.subscription(&args.pipeline, &args.id).await?;
+    write(&answer, session, out)
 }
 
 pub async fn export(args: &ExportArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
@@ -149,13 +152,21 @@ pub async fn keys(pipeline: &str, session: &Session, out: &mut Output) -> Result
 }
 
 /// The stored subscriptions of an endpoint.
-fn ids(row: &Value) -> String {
-    let ids = row.get("ids").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    let ids: Vec<&str> = ids.iter().filter_map(Value::as_str).collect();
+fn ids(ids: &[String]) -> String {
     if ids.is_empty() { "-".to_owned() } else { safe::short(&ids.join(", "), ID_CHARS) }
 }
 
-pub fn write_rows(rows: &[Value], session: &Session, out: &mut Output) -> Result<(), Failed> {
+/// One endpoint, as a table of one row.
+pub fn write(answer: &Answer<SubscriptionView>, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    if out.is_json() {
+        out.json(&answer.json)?;
+    } else {
+        write_rows(std::slice::from_ref(&answer.view), session, out)?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn write_rows(rows: &[SubscriptionView], session: &Session, out: &mut Output) -> Result<(), Failed> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -169,17 +180,15 @@ pub fn write_rows(rows: &[Value], session: &Session, out: &mut Output) -> Result
         ("REASON", Align::Left),
     ]);
     for row in rows {
-        let status = row.get("status").and_then(Value::as_u64);
-        let at = row.get("at").and_then(Value::as_str).and_then(instant::parse);
-        let by = if text(row, "actor") == "-" { text(row, "cause") } else { text(row, "actor") };
+        let by = row.actor.as_deref().or(row.cause.as_deref());
         table.row([
-            text(row, "endpoint_hash").to_owned(),
-            ids(row),
-            text(row, "state").to_owned(),
-            status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
-            at.map_or_else(|| "-".to_owned(), |at| age::since(session.now(), at)),
-            safe::short(by, ID_CHARS),
-            safe::short(text(row, "reason"), REASON_CHARS),
+            row.endpoint_hash.clone(),
+            ids(&row.ids),
+            row.state.clone(),
+            row.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
+            row.at.map_or_else(|| "-".to_owned(), |at| age::since(session.now(), at.0)),
+            safe::short(by.unwrap_or("-"), ID_CHARS),
+            safe::short(row.reason.as_deref().unwrap_or("-"), REASON_CHARS),
         ]);
     }
     out.table(&table)

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use redrive::adopt::{Dialect, ForeignRecord, NotUnderstood, Understood};
+use redrive_api::ImportedLetters;
 use serde_json::{Value, json};
 
 use super::places::Places;
-use crate::client::answers::ImportedLetters;
 use crate::exit::Failed;
 use crate::output::{Output, count};
 

@@ -1,6 +1,6 @@
 //! Points in time as people and programs exchange them: RFC 3339, `2026-11-15T21:40:05.120Z`.
 
-use redrive_core::Time;
+use crate::Time;
 
 const DAY_MS: u64 = 86_400_000;
 /// The end of the year 9999; RFC 3339 has no later year.

@@ -1,0 +1,73 @@
+//! Groups of dead letters.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Instant, LetterView};
+
+/// Dead letters that died of the same thing.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Group")]
+#[serde(default)]
+pub struct GroupView {
+    /// `g` and eight letters or digits, or `other`.
+    pub id: String,
+    #[schemars(extend("enum" = ["open", "regressed", "acknowledged", "snoozed", "resolved"]))]
+    pub state: String,
+    pub open: u64,
+    /// Letters that died within the last minute.
+    pub per_minute: u64,
+    pub oldest: Option<Instant>,
+    /// Class, reason, status and sink are those of the sample; null for `other`, whose letters have nothing in common.
+    pub class: Option<String>,
+    pub reason: Option<String>,
+    pub status: Option<u64>,
+    pub sink: Option<String>,
+    /// Normalised, or what a rule calls it.
+    pub error: String,
+    /// Of the fingerprint.
+    pub version: Option<u8>,
+    /// The letter that has been open for longest.
+    pub sample: Option<String>,
+    pub note: Option<String>,
+    pub by: Option<String>,
+    pub at: Option<Instant>,
+    pub until: Option<Instant>,
+    pub more: Option<u64>,
+}
+
+/// A group with a few of its letters.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct GroupDetail {
+    #[serde(flatten)]
+    pub group: GroupView,
+    /// A few of its open letters, without their payloads.
+    pub letters: Vec<LetterView>,
+}
+
+/// The groups of a pipeline.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Groups {
+    pub groups: Vec<GroupView>,
+    /// Open letters of all groups.
+    pub open: u64,
+}
+
+/// What is decided about a group.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupDecision {
+    #[schemars(extend("enum" = ["open", "acknowledged", "resolved", "snoozed"]))]
+    pub state: String,
+    /// Of a snooze: a time, or a span such as 2d.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    /// Of a snooze: until so many more letters are open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub more: Option<u64>,
+    /// Left out, the note stays as it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}

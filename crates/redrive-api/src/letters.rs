@@ -1,0 +1,233 @@
+//! Dead letters: shown, counted, edited, discarded and imported.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{AttemptView, Instant, Payload};
+
+/// Letters by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LetterCounts {
+    pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
+    pub discarded: u64,
+}
+
+/// A dead letter with its history.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[allow(clippy::option_option)] // absent where it was not asked for, null where there is none
+#[schemars(rename = "Letter")]
+#[serde(default)]
+pub struct LetterView {
+    pub id: String,
+    /// The pipeline it died in.
+    pub queue: String,
+    /// What kind of message it is, if a header `ce_type`, `ce-type`, `x-message-type`, `message-type` or `type` says so.
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
+    pub message: String,
+    /// As in the log.
+    pub correlation_id: String,
+    pub key: Option<String>,
+    /// Only of a key that is not text.
+    #[schemars(extend("contentEncoding" = "base64"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_base64: Option<String>,
+    pub tenant: Option<String>,
+    #[schemars(extend("enum" = ["open", "replaying", "succeeded", "discarded"]))]
+    pub state: String,
+    pub reason: String,
+    pub class: Option<String>,
+    #[schemars(extend("enum" = ["transient", "permanent", null]))]
+    pub error_class: Option<String>,
+    pub attempts: u32,
+    pub replays: u32,
+    pub error: Option<String>,
+    /// The group it is counted in.
+    pub group: String,
+    /// The error without what differs, or what a rule calls it.
+    pub group_error: String,
+    pub dead_at: Instant,
+    pub created: Instant,
+    pub first_seen: Option<Instant>,
+    pub deadline: Option<Instant>,
+    /// How long it was deferred or held without using up attempts.
+    pub held_ms: u64,
+    /// How often its handler, its process or its receiver ended while it ran.
+    pub crashes: u32,
+    pub last_crash: Option<Instant>,
+    /// Where it came from, on engines with a source of their own.
+    pub origin: Option<String>,
+    pub headers: BTreeMap<String, String>,
+    /// Absent where it was not asked for, null where there is none.
+    #[schemars(with = "Option<Payload>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Option<Payload>>,
+    /// Edits that were not undone, the latest last.
+    pub edits: Vec<String>,
+    /// Of one letter that was edited: its payload before the first edit.
+    #[schemars(with = "Option<Payload>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original: Option<Option<Payload>>,
+    pub history: Vec<AttemptView>,
+}
+
+/// A page of letters. Clients that pass letters on unread take `LetterPage<serde_json::Value>`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Letters", bound = "L: JsonSchema + Default")]
+#[serde(default)]
+pub struct LetterPage<L = LetterView> {
+    pub letters: Vec<L>,
+    /// The cursor of the page after it.
+    pub next: Option<String>,
+    pub scanned: u64,
+}
+
+/// Letters counted: all of them by state, the open ones by reason and class.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LetterStats {
+    pub open: u64,
+    pub replaying: u64,
+    pub succeeded: u64,
+    pub discarded: u64,
+    pub by_reason: BTreeMap<String, u64>,
+    pub by_class: BTreeMap<String, u64>,
+    pub oldest: Option<Instant>,
+    /// Open letters that reasons and classes were counted of.
+    pub scanned: u64,
+}
+
+/// The answer to an edit, or to its undo.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EditAnswer {
+    Edited(Edited),
+    Undone(EditUndone),
+}
+
+/// What an edit did, or with `dry_run` would do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Edited {
+    /// Its name, to undo it; null if nothing was changed.
+    pub edit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub would_edit: Option<u64>,
+    pub ambiguous: u64,
+    pub unchanged: u64,
+    pub not_json: SkippedLetters,
+    pub refused: SkippedLetters,
+    /// The first letter, and what changes in it.
+    pub first: Option<FirstEdited>,
+}
+
+/// What the undo of an edit did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct EditUndone {
+    pub restored: u64,
+    pub skipped: u64,
+    /// The letters that stay as they are, by reason: undone_already, edited_again, replayed, discarded, not_applied, gone,
+    /// damaged.
+    pub skipped_by_reason: BTreeMap<String, SkippedLetters>,
+}
+
+/// Letters that were not changed.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SkippedLetters {
+    pub count: u64,
+    /// The first of them.
+    pub letters: Vec<String>,
+    pub why: Option<String>,
+}
+
+/// The first letter of an edit.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FirstEdited {
+    pub letter: String,
+    pub differences: Vec<DifferenceView>,
+}
+
+/// One value of a message before and after an edit.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Difference")]
+#[serde(default)]
+pub struct DifferenceView {
+    pub at: String,
+    pub field: Option<String>,
+    pub before: Option<String>,
+    pub after: Option<String>,
+}
+
+/// The answer to a discard.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DiscardAnswer {
+    Would(WouldDiscard),
+    Done(Discarded),
+}
+
+/// What a discard would do, with `dry_run`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WouldDiscard {
+    pub would_discard: u64,
+}
+
+/// What a discard did.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Discarded {
+    /// Its name, to undo it; null if nothing was discarded.
+    pub id: Option<String>,
+    pub discarded: u64,
+    pub undo_until: Option<Instant>,
+}
+
+/// What the undo of a discard did.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Undone")]
+#[serde(default)]
+pub struct Restored {
+    /// Letters that are open again.
+    pub restored: u64,
+}
+
+/// What an import did, or with `dry_run` would do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ImportedLetters {
+    pub dry_run: bool,
+    pub imported: u64,
+    pub already_there: u64,
+    pub refused: u64,
+    /// Lines that were refused, counted from 1; at most 1,000.
+    pub problems: Vec<LineProblem>,
+    /// The groups of what was imported, the largest first.
+    pub groups: Vec<ImportedGroup>,
+}
+
+/// A line that was refused.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LineProblem {
+    pub line: usize,
+    pub problem: String,
+}
+
+/// A group of what was imported.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ImportedGroup {
+    pub id: String,
+    pub error: String,
+    pub letters: u64,
+}

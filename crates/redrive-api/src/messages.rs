@@ -1,0 +1,175 @@
+//! Messages: accepted, listed, shown by id, and their failed attempts.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Instant;
+
+/// Bytes: as text where they are UTF-8, otherwise as base64.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Payload {
+    Utf8(String),
+    Base64(#[schemars(extend("contentEncoding" = "base64"))] String),
+}
+
+/// What was accepted: one message, or many that were sent as lines.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Accepted {
+    One(AcceptedMessage),
+    Many(AcceptedMessages),
+}
+
+/// A message that was accepted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AcceptedMessage {
+    pub id: String,
+    /// How it stands now.
+    pub state: Cow<'static, str>,
+    /// Whether it had been accepted before.
+    pub duplicate: bool,
+    /// Only there, and false, where a restart loses it: with the memory engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durable: Option<bool>,
+}
+
+/// Many messages that were accepted at once.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AcceptedMessages {
+    /// How many were new.
+    pub accepted: u64,
+    /// How many were known.
+    pub duplicates: u64,
+    /// The ids in the order of the lines, with `ids=true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ids: Option<Vec<String>>,
+    /// Only there, and false, where a restart loses them: with the memory engine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub durable: Option<bool>,
+}
+
+/// A failed attempt.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Attempt")]
+#[serde(default)]
+pub struct AttemptView {
+    pub attempt: u32,
+    pub at: Instant,
+    pub took_ms: u32,
+    pub class: String,
+    /// How it failed.
+    #[schemars(extend("enum" = ["status", "timeout", "refused", "dns", "tls", "proxy", "reset", "other"]))]
+    pub kind: String,
+    /// The HTTP status of the answer, if there was one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// The receiver's own word for it, such as `BadDeviceToken`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    pub error: String,
+    /// What followed; only in the history of a message.
+    #[schemars(extend("enum" = ["retry_at", "dead_letter"]))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delay_ms: Option<u64>,
+    /// Whether it used up one of the attempts.
+    pub counted: bool,
+    /// Whether the receiver may have acted on it.
+    pub ambiguous: bool,
+}
+
+/// One message as it is now, with what became of each attempt.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Message")]
+#[serde(default)]
+pub struct MessageView {
+    pub id: String,
+    #[schemars(extend("enum" = ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "succeeded", "unknown"]))]
+    pub state: String,
+    /// Failed attempts that count; null for a message that was delivered without ever having been a dead letter, of which
+    /// the number is not stored.
+    pub attempts: Option<u32>,
+    pub due: Option<Instant>,
+    pub deadline: Option<Instant>,
+    pub history: Vec<AttemptView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub letter: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// A message that is not terminal.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[allow(clippy::option_option)] // absent where it was not asked for, null where there is none
+#[serde(default)]
+pub struct ListedMessage {
+    pub id: String,
+    /// As in the log.
+    pub correlation_id: String,
+    /// Its name where ids repeat: orders/17, on Kafka orders/7/1182.
+    pub number: String,
+    #[schemars(extend("enum" = ["ready", "held", "delayed", "key_wait", "in_flight"]))]
+    pub state: String,
+    pub key: Option<String>,
+    pub tenant: Option<String>,
+    pub attempts: u32,
+    pub replays: u32,
+    pub created: Instant,
+    pub due: Option<Instant>,
+    pub deadline: Option<Instant>,
+    /// How long it was deferred or held without using up attempts.
+    pub held_ms: u64,
+    pub class: Option<String>,
+    pub error: Option<String>,
+    pub headers: BTreeMap<String, String>,
+    /// Absent where it was not asked for, null where there is none.
+    #[schemars(with = "Option<Payload>")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Option<Payload>>,
+}
+
+/// A page of messages that are not terminal. Clients that pass them on unread take `MessagePage<serde_json::Value>`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Messages", bound = "M: JsonSchema + Default")]
+#[serde(default)]
+pub struct MessagePage<M = ListedMessage> {
+    pub messages: Vec<M>,
+    /// The cursor of the page after it.
+    pub next: Option<String>,
+    pub scanned: u64,
+    /// Pending, and not read by this process yet.
+    pub unlisted: u64,
+}
+
+/// What became of a message that was made due or cancelled.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Steered {
+    /// As it was named.
+    pub id: String,
+    #[schemars(extend("enum" = ["retry_now", "cancel"]))]
+    pub action: String,
+    /// The letter that a cancelled message has become.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub letter: Option<String>,
+    pub at: Instant,
+}
+
+/// A key, where keys are ordered.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Key")]
+#[serde(default)]
+pub struct KeyView {
+    pub key: String,
+    /// The message that runs or waits for its time, or the open letter that blocks the key.
+    pub blocked_by: Option<MessageView>,
+    /// Messages behind it; 10,000 stands for that many or more.
+    pub waiting: u64,
+}

@@ -1,0 +1,173 @@
+//! Replays: what a job would do, and how one stands.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Instant;
+
+/// What a replay would do.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ReplayForecast {
+    pub would_replay: u64,
+    /// Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, too_often, damaged.
+    pub skips: BTreeMap<String, u64>,
+    pub rate: Option<f64>,
+    pub about_seconds: Option<f64>,
+    #[schemars(extend("enum" = ["pipeline", "source"]))]
+    pub to: String,
+    /// The topic they go onto, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub topic: Option<String>,
+    /// Whether letters of a key are delivered in their order.
+    pub key_order: bool,
+    pub canary: u64,
+    pub stop_at: Option<String>,
+    /// Letters with an attempt whose end is unknown.
+    pub ambiguous: u64,
+    /// Whether somebody has to decide about those first.
+    pub ambiguous_undecided: bool,
+    pub superseded: Superseded,
+    pub tenants: Vec<TenantLetters>,
+    /// When the oldest of them died.
+    pub oldest: Option<Instant>,
+    #[schemars(extend("enum" = ["closed", "open", "half_open"]))]
+    pub breaker: String,
+    pub budget_remaining: Option<u32>,
+    pub paused: bool,
+    /// The last replay of the same selection.
+    pub last: Option<LastReplay>,
+    /// With `to: source`: who else reads the topic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_groups: Option<Vec<String>>,
+}
+
+/// Letters whose key has had a later success in this process since `since`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Superseded {
+    pub keys: u64,
+    pub letters: u64,
+    /// From when on successes are known to this process.
+    pub since: Option<Instant>,
+    pub shown: Vec<KeyLetters>,
+}
+
+/// Letters of a key.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct KeyLetters {
+    pub key: String,
+    pub letters: u64,
+}
+
+/// Letters of a tenant.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TenantLetters {
+    pub tenant: String,
+    pub letters: u64,
+}
+
+/// The last replay of the same selection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LastReplay {
+    pub id: String,
+    pub state: String,
+    pub created: Instant,
+    pub total: u64,
+    pub succeeded: u64,
+    pub dead_again: u64,
+    pub untouched: u64,
+}
+
+/// A replay job.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Replay")]
+#[serde(default)]
+pub struct ReplayJob {
+    pub id: String,
+    pub pipeline: String,
+    pub state: JobState,
+    pub selection: String,
+    pub total: u64,
+    /// Put back: `under_way`, `succeeded`, `dead_again` and `forgotten` add up to it.
+    pub published: u64,
+    pub under_way: u64,
+    pub succeeded: u64,
+    pub dead_again: u64,
+    pub forgotten: u64,
+    pub skipped: u64,
+    /// Neither published nor skipped.
+    pub untouched: u64,
+    /// Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, too_often, damaged.
+    pub skips: BTreeMap<String, u64>,
+    pub rate: Option<f64>,
+    #[schemars(extend("enum" = ["pipeline", "source"]))]
+    pub to: String,
+    /// How the letters ended that went first.
+    pub canary: Option<Canary>,
+    pub stop_at: Option<String>,
+    /// Deliveries that may have been made twice, because a process ended in the middle of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent_twice_max: Option<u64>,
+    pub tenants: Vec<TenantLetters>,
+    pub created: Instant,
+    pub actor: String,
+    /// Why it stopped, if it did.
+    pub note: Option<String>,
+    /// The breaker now, of a job that was stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub breaker: Option<String>,
+    /// What was known before it began; only in the answer to its start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<ReplayForecast>,
+}
+
+/// How the letters ended that went first.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Canary {
+    pub letters: u64,
+    pub succeeded: u64,
+    pub over: bool,
+}
+
+/// Replay jobs, the latest first. Clients that pass jobs on unread take `Replays<serde_json::Value>`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Replays", bound = "R: JsonSchema + Default")]
+#[serde(default)]
+pub struct Replays<R = ReplayJob> {
+    pub replays: Vec<R>,
+}
+
+/// The state of a job.
+// Variants have no doc comments: each would become a schema of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+#[serde(rename_all = "lowercase")]
+pub enum JobState {
+    #[default]
+    Running,
+    Paused,
+    Done,
+    Aborted,
+    Stopped,
+    Failed,
+}
+
+impl JobState {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Done => "done",
+            Self::Aborted => "aborted",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+}
