@@ -1,4 +1,4 @@
-# One command equals CI: .ci/run, which is `make lint test`.
+# One command equals CI: .ci/run, which is `make lint`, the quick part of `make checks`, and `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-push mutants deny tools kafka-up kafka-down clean

@@ -1,6 +1,6 @@
 //! What a run leaves behind.
 //!
-//! - [`outcome`]: what an experiment measured; [`unit`]: how a figure reads
+//! - [`outcome`]: what an experiment measured; [`mod@unit`]: how a figure reads
 //! - [`summary`]: all of it with machine, command and verdicts, as `summary.json` stores it
 //! - [`plot`]: curves as SVG; [`page`]: the page as Markdown and HTML; [`files`]: writes them
 //! - [`report`]: the index and docs/findings.md from all results that are committed

@@ -1,6 +1,6 @@
 //! A scenario is a file: a question, how it is answered, parameters, variants, and what is expected with the reason.
 //!
-//! - [`file`]: the file; [`values`]: how durations and shares are written in it
+//! - [`mod@file`]: the file; [`values`]: how durations and shares are written in it
 //! - [`expect`]: expected ranges, and the verdict on a figure
 
 pub mod expect;
