@@ -66,13 +66,11 @@ impl EngineConfig {
             let fault = Fault::value(key, format!("`{key} = \"\"` is not a directory"), fix, at.clone());
             reader.fault(section, fault);
         }
-        if given == EngineKind::Kafka {
-            if !cfg!(feature = "kafka") {
-                let at = kind.map_or_else(Vec::new, |kind| vec![kind.at]);
-                let problem =
-                    "`kind = \"kafka\"`: this build has no Kafka engine; build it with the feature `kafka`";
-                reader.fault(section, Fault::line("kind", problem, "kind = \"embedded\"", at));
-            }
+        if given == EngineKind::Kafka && !cfg!(feature = "kafka") {
+            let at = kind.map_or_else(Vec::new, |kind| vec![kind.at]);
+            let problem =
+                "`kind = \"kafka\"`: this build has no Kafka engine; build it with the feature `kafka`";
+            reader.fault(section, Fault::line("kind", problem, "kind = \"embedded\"", at));
         }
         let strangers = of_one_engine()
             .into_iter()

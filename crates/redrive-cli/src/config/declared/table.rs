@@ -90,6 +90,7 @@ impl Setting {
     }
 
     /// The same setting, for this kind of engine only.
+    #[must_use]
     pub const fn only(self, engine: &'static str) -> Self {
         Self { only: Some(engine), ..self }
     }
