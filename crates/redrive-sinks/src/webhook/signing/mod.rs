@@ -2,7 +2,7 @@
 //!
 //! - [`id`]: the message id as it is signed; [`key`]: one secret; [`keyring`]: the secrets of one receiver, and of many
 //! - `watched`: a file that is read again when it changes; `command`: a command that knows the secrets of endpoints
-//! - [`signer`]: which secrets sign a message
+//! - `signer`: which secrets sign a message
 //! - [`verify`]: the other side
 
 pub mod id;
