@@ -393,6 +393,7 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
     let letter = server.get(&format!("{LETTERS}/a")).await.expect(200);
     assert!(letter["payload"]["utf8"].as_str().unwrap().contains("12345678901234567890123"), "{letter}");
     assert!(letter["original"]["utf8"].as_str().unwrap().contains("\"n\":1"), "{letter}");
+    assert_eq!(letter["original_headers"], json!({ "authorization": "Bearer s3cret" }));
     assert_eq!((&letter["edits"], &letter["queue"]), (&json!(["e-1"]), &json!("orders")));
     let edited = server.get(&format!("{LETTERS}?filter=edit:e-1")).await.expect(200);
     assert_eq!(messages(&edited), ["a", "c"]);
@@ -418,6 +419,10 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
         (r#"{"all":true,"set":{"a":1}}"#, 400, "JSON pointer"),
         (r#"{"all":true,"set":{"/a":1},"where":"/a = 1"}"#, 400, "`where`"),
         (r#"{"all":true,"set":{"/a":1},"message_id":"other"}"#, 400, "message_id"),
+        (r#"{"all":true,"set":{"/a":1},"unset":["/a"]}"#, 400, "/a is changed twice"),
+        (r#"{"all":true,"set_headers":{"bad name":"1"}}"#, 400, "bad name"),
+        (r#"{"all":true,"set_headers":{"x-a":"1\n2"}}"#, 400, "line break"),
+        (r#"{"all":true,"set_headers":{"Host":"a"}}"#, 400, "never sent"),
         (r#"{"undo":"e-9"}"#, 404, "e-9"),
         (r#"{"undo":"bad id\""}"#, 404, "bad id"),
     ] {

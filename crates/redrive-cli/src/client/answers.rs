@@ -245,6 +245,7 @@ pub struct LetterView {
     pub payload: Option<Payload>,
     pub edits: Vec<String>,
     pub original: Option<Payload>,
+    pub original_headers: Option<BTreeMap<String, String>>,
     pub history: Vec<AttemptView>,
 }
 

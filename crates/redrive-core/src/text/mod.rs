@@ -1,5 +1,6 @@
 //! Values as people write and read them: durations, rates, shares, paths into a message, printable text.
 
+pub mod connection_header;
 pub mod duration;
 pub mod nearest;
 pub mod pick;

@@ -135,6 +135,12 @@ fn wish(body: &EditBody) -> Result<EditWish, Problem> {
             "give `set`, `unset`, `set_headers`, `unset_headers` or `payload`, or `undo` to take an edit back",
         ));
     }
+    if let Some(place) = change.changed_twice() {
+        return Err(bad(format!("{place} is changed twice")));
+    }
+    if let Some(fault) = change.header_fault() {
+        return Err(bad(format!("`set_headers`: {fault}")));
+    }
     let condition = body.condition.as_deref().map(Condition::parse).transpose();
     let condition = condition.map_err(|error| bad(format!("`where`: {error}")))?;
     let ids = match body.message_id {

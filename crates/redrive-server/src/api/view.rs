@@ -389,6 +389,9 @@ pub struct LetterView {
     /// The payload as it came in, for one letter that was edited.
     #[serde(skip_serializing_if = "Option::is_none")]
     original: Option<Value>,
+    /// The headers as they came in, for one letter that was edited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original_headers: Option<BTreeMap<String, String>>,
     history: Vec<AttemptView>,
 }
 
@@ -430,6 +433,7 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
         edits: letter.edits.clone(),
         original: None,
+        original_headers: None,
         history: history.iter().map(AttemptView::of).collect(),
     }
 }
@@ -444,8 +448,9 @@ impl LetterView {
     /// The same letter with the message that it had before its first edit.
     #[must_use]
     pub fn edited_from(self, original: Option<&Message>) -> Self {
+        let original_headers = original.map(headers);
         let original = original.map(|message| message.payload().map_or(Value::Null, payload));
-        Self { original, ..self }
+        Self { original, original_headers, ..self }
     }
 }
 

@@ -598,6 +598,10 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "original",
                 json!({ "description": "Of one letter that was edited: its payload before the first edit.", "oneOf": [one("Payload"), { "type": "null" }] }),
             ),
+            (
+                "original_headers",
+                json!({ "type": "object", "additionalProperties": { "type": "string" }, "description": "Of one letter that was edited: its headers before the first edit." }),
+            ),
             ("history", many("Attempt")),
         ],
     );
