@@ -137,6 +137,7 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
             served.handle.name(),
             paused,
             figures,
+            served.handle.policy().outage_gate(),
             served.purging_stopped(),
             served.handle.now(),
         ),

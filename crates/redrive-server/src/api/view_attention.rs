@@ -74,13 +74,14 @@ pub fn notices(
     name: &str,
     paused: bool,
     figures: &Figures,
+    outage_gate: bool,
     purging_stopped: Option<Stopped>,
     now: Time,
 ) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(pause(name, paused, figures));
     notices.extend(breaker(name, figures));
-    notices.extend(outage(&figures.health));
+    notices.extend(outage(&figures.health, outage_gate));
     notices.extend(retry_after(name, &figures.health));
     notices.extend(figures.condition.problems.iter().map(|problem| {
         Notice::bad(
@@ -137,19 +138,27 @@ fn breaker(name: &str, figures: &Figures) -> Option<Notice> {
     Some(Notice::bad(Subject::Breaker, short, text).lifted_by(format!("redrive breaker probe {name}")))
 }
 
-/// Too few messages for the breaker: nothing gets through, and what runs out of attempts is held.
-fn outage(health: &HealthFigures) -> Option<Notice> {
+/// Nothing gets through, and the breaker is not open: it has seen too few messages, or it is disabled. What becomes of
+/// messages that run out of attempts depends on the outage gate.
+fn outage(health: &HealthFigures, outage_gate: bool) -> Option<Notice> {
     let outage = health.outage.filter(|_| health.breaker.state == BreakerState::Closed)?;
     let failed = count(outage.failed);
     let since = match outage.last_good {
         Some(at) => format!("no success since {}", utc(at)),
         None => "no success so far".to_owned(),
     };
-    let text = format!(
-        "{since}: {failed} messages failed since. The breaker has seen too few within its window to open. Until a call \
-         succeeds, messages that run out of attempts are held, for `hold_max` at most; permanent failures and expired \
-         messages are still dead-lettered"
-    );
+    let breaker = if health.breaker.enabled {
+        "The breaker has seen too few within its window to open"
+    } else {
+        "The breaker is disabled, so calls go on"
+    };
+    let exhausted = if outage_gate {
+        "Until a call succeeds, messages that run out of attempts are held, for `hold_max` at most; permanent failures and \
+         expired messages are still dead-lettered"
+    } else {
+        "`outage_gate` is off: messages that run out of attempts are dead-lettered"
+    };
+    let text = format!("{since}: {failed} messages failed since. {breaker}. {exhausted}");
     Some(Notice::bad(Subject::Outage, format!("OUTAGE: {since}"), text))
 }
 

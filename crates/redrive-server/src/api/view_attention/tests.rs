@@ -13,7 +13,7 @@ use super::*;
 const AT: Time = Time::from_millis(1_794_700_800_000);
 
 fn texts(figures: &Figures) -> Vec<String> {
-    notices("orders", figures.paused, figures, None, AT)
+    notices("orders", figures.paused, figures, true, None, AT)
         .into_iter()
         .map(|notice| format!("{:?}: {} [{}]", notice.level, notice.text, notice.command.unwrap_or_default()))
         .collect()
@@ -21,13 +21,14 @@ fn texts(figures: &Figures) -> Vec<String> {
 
 #[test]
 fn a_healthy_pipeline_needs_no_attention() {
-    assert!(notices("orders", false, &Figures::default(), None, AT).is_empty());
+    assert!(notices("orders", false, &Figures::default(), true, None, AT).is_empty());
 }
 
 #[test]
 fn an_open_breaker_says_since_when_and_why() {
     let mut figures = Figures::default();
     figures.health.breaker = BreakerView {
+        enabled: true,
         state: BreakerState::Open,
         since: Some(AT),
         next_probe: Some(AT.plus(Duration::from_secs(90))),
@@ -68,6 +69,25 @@ fn an_outage_that_the_breaker_cannot_see_is_named() {
     );
     figures.health.breaker.state = BreakerState::Open;
     assert!(!texts(&figures)[0].contains("no success"), "the breaker says it");
+}
+
+/// What `outage_gate` and the breaker would do is not claimed where they are off.
+#[test]
+fn an_outage_says_what_holds_where_the_gate_or_the_breaker_is_off() {
+    let mut figures = Figures::default();
+    figures.health.outage = Some(Outage { last_good: None, failed: 8 });
+    let text = |figures: &Figures, gate: bool| {
+        let found = notices("orders", false, figures, gate, None, AT);
+        found.into_iter().next().map(|notice| notice.text).unwrap_or_default()
+    };
+    assert_eq!(
+        text(&figures, false),
+        "no success so far: 8 messages failed since. The breaker has seen too few within its window to open. `outage_gate` \
+         is off: messages that run out of attempts are dead-lettered"
+    );
+    figures.health.breaker.enabled = false;
+    let without = text(&figures, true);
+    assert!(without.contains(". The breaker is disabled, so calls go on. Until a call succeeds, "), "{without}");
 }
 
 #[test]
@@ -112,7 +132,7 @@ fn partitions_that_are_held_and_a_process_that_stood_still_are_named() {
     let texts = texts(&figures);
     assert_eq!(texts[0], "Bad: orders/3: not allowed to write orders.DLQ []");
     assert!(texts[1].starts_with("Warning: the process did not run for 42 s until 2026-11-15 00:00:00Z"));
-    let later = notices("orders", false, &figures, None, AT.plus(STANDSTILL_SHOWN));
+    let later = notices("orders", false, &figures, true, None, AT.plus(STANDSTILL_SHOWN));
     assert_eq!(later.len(), 1, "it is forgotten");
 }
 
@@ -147,7 +167,7 @@ fn what_is_in_cooldown_is_called_what_the_limits_count() {
 #[test]
 fn stopped_purging_says_what_stopped_it_and_how_to_go_on() {
     let stopped = Stopped { at: AT, purged: 23, active: 1000 };
-    let found = notices("push", false, &Figures::default(), Some(stopped), AT);
+    let found = notices("push", false, &Figures::default(), true, Some(stopped), AT);
     let [notice] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((notice.subject, notice.level), (Subject::Subscriptions, Level::Warning));
     assert!(notice.text.contains("2.3 % of the active ones"), "{}", notice.text);
