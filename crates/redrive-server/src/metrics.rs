@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use redrive::engine::{ClusterStanding, GroupState, ProblemKind};
 use redrive::figures::{Figures, Histogram};
-use redrive_core::Time;
+use redrive_core::{Reason, Time};
 use redrive_core::breaker::BreakerState;
 
 use crate::exposition::{Exposition, Kind, Metric, Samples};
@@ -103,7 +103,7 @@ static DEAD_LETTERS_TOTAL: Metric = metric(
     "redrive_dead_letters_total",
     Kind::Counter,
     &["pipeline", "reason"],
-    "Messages that became dead letters, by reason.",
+    "Messages that became dead letters here, by reason. Letters imported from elsewhere are not counted; redrive_dead_letters includes them.",
 );
 static DEAD_LETTERS: Metric = metric(
     "redrive_dead_letters",
@@ -415,7 +415,8 @@ pub fn render(snapshot: &Snapshot) -> String {
         figures.retries.iter().for_each(|tier| samples.count(&[name, &*tier.tier], tier.retries));
     });
     each(out, &DEAD_LETTERS_TOTAL, snapshot, |samples, name, figures| {
-        figures.dead.iter().for_each(|(reason, count)| samples.count(&[name, reason.name()], count));
+        let here = figures.dead.iter().filter(|(reason, _)| *reason != Reason::Imported);
+        here.for_each(|(reason, count)| samples.count(&[name, reason.name()], count));
     });
     each(out, &DEAD_LETTERS, snapshot, |samples, name, figures| {
         // Counts that are not complete would look like letters that arrive.

@@ -495,6 +495,7 @@ pub struct ImportedLetters {
     pub already_there: u64,
     pub refused: u64,
     pub problems: Vec<LineProblem>,
+    pub notes: Vec<LineProblem>,
     pub groups: Vec<ImportedGroup>,
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct ImportView {
     refused: u64,
     /// The lines that were refused, counted from 1; the first of them if they are many.
     problems: Vec<LineProblem>,
+    /// Lines that were changed on the way in, and how; the first of them if they are many.
+    notes: Vec<LineProblem>,
     /// The groups of what was imported.
     groups: Vec<GroupCount>,
 }
@@ -92,6 +94,7 @@ pub(crate) async fn import(
         already_there: 0,
         refused: 0,
         problems: Vec::new(),
+        notes: lines.notes,
         groups: Vec::new(),
     };
     let mut problems = lines.problems;
@@ -116,11 +119,12 @@ pub(crate) async fn import(
     Ok(Json(view))
 }
 
-/// The lines of a body: letters with their numbers, and what is wrong with the others.
+/// The lines of a body: letters with their numbers, what was changed in them, and what is wrong with the others.
 #[derive(Debug, Default)]
 struct Lines {
     letters: Vec<(usize, ForeignLetter)>,
     problems: Vec<LineProblem>,
+    notes: Vec<LineProblem>,
 }
 
 impl Lines {
@@ -137,7 +141,11 @@ impl Lines {
                 return Err(Problem::new(Code::TooLarge, message, hint).at_line(line));
             }
             match line::read(text, intake, now) {
-                Ok(letter) => lines.letters.push((line, letter)),
+                Ok(read) => {
+                    let room = lines.notes.len() < PROBLEMS_MAX;
+                    lines.notes.extend(read.note.filter(|_| room).map(|problem| LineProblem { line, problem }));
+                    lines.letters.push((line, read.letter));
+                }
                 Err(problem) => lines.problems.push(LineProblem { line, problem }),
             }
         }

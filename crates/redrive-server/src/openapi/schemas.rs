@@ -754,6 +754,11 @@ pub(super) fn schemas() -> Map<String, Value> {
                     "items": { "type": "object", "properties": { "line": count(), "problem": text() } } }),
             ),
             (
+                "notes",
+                json!({ "type": "array", "description": "Lines whose times were in the future and were set to the time of the import; at most 1,000.",
+                    "items": { "type": "object", "properties": { "line": count(), "problem": text() } } }),
+            ),
+            (
                 "groups",
                 json!({ "type": "array", "description": "The groups of what was imported, the largest first.",
                     "items": { "type": "object",
