@@ -3,7 +3,10 @@
 mod world;
 
 use serde_json::json;
-use world::edits::{FRENCH, GERMAN, letters_are_edited_replayed_and_undone, payload};
+use world::edits::{
+    FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once, letters_are_edited_replayed_and_undone,
+    payload,
+};
 use world::process::{Processor, redrive, stderr, stdout};
 use world::stub::Stub;
 use world::wait_for;
@@ -152,4 +155,12 @@ fn an_ambiguous_letter_is_refused_before_the_editor_opens() {
     let edited = in_editor(&["--same-id"]);
     assert!(stdout(&edited).starts_with("edited 1 letter"), "{}{}", stdout(&edited), stderr(&edited));
     assert!(opened.exists());
+}
+
+#[test]
+fn a_letter_with_a_new_id_is_found_by_both_and_audited_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let processor = Processor::start(dir.path(), &config(&stub.url));
+    a_letter_that_goes_on_under_a_new_id_counts_once(&stub, &processor, "orders");
 }

@@ -12,9 +12,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
+use crate::engine::continued::ids_before;
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
-    Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, IngestError, KeyLine, Letter,
+    Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, Ingest, IngestError, KeyLine, Letter,
     LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, NewMessage, Ordering,
     ReplayAnswer, ReplayJob, ReplayTarget, SharedJobs,
 };
@@ -199,6 +200,40 @@ impl PipelineHandle {
         if let Some(far) = batch.iter().find(|new| new.due.is_some_and(|due| due > now.plus(DUE_MAX))) {
             return Err(IngestError::TooFar { id: far.message.id().to_owned() });
         }
+        if batch.iter().all(|new| ids_before(new.message.id()).next().is_none()) {
+            return self.submit(batch, ingest, now).await;
+        }
+        let (mut answers, mut rest) = (Vec::new(), Vec::new());
+        for new in batch {
+            let given = self.letter_with(new.message.id()).await;
+            answers.push(given.map(|seq| Accepted::Duplicate { seq }));
+            rest.extend(given.is_none().then_some(new));
+        }
+        let submitted = if rest.is_empty() { Vec::new() } else { self.submit(rest, ingest, now).await? };
+        // As many as have no answer yet.
+        let mut submitted = submitted.into_iter();
+        Ok(answers.into_iter().filter_map(|answer| answer.or_else(|| submitted.next())).collect())
+    }
+
+    /// The letter to which an edit has given this id: it is taken, however long ago that was.
+    async fn letter_with(&self, id: &str) -> Option<u64> {
+        ids_before(id).next()?;
+        for number in self.letters_of(id).await.ok().flatten()? {
+            let letter = self.letter(number).await.ok().flatten();
+            if letter.is_some_and(|letter| letter.message.id() == id) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    async fn submit(
+        &self,
+        batch: Vec<NewMessage>,
+        ingest: &Arc<dyn Ingest>,
+        now: Time,
+    ) -> Result<Vec<Accepted>, IngestError> {
+        let board = &self.built.board;
         let entering = match board.enter(batch.len(), self.built.max_pending) {
             Ok(entering) => entering,
             // What was accepted before takes no place: its sender must hear so, or it would try for ever.

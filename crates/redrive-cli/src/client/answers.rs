@@ -244,6 +244,8 @@ pub struct LetterView {
     pub headers: BTreeMap<String, String>,
     pub payload: Option<Payload>,
     pub edits: Vec<String>,
+    /// The id its message was accepted under, if an edit has given it another one since.
+    pub accepted_as: Option<String>,
     pub original: Option<Payload>,
     pub original_headers: Option<BTreeMap<String, String>>,
     pub history: Vec<AttemptView>,
@@ -317,6 +319,9 @@ pub struct LetterStats {
 #[serde(default)]
 pub struct MessageView {
     pub id: String,
+    /// The id it goes on under since an edit, or the one it was accepted under.
+    pub continued_as: Option<String>,
+    pub accepted_as: Option<String>,
     pub state: String,
     /// Not known of a message that was delivered and never was a letter.
     pub attempts: Option<u64>,

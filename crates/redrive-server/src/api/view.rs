@@ -248,6 +248,12 @@ pub fn listed(ids: LetterIds<'_>, listed: &ListedMessage, with_payload: bool) ->
 #[derive(Debug, Serialize)]
 pub struct MessageView {
     id: String,
+    /// The id under which it goes on since an edit, if it was asked for by the one it was accepted under.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    continued_as: Option<String>,
+    /// The id that it was accepted under, if an edit has given it another one since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted_as: Option<String>,
     state: &'static str,
     /// Null for one that was delivered and never was a letter: of it nothing but that is stored.
     attempts: Option<u32>,
@@ -267,6 +273,8 @@ pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
     };
     MessageView {
         id: message.id.clone(),
+        continued_as: None,
+        accepted_as: None,
         state: message.state.name(),
         attempts: is_counted(message).then_some(message.attempts),
         due: time(message.due),
@@ -274,6 +282,16 @@ pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
         history: message.history.iter().enumerate().map(with_what_followed).collect(),
         letter: message.letter.map(|number| ids.text(number)),
         reason: message.reason.map(Reason::name),
+    }
+}
+
+impl MessageView {
+    /// With the ids that its letter knows.
+    #[must_use]
+    pub fn with_ids_of(self, letter: &Letter) -> Self {
+        let other = |id: &str| (id != self.id).then(|| id.to_owned());
+        let (continued_as, accepted_as) = (other(letter.message.id()), other(letter.accepted_id()));
+        Self { continued_as, accepted_as, ..self }
     }
 }
 
@@ -387,6 +405,9 @@ pub struct LetterView {
     payload: Option<Value>,
     /// The edits that made the message what it is, the latest last.
     edits: Vec<String>,
+    /// The id that its message was accepted under, if an edit has given it another one since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accepted_as: Option<String>,
     /// The payload as it came in, for one letter that was edited.
     #[serde(skip_serializing_if = "Option::is_none")]
     original: Option<Value>,
@@ -433,6 +454,7 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         headers: headers(message),
         payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
         edits: letter.edits.clone(),
+        accepted_as: (letter.accepted_id() != message.id()).then(|| letter.accepted_id().to_owned()),
         original: None,
         original_headers: None,
         history: history.iter().map(AttemptView::of).collect(),

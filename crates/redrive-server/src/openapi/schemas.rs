@@ -411,6 +411,14 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![
             ("id", text()),
             (
+                "continued_as",
+                json!({ "type": "string", "description": "The id under which it goes on since an edit, if it was asked for by the one it was accepted under." }),
+            ),
+            (
+                "accepted_as",
+                json!({ "type": "string", "description": "The id that it was accepted under, if an edit has given it another one since." }),
+            ),
+            (
                 "state",
                 json!({ "enum": ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "succeeded"] }),
             ),
@@ -593,6 +601,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             (
                 "edits",
                 json!({ "type": "array", "items": { "type": "string" }, "description": "Edits that were not undone, the latest last." }),
+            ),
+            (
+                "accepted_as",
+                json!({ "type": "string", "description": "The id that its message was accepted under, if an edit has given it another one since." }),
             ),
             (
                 "original",

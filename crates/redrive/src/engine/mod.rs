@@ -1,6 +1,7 @@
 //! Where messages live: the seam every engine implements, what the engines share, and the engines themselves.
 
 pub mod condition;
+pub mod continued;
 pub mod edit;
 pub mod error;
 pub mod groups;

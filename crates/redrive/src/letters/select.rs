@@ -321,7 +321,7 @@ async fn indexed(handle: &PipelineHandle, id: &str) -> Result<Option<Option<u64>
         for number in numbers.into_iter().rev() {
             // Another id may have the same hash.
             let letter = handle.letter(number).await?;
-            if letter.is_some_and(|letter| letter.message.id() == id) {
+            if letter.is_some_and(|letter| letter.is_of(id)) {
                 return Ok(Some(Some(number)));
             }
         }
@@ -343,8 +343,10 @@ async fn find_by_message(
     loop {
         let scan = handle.scan_letters(None, after, READ_MAX, LOOK_MAX).await?;
         for letter in &scan.letters {
-            if let Some(found) = unknown.get_mut(letter.message.id()) {
-                *found = Some(letter.id);
+            for id in [letter.accepted_id(), letter.message.id()] {
+                if let Some(found) = unknown.get_mut(id) {
+                    *found = Some(letter.id);
+                }
             }
         }
         after = scan.next;

@@ -132,6 +132,9 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             safe::line(&edits),
             safe::line(letter.edits.last().map_or("", String::as_str))
         ));
+        if let Some(id) = &letter.accepted_as {
+            lines.push(format!("accepted as {}", safe::line(id)));
+        }
         if letter.original.is_some() {
             lines.push(format!("original {}", payload(letter.original.as_ref(), full)));
         }
