@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redrive_core::fingerprint::GroupRules;
 use redrive_core::policy::Mode;
 use redrive_core::{Message, Policy, Time};
 use tokio::runtime::Handle;
@@ -118,6 +119,16 @@ impl PipelineHandle {
     /// Whether messages of one key wait for each other.
     pub fn ordering(&self) -> Ordering {
         self.built.ordering
+    }
+
+    /// The rules of the user that put dead letters into groups.
+    pub fn group_rules(&self) -> &GroupRules {
+        &self.built.grouping.rules
+    }
+
+    /// How long the receiver remembers ids, if somebody has said so.
+    pub fn ledger_horizon(&self) -> Option<Duration> {
+        self.built.ledger_horizon
     }
 
     /// What delivers the messages: a handler or a sink, and where to.

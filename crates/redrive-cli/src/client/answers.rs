@@ -265,6 +265,8 @@ pub struct GroupView {
     pub status: Option<u64>,
     pub sink: Option<String>,
     pub error: String,
+    /// The rule of the configuration that has made it.
+    pub rule: Option<RuleView>,
     pub version: Option<u64>,
     pub note: Option<String>,
     pub by: Option<String>,
@@ -272,6 +274,16 @@ pub struct GroupView {
     pub until: Option<Instant>,
     pub more: Option<u64>,
     pub letters: Vec<LetterView>,
+}
+
+/// A `[[pipeline.group]]`; without a pattern the configuration does not have it any more.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct RuleView {
+    #[serde(rename = "match")]
+    pub pattern: Option<String>,
+    #[serde(rename = "as")]
+    pub name: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -454,6 +466,7 @@ pub struct Edited {
     pub unchanged: u64,
     pub not_json: SkippedLetters,
     pub refused: SkippedLetters,
+    pub not_open: Vec<NotOpenLetter>,
     pub first: Option<FirstEdited>,
     pub restored: Option<u64>,
     pub skipped: Option<u64>,
@@ -491,6 +504,15 @@ pub struct Discarded {
     pub discarded: u64,
     pub would_discard: Option<u64>,
     pub undo_until: Option<Instant>,
+    pub not_open: Vec<NotOpenLetter>,
+}
+
+/// A letter that was named and is not open, so that nothing was done to it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NotOpenLetter {
+    pub letter: String,
+    pub state: String,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -52,6 +52,8 @@ pub struct PipelineConfig {
     pub max_pending: u64,
     /// How long an id is remembered; `None`: off.
     pub dedup: Option<Duration>,
+    /// How long the receiver remembers ids; `None`: nobody has said so.
+    pub ledger_horizon: Option<Duration>,
     pub breaker: BreakerSettings,
     pub guard: GuardSettings,
     pub auto_replay: AutoReplayConfig,
@@ -139,6 +141,7 @@ impl PipelineConfig {
         let tenant = reader.pick(section, "tenant");
         let max_pending = reader.whole(section, "max_pending").map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
+        let ledger_horizon = reader.duration(section, "ledger_horizon").map(|set| set.value);
         // A profile that nobody knows is a fault of the policy.
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
         let breaker = health::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
@@ -161,6 +164,7 @@ impl PipelineConfig {
                 after_dead,
                 max_pending,
                 dedup,
+                ledger_horizon,
                 breaker,
                 guard,
                 auto_replay,

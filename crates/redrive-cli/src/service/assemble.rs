@@ -282,6 +282,10 @@ fn pipeline_of(
         .on_store(store_log(&config.name))
         .on_failure(move |failed| log.attempt_failed(failed));
     let pipeline = config.groups.iter().cloned().fold(pipeline, Pipeline::group);
+    let pipeline = match config.ledger_horizon {
+        Some(horizon) => pipeline.ledger_horizon(horizon),
+        None => pipeline,
+    };
     match config.dedup {
         Some(window) => pipeline.dedup(window),
         None => pipeline,

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::selection::Given;
+use super::selection::{Given, NotOpenView};
 use crate::access::auth::Actor;
 use crate::answer::Json;
 use crate::body;
@@ -86,13 +86,15 @@ pub(crate) async fn edit(
     }
     let wish = wish(&body)?;
     let given = Given { filter: body.filter, ids: body.ids, since: body.since, all: body.all };
-    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
+    let selection = given.clone().open(served.handle.now())?;
+    let not_open = given.not_open(&served.handle).await?;
+    let ids = selection.freeze(&served.handle).await?;
     let plan = if body.dry_run {
         actions.plan_edit(&served.handle, &ids, &wish).await?
     } else {
         actions.edit(&served.handle, &ids, &wish, &actor.0).await?
     };
-    Ok(Json(json!(PlanView::of(served, plan, body.dry_run))))
+    Ok(Json(json!(PlanView { not_open, ..PlanView::of(served, plan, body.dry_run) })))
 }
 
 /// An undo names all letters of its edit and has no dry run, so a field beside it would be ignored: refuse it instead.
@@ -175,6 +177,8 @@ struct PlanView {
     unchanged: u64,
     not_json: SkippedView,
     refused: SkippedView,
+    /// Letters that were named one by one and are not open.
+    not_open: Vec<NotOpenView>,
     first: Option<FirstView>,
 }
 
@@ -237,6 +241,7 @@ impl PlanView {
             unchanged: plan.unchanged,
             not_json: skipped(plan.not_json),
             refused: skipped(plan.refused),
+            not_open: Vec::new(),
             first: plan.first.map(|(letter, differences)| FirstView {
                 letter: ids.text(letter),
                 differences: differences.into_iter().map(DifferenceView::of).collect(),

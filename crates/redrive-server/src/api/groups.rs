@@ -9,7 +9,7 @@ use redrive::engine::{GroupMark, GroupState, GroupSummary, Handling};
 use redrive::letters::select::LetterIds;
 use redrive::letters::{Filter, Selection};
 use redrive::{GroupId, LetterState, Time, timestamp};
-use redrive_core::duration;
+use redrive_core::{Fingerprint, duration};
 use serde::{Deserialize, Serialize};
 
 use super::view::{self, LetterView};
@@ -39,6 +39,9 @@ pub(crate) struct GroupView {
     status: Option<u64>,
     sink: Option<&'static str>,
     error: String,
+    /// The rule of the configuration that has made the group, if one has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<RuleView>,
     /// The version of the fingerprint.
     version: Option<u8>,
     /// The letter that has been open for longest.
@@ -48,6 +51,24 @@ pub(crate) struct GroupView {
     at: Option<String>,
     until: Option<String>,
     more: Option<u64>,
+}
+
+/// A `[[pipeline.group]]`.
+#[derive(Debug, Serialize)]
+pub(crate) struct RuleView {
+    /// Null if the configuration does not have it any more.
+    #[serde(rename = "match")]
+    pattern: Option<String>,
+    #[serde(rename = "as")]
+    name: String,
+}
+
+impl RuleView {
+    fn of(served: &Served, group: &Fingerprint) -> Option<Self> {
+        let rule = served.handle.group_rules().rule_of(group);
+        let pattern = rule.map(|rule| rule.pattern().to_owned());
+        group.is_of_rule().then(|| Self { pattern, name: group.title.clone() })
+    }
 }
 
 impl GroupView {
@@ -71,6 +92,7 @@ impl GroupView {
             status: last.as_ref().and_then(redrive::letters::status_of),
             sink: cause.map(|_| served.handle.sink().name),
             error: summary.title().to_owned(),
+            rule: cause.and_then(|letter| RuleView::of(served, &letter.group)),
             version: cause.map(|letter| letter.group.version),
             sample: sample.as_ref().map(|letter| LetterIds::of(&served.handle).text(letter.id)),
             note: mark.as_ref().and_then(|mark| mark.note.clone()),

@@ -14,7 +14,7 @@ use redrive::{Letter, LetterState, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::selection::{self, Given};
+use super::selection::{self, Given, NotOpenView};
 use super::view::{self, LetterCounts, LetterView};
 use crate::access::auth::Actor;
 use crate::answer::Json;
@@ -205,6 +205,8 @@ struct DoneView {
     id: Option<String>,
     discarded: u64,
     undo_until: Option<String>,
+    /// Letters that were named one by one and are not open.
+    not_open: Vec<NotOpenView>,
 }
 
 pub(crate) async fn discard(
@@ -218,9 +220,11 @@ pub(crate) async fn discard(
     let held = body::hold(&shared, &headers, body).await?;
     let wish: DiscardWish = read_json(&held.bytes)?;
     let given = Given { filter: wish.filter, ids: wish.ids, since: wish.since, all: wish.all };
-    let ids = given.open(served.handle.now())?.freeze(&served.handle).await?;
+    let selection = given.clone().open(served.handle.now())?;
+    let not_open = given.not_open(&served.handle).await?;
+    let ids = selection.freeze(&served.handle).await?;
     if wish.dry_run {
-        return Ok(Json(json!({ "would_discard": ids.len() })).into_response());
+        return Ok(Json(json!({ "would_discard": ids.len(), "not_open": not_open })).into_response());
     }
     let reason = wish.reason.unwrap_or_default();
     let reason = reason.trim();
@@ -230,7 +234,7 @@ pub(crate) async fn discard(
     }
     let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, reason).await?;
     let (id, discarded, undo_until) = (done.id, done.discarded, view::time(done.undo_until));
-    Ok(Json(DoneView { id, discarded, undo_until }).into_response())
+    Ok(Json(DoneView { id, discarded, undo_until, not_open }).into_response())
 }
 
 #[derive(Debug, Deserialize)]

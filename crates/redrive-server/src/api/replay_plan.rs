@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use redrive::engine::ReplayTarget;
 use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped};
 use redrive::{Ordering, timestamp};
+use redrive_core::duration;
 use serde::Serialize;
 
 use crate::service::Served;
@@ -25,8 +26,13 @@ pub(super) struct PlanView {
     stop_at: Option<String>,
     /// Letters with an attempt whose end is unknown.
     ambiguous: u64,
+    /// Of these: with a new message id since an edit.
+    ambiguous_new_id: u64,
     /// Whether somebody has to decide about those first.
     ambiguous_undecided: bool,
+    /// How long the receiver remembers ids, and the letters that were first attempted before that.
+    ledger_horizon: Option<String>,
+    beyond_ledger: u64,
     superseded: SupersededView,
     tenants: Vec<TenantView>,
     /// When the oldest of them died.
@@ -96,9 +102,12 @@ impl PlanView {
             to: spec.target.name(),
             topic: topic(served, spec.target),
             key_order: served.handle.ordering() == Ordering::Key,
-            canary: spec.canary,
+            canary: spec.canary.min(would_replay),
             stop_at: spec.stop_at.map(|share| share.to_string()),
             ambiguous: plan.ambiguous,
+            ambiguous_new_id: plan.ambiguous_new_id,
+            ledger_horizon: served.handle.ledger_horizon().map(duration::print),
+            beyond_ledger: plan.beyond_ledger,
             ambiguous_undecided: plan.ambiguous > 0 && ambiguous == Ambiguous::Ask,
             superseded: SupersededView {
                 keys: superseded.keys,

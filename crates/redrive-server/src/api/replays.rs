@@ -1,6 +1,7 @@
 //! Replay jobs: started from a selection that is frozen first, watched, paused and ended.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::Extension;
 use axum::body::Body;
@@ -9,10 +10,11 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
 use redrive::engine::ReplayTarget;
+use redrive::letters::select::SELECTION_MAX;
 use redrive::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use redrive::replay::{Ambiguous, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
 use redrive::timestamp;
-use redrive_core::Ratio;
+use redrive_core::{Ratio, duration};
 use serde::{Deserialize, Serialize};
 
 use super::replay_plan::{PlanView, TenantView, by_reason, tenants};
@@ -44,6 +46,9 @@ struct Wish {
     stop_at: Option<String>,
     /// `ok` or `skip`, for letters with an attempt whose end is unknown.
     ambiguous: Option<String>,
+    /// Also letters that were first attempted before the receiver's `ledger_horizon`.
+    #[serde(default)]
+    beyond_ledger: bool,
     #[serde(default)]
     dry_run: bool,
 }
@@ -61,6 +66,10 @@ pub(crate) async fn start(
     let words = given.words();
     let target = target(wish.to.as_deref())?;
     ReplayError::check_rate(wish.rate)?;
+    if let Some(canary) = wish.canary.filter(|canary| *canary > SELECTION_MAX as u64) {
+        let message = format!("`canary` is {canary}, and a replay has at most {SELECTION_MAX} letters");
+        return Err(Problem::bad_request(message, "give a few, such as 10; 0 for none"));
+    }
     if target == ReplayTarget::Source && served.handle.takes_messages() {
         return Err(ReplayError::NoSource(wish.pipeline).into());
     }
@@ -92,6 +101,9 @@ pub(crate) async fn start(
     }
     if plan.ambiguous > 0 && ambiguous == Ambiguous::Ask {
         return Err(undecided(plan.ambiguous));
+    }
+    if plan.beyond_ledger > 0 && !wish.beyond_ledger {
+        return Err(beyond_ledger(plan.beyond_ledger, served.handle.ledger_horizon()));
     }
     let job = shared.service.replays.start_planned(&served.handle, spec, plan, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
@@ -129,6 +141,17 @@ fn undecided(letters: u64) -> Problem {
     );
     let hint = "`ambiguous` = `ok` (--ambiguous ok) replays them with the same message id, which a receiver that \
                 remembers ids ignores; `skip` leaves them open";
+    Problem::new(Code::Conflict, message, hint)
+}
+
+/// Nobody has said that letters may go that the receiver has forgotten, if it has applied them.
+fn beyond_ledger(letters: u64, horizon: Option<Duration>) -> Problem {
+    let horizon = horizon.map(duration::print).unwrap_or_default();
+    let message = format!(
+        "{letters} of these letters were first attempted more than {horizon} ago, longer than the receiver remembers ids \
+         (`ledger_horizon`): what it applied then it would apply again; nothing was replayed"
+    );
+    let hint = "`beyond_ledger` (--beyond-ledger) replays them too; `since` selects younger ones";
     Problem::new(Code::Conflict, message, hint)
 }
 

@@ -1,8 +1,10 @@
 //! Which letters a request means: read from its fields, and checked before anything is touched.
 
+use redrive::letters::select::{self, LetterIds};
 use redrive::letters::{Filter, FilterError, SelectError, Selection};
-use redrive::{LetterState, Time};
+use redrive::{LetterState, PipelineHandle, Time};
 use redrive_core::duration;
+use serde::Serialize;
 
 use super::view;
 use crate::problem::{Code, Problem};
@@ -18,6 +20,13 @@ pub struct Given {
     pub ids: Option<Vec<String>>,
     pub since: Option<String>,
     pub all: bool,
+}
+
+/// A letter that was named and is not open.
+#[derive(Debug, Serialize)]
+pub struct NotOpenView {
+    letter: String,
+    state: &'static str,
 }
 
 impl Given {
@@ -44,6 +53,21 @@ impl Given {
             ids: self.ids,
             all: self.all,
         })
+    }
+
+    /// The letters that were named one by one and are not open, so that nothing is done to them.
+    pub async fn not_open(&self, handle: &PipelineHandle) -> Result<Vec<NotOpenView>, Problem> {
+        let Some(ids) = &self.ids else { return Ok(Vec::new()) };
+        let numbers = select::resolve(handle, ids).await?;
+        // No job is meant: this reads no content.
+        let standings = handle.letter_standings(0, numbers.clone()).await?;
+        let names = LetterIds::of(handle);
+        let states = numbers.into_iter().zip(standings).filter_map(|(number, standing)| {
+            let state = standing?.state;
+            (state != LetterState::Open)
+                .then(|| NotOpenView { letter: names.text(number), state: state.name() })
+        });
+        Ok(states.collect())
     }
 
     /// In words, for the record of actions.

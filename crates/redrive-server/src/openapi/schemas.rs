@@ -526,6 +526,11 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("status", json!({ "type": ["integer", "null"] })),
             ("sink", text_or_null()),
             ("error", json!({ "type": "string", "description": "Normalised, or what a rule calls it." })),
+            (
+                "rule",
+                json!({ "type": "object", "description": "The `[[pipeline.group]]` that has made the group, if one has; `match` is null if the configuration does not have it any more.",
+                    "properties": { "match": text_or_null(), "as": text() } }),
+            ),
             ("version", json!({ "type": ["integer", "null"], "description": "Of the fingerprint." })),
             (
                 "sample",
@@ -674,6 +679,13 @@ pub(super) fn schemas() -> Map<String, Value> {
             ],
         ),
     );
+    let not_open = || {
+        json!({
+            "type": "array",
+            "description": "Letters that were named in `ids` and are not open: nothing was done to them.",
+            "items": { "type": "object", "properties": { "letter": text(), "state": text() } },
+        })
+    };
     let skipped = || {
         json!({
             "type": "object",
@@ -691,6 +703,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("unchanged", count()),
             ("not_json", skipped()),
             ("refused", skipped()),
+            ("not_open", not_open()),
             (
                 "first",
                 json!({ "type": ["object", "null"], "description": "The first letter, and what changes in it." }),
@@ -707,7 +720,13 @@ pub(super) fn schemas() -> Map<String, Value> {
     add(
         "Discarded",
         &[],
-        vec![("id", text()), ("discarded", count()), ("undo_until", time()), ("would_discard", count())],
+        vec![
+            ("id", text()),
+            ("discarded", count()),
+            ("undo_until", time()),
+            ("would_discard", count()),
+            ("not_open", not_open()),
+        ],
     );
     add(
         "Undo",
@@ -821,6 +840,10 @@ pub(super) fn schemas() -> Map<String, Value> {
                         "description": "What to do with letters that have an attempt whose end is unknown; 409 if there are some and nothing is said.",
                     }),
                 ),
+                (
+                    "beyond_ledger",
+                    json!({ "type": "boolean", "description": "Also letters that were first attempted before the `ledger_horizon` of the pipeline; 409 if there are some and this is not said." }),
+                ),
                 ("dry_run", flag()),
             ],
         ),
@@ -851,7 +874,16 @@ pub(super) fn schemas() -> Map<String, Value> {
                 "ambiguous",
                 json!({ "type": "integer", "description": "Letters with an attempt whose end is unknown." }),
             ),
+            (
+                "ambiguous_new_id",
+                json!({ "type": "integer", "description": "Of these: letters whose message has a new id since an edit." }),
+            ),
             ("ambiguous_undecided", flag()),
+            ("ledger_horizon", text_or_null()),
+            (
+                "beyond_ledger",
+                json!({ "type": "integer", "description": "Letters that were first attempted longer ago than the receiver remembers ids." }),
+            ),
             (
                 "superseded",
                 json!({

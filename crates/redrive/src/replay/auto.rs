@@ -208,7 +208,12 @@ async fn start(
     let selection =
         Selection { filter: Some(filter), state: Some(LetterState::Open), ..Selection::default() };
     // A retry would have taken the ambiguous ones too, with the same id.
-    let options = PlanOptions { ambiguous: Ambiguous::Ok, skip_superseded: true, ..PlanOptions::default() };
+    let options = PlanOptions {
+        ambiguous: Ambiguous::Ok,
+        skip_superseded: true,
+        skip_beyond_ledger: true,
+        ..PlanOptions::default()
+    };
     let plan = Plan::make(handle, &selection, options).await?;
     if plan.ids.is_empty() {
         return Ok(());

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 
 use redrive_core::Time;
+use redrive_core::time::millis;
 
 use super::fair::FairOrder;
 use crate::dispatch::KeySuccesses;
@@ -49,6 +50,8 @@ pub struct PlanOptions {
     pub ambiguous: Ambiguous,
     /// Leaves out letters whose key has had a later success.
     pub skip_superseded: bool,
+    /// Leaves out letters that the receiver may have applied and forgotten; see [`Plan::beyond_ledger`].
+    pub skip_beyond_ledger: bool,
 }
 
 /// A frozen selection and what is known of it.
@@ -60,6 +63,11 @@ pub struct Plan {
     pub too_often: u64,
     /// Letters with an attempt whose end is unknown; with [`Ambiguous::Skip`] they are not among the ids.
     pub ambiguous: u64,
+    /// Of these: an edit has given the message a new id, so that a receiver that remembers ids applies it.
+    pub ambiguous_new_id: u64,
+    /// Letters that were first attempted longer ago than the receiver remembers ids: if that attempt was applied, the
+    /// replay is applied too. 0 where the horizon is not known.
+    pub beyond_ledger: u64,
     /// Letters whose key has had a later success.
     pub superseded: Superseded,
     /// Letters by tenant, the most first, where there is more than one.
@@ -90,6 +98,8 @@ impl Plan {
     ) -> Result<Self, SelectError> {
         let successes = handle.key_successes().await?;
         let mut making = Making::new(successes, options, handle.ordering() == Ordering::Key);
+        let remembered = |horizon| handle.now().as_millis().saturating_sub(millis(horizon));
+        making.remembered_from = handle.ledger_horizon().map(remembered).map(Time::from_millis);
         selection.each(handle, |letter| making.add(letter)).await?;
         Ok(making.finish())
     }
@@ -107,17 +117,20 @@ struct Making {
     order: FairOrder,
     plan: Plan,
     superseded: HashMap<Vec<u8>, u64>,
+    /// The receiver remembers ids that it applied at this time or later.
+    remembered_from: Option<Time>,
 }
 
 impl Making {
     fn new(successes: KeySuccesses, options: PlanOptions, keyed: bool) -> Self {
         let (order, plan) = (FairOrder::new(keyed), Plan::default());
-        Self { successes, options, order, plan, superseded: HashMap::new() }
+        Self { successes, options, order, plan, superseded: HashMap::new(), remembered_from: None }
     }
 
     fn add(&mut self, letter: &Letter) {
         if letter.history.attempts().iter().any(|attempt| attempt.ambiguous) {
             self.plan.ambiguous += 1;
+            self.plan.ambiguous_new_id += u64::from(letter.accepted_id() != letter.message.id());
             if self.options.ambiguous == Ambiguous::Skip {
                 return;
             }
@@ -128,6 +141,13 @@ impl Making {
             let shown = &key[..key.len().min(KEY_BYTES_MAX)];
             *self.superseded.entry(shown.to_vec()).or_default() += 1;
             if self.options.skip_superseded {
+                return;
+            }
+        }
+        let first = letter.meta.first_failed.unwrap_or(letter.dead_at);
+        if self.remembered_from.is_some_and(|from| first < from) {
+            self.plan.beyond_ledger += 1;
+            if self.options.skip_beyond_ledger {
                 return;
             }
         }

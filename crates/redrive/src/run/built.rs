@@ -13,6 +13,7 @@ use super::wake::Wake;
 use super::watchdog::OnStuck;
 use crate::backoff::Backoff;
 use crate::dispatch::ProtectionSettings;
+use crate::engine::groups::Grouping;
 use crate::engine::{Engine, Ingest, Ordering, SharedJobs};
 use crate::handler::AnyHandler;
 
@@ -27,6 +28,9 @@ pub(crate) struct Built {
     pub(crate) on_stuck: Option<OnStuck>,
     pub(crate) protection: ProtectionSettings,
     pub(crate) ordering: Ordering,
+    pub(crate) grouping: Grouping,
+    /// How long the receiver remembers ids, as far as somebody has said so.
+    pub(crate) ledger_horizon: Option<Duration>,
     /// 0 is no limit.
     pub(crate) max_pending: u64,
     pub(crate) board: Arc<Board>,
@@ -48,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) on_stuck: Option<OnStuck>,
     pub(crate) protection: ProtectionSettings,
     pub(crate) ordering: Ordering,
+    pub(crate) grouping: Grouping,
+    pub(crate) ledger_horizon: Option<Duration>,
     pub(crate) max_pending: u64,
 }
 
@@ -65,6 +71,8 @@ impl Built {
             on_stuck: settings.on_stuck,
             protection: settings.protection,
             ordering: settings.ordering,
+            grouping: settings.grouping,
+            ledger_horizon: settings.ledger_horizon,
             max_pending: settings.max_pending,
             board: Arc::new(board),
             ingest: engine.ingest(),

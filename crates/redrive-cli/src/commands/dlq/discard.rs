@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Selection;
+use super::selection::say_not_open;
 use crate::client::Session;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant};
@@ -42,20 +43,22 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
         out.json(&answer.json)?;
         let letters = answer.view.would_discard.unwrap_or(answer.view.discarded);
         args.selection.fail_if_empty(letters, &args.pipeline)?;
-        return Ok(Exit::Ok);
+        return Ok(if answer.view.not_open.is_empty() { Exit::Ok } else { Exit::Bad });
     }
     let view = answer.view;
     args.selection.fail_if_empty(view.would_discard.unwrap_or(view.discarded), &args.pipeline)?;
     if args.dry_run {
         out.line(&format!("would discard {}", count(view.would_discard.unwrap_or(view.discarded))))?;
-        return Ok(Exit::Ok);
+        let not_open = say_not_open(&view.not_open, "discarded", out)?;
+        return Ok(if not_open { Exit::Bad } else { Exit::Ok });
     }
     let undo = view.id.map(|id| {
         let until = view.undo_until.map(|at| format!(" until {}", instant::date(at.0))).unwrap_or_default();
         format!("   (kept as tombstones, undo{until}: redrive dlq undo {} {id})", args.pipeline)
     });
     out.line(&format!("discarded {}{}", count(view.discarded), undo.unwrap_or_default()))?;
-    Ok(Exit::Ok)
+    let not_open = say_not_open(&view.not_open, "discarded", out)?;
+    Ok(if not_open { Exit::Bad } else { Exit::Ok })
 }
 
 pub async fn undo(args: &UndoArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {

@@ -8,6 +8,7 @@ use redrive::letters::edit::{Condition, Pointer};
 use serde_json::{Map, Value, json};
 
 use super::Selection;
+use super::selection::say_not_open;
 use super::editor::{self, Draft};
 use crate::client::Session;
 use crate::client::answers::{DifferenceView, Edited, Payload, SkippedLetters};
@@ -185,11 +186,16 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         return Err(Failed::new(Exit::Bad, format!("nothing was changed; {unsaved}")));
     }
     let view = answer.view;
+    let not_open = if out.is_json() {
+        !view.not_open.is_empty()
+    } else {
+        say_not_open(&view.not_open, "edited", out)?
+    };
     if view.not_json.count + view.refused.count + view.unchanged == 0 && args.condition.is_none() {
         args.selection.fail_if_empty(view.edited.or(view.would_edit).unwrap_or(0), pipeline)?;
     }
     let nothing = view.edited.or(view.would_edit).unwrap_or(0) == 0;
-    let failed = nothing && (view.not_json.count > 0 || view.refused.count > 0);
+    let failed = not_open || nothing && (view.not_json.count > 0 || view.refused.count > 0);
     Ok(if failed { Exit::Bad } else { Exit::Ok })
 }
 

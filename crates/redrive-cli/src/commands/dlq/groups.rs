@@ -156,7 +156,13 @@ fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
     ];
     let why: Vec<String> =
         why.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect();
-    if !why.is_empty() {
+    if let Some(rule) = &group.rule {
+        let rule = match &rule.pattern {
+            Some(pattern) => format!("match = {:?}, as = {:?}", safe::line(pattern), safe::line(&rule.name)),
+            None => format!("as = {:?}, which the configuration does not have any more", safe::line(&rule.name)),
+        };
+        lines.push(format!("because  of the rule [[pipeline.group]] {rule}"));
+    } else if !why.is_empty() {
         lines.push(format!("because  the same error as above, {}", why.join(", ")));
     }
     let until = group.until.map(|at| format!("until {}", instant::print(at.0)));

@@ -2,17 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use redrive::letters::select::SELECTION_MAX;
 use redrive_core::Ratio;
 use serde_json::{Map, Value, json};
 
 use super::Selection;
 use super::replay_plan::{details, others, superseded, would};
-use super::replay_report::{reached, report, sum, tally, untouched_line};
+use super::replay_report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
 use crate::client::answers::Answer;
 use crate::client::replay_answers::{ReplayState, ReplayView};
 use crate::client::{ClientFault, Session};
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count, instant, rate};
+use crate::output::{Output, count, instant, rate, safe};
 
 /// How often the job is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -37,7 +38,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = redrive_core::rate::parse)]
     pub rate: Option<f64>,
     /// Replay so many first, and the rest only once these have ended well; 10 unless given, 0 for none
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = canary)]
     pub canary: Option<u64>,
     /// Stop when more than this share of the last 50 letters died again; 20% unless given, off for never
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -45,6 +46,9 @@ pub struct Args {
     /// What to do with letters that have an attempt whose end is unknown: the receiver may have acted on it
     #[arg(long, value_name = "DECISION")]
     pub ambiguous: Option<Ambiguous>,
+    /// Replay also letters that were first attempted before the pipeline's `ledger_horizon`
+    #[arg(long)]
+    pub beyond_ledger: bool,
     /// Replay also letters that were replayed three times already
     #[arg(long)]
     pub force: bool,
@@ -55,10 +59,10 @@ pub struct Args {
     #[arg(long, requires = "to")]
     pub yes: bool,
     /// Go on with a job that was paused or stopped, or follow one that runs
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "force", "to"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "force", "to"])]
     pub resume: Option<String>,
     /// End a job; letters it has not reached stay open
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "force", "to", "detach"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "force", "to", "detach"])]
     pub abort: Option<String>,
     /// Start the job and do not wait for it
     #[arg(long)]
@@ -104,6 +108,16 @@ impl Ambiguous {
     }
 }
 
+/// So many letters as a replay can have.
+fn canary(text: &str) -> Result<u64, String> {
+    let most = SELECTION_MAX as u64;
+    let number: u64 = text.parse().map_err(|_| format!("it is not a whole number from 0 to {}", count(most)))?;
+    if number > most {
+        return Err(format!("a replay has at most {} letters; give a few, such as 10", count(most)));
+    }
+    Ok(number)
+}
+
 /// A share as it was typed, or `off`.
 fn share(text: &str) -> Result<String, String> {
     match text.parse::<Ratio>() {
@@ -115,6 +129,13 @@ fn share(text: &str) -> Result<String, String> {
 }
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    if let (Some(pipeline), Some(id)) = (&args.pipeline, args.abort.as_ref().or(args.resume.as_ref())) {
+        let of = session.api.replay(id).await?.view.pipeline;
+        if of != *pipeline {
+            let message = format!("replay {id} is one of pipeline `{}`, not of `{pipeline}`", safe::line(&of));
+            return Err(Failed::usage(message).hint("nothing was done; leave the pipeline out, or name the right one"));
+        }
+    }
     if let Some(id) = &args.abort {
         let job = session.api.replay_abort(id).await?;
         return if out.is_json() {
@@ -160,6 +181,9 @@ async fn start(
     }
     if let Some(decision) = args.ambiguous {
         body.insert("ambiguous".into(), json!(decision.name()));
+    }
+    if args.beyond_ledger {
+        body.insert("beyond_ledger".into(), json!(true));
     }
     body.insert("dry_run".into(), json!(true));
     if args.dry_run || args.show.is_some() {
@@ -223,7 +247,7 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, Stri
         job = session.api.replay_resume(id).await?;
     }
     if job.view.state == ReplayState::Done {
-        return Ok((job, "done already   … ".to_owned()));
+        return Ok((job, DONE_ALREADY.to_owned()));
     }
     let frozen = job.view.created.map(|at| format!(" (frozen at {})", instant::clock(at.0)));
     let prefix = format!(

@@ -9,6 +9,9 @@ use crate::client::replay_answers::{ReplayState, ReplayView};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
+/// What stands before the figures of a job that had ended before somebody asked. How long it took is not known any more.
+pub(super) const DONE_ALREADY: &str = "done already   … ";
+
 /// How many letters the job is through with.
 pub(super) fn reached(job: &ReplayView) -> u64 {
     (job.succeeded + job.dead_again + job.forgotten + job.skipped).min(job.total)
@@ -111,9 +114,10 @@ pub(super) fn report(
         return Ok(exit);
     }
     let took = match view.created {
+        _ if prefix == DONE_ALREADY => String::new(),
         // A job that was found again has been going for longer than we have been looking.
-        Some(at) if !prefix.is_empty() => now.since(at.0),
-        _ => took,
+        Some(at) if !prefix.is_empty() => format!("   {:.1} s", now.since(at.0).as_secs_f64()),
+        _ => format!("   {:.1} s", took.as_secs_f64()),
     };
     let prefix = if prefix.is_empty() { canary(view) } else { prefix.to_owned() };
     if view.state == ReplayState::Stopped {
@@ -123,7 +127,7 @@ pub(super) fn report(
         out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
         return Ok(exit);
     }
-    out.line(&format!("replay {}  {prefix}{}   {:.1} s", view.id, tally(view), took.as_secs_f64()))?;
+    out.line(&format!("replay {}  {prefix}{}{took}", view.id, tally(view)))?;
     let untouched = count(view.untouched);
     match view.state {
         ReplayState::Failed => {
