@@ -17,6 +17,17 @@ pub struct PipelineFigures {
     pub figures: Figures,
     /// `None` until somebody has looked.
     pub groups: Option<GroupCounts>,
+    /// Replay jobs that are not over.
+    pub replay_jobs: ReplayJobs,
+}
+
+/// Replay jobs of a pipeline that are not over, by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayJobs {
+    pub running: u64,
+    pub paused: u64,
+    /// Too many of their letters died again.
+    pub stopped: u64,
 }
 
 /// Letters of replay jobs by what became of them.
@@ -183,6 +194,12 @@ static REPLAY_MESSAGES: Metric = metric(
     &["result"],
     "Letters of all replay jobs that are kept, by what became of them.",
 );
+static REPLAY_JOBS: Metric = metric(
+    "redrive_replay_jobs",
+    Kind::Gauge,
+    &["pipeline", "state"],
+    "Replay jobs that are not over: running, paused, or stopped because too many letters died again.",
+);
 static REPEATS: Metric = metric(
     "redrive_repeats_total",
     Kind::Counter,
@@ -347,6 +364,7 @@ pub static METRICS: [&Metric; 49] = [
     &SETTLE_DURATION,
     &SCHEDULE_WRITE,
     &REPLAY_MESSAGES,
+    &REPLAY_JOBS,
     &REPEATS,
     &KEY_ORDER_VOIDED,
     &SCRUB_BYTES,
@@ -446,6 +464,13 @@ pub fn render(snapshot: &Snapshot) -> String {
     samples.count(&["succeeded"], succeeded);
     samples.count(&["dead_again"], dead_again);
     samples.count(&["skipped"], skipped);
+    let mut samples = out.metric(&REPLAY_JOBS);
+    for PipelineFigures { name, replay_jobs, .. } in &snapshot.pipelines {
+        let ReplayJobs { running, paused, stopped } = *replay_jobs;
+        for (state, jobs) in [("running", running), ("paused", paused), ("stopped", stopped)] {
+            samples.count(&[name.as_str(), state], jobs);
+        }
+    }
     each(out, &REPEATS, snapshot, |samples, name, figures| samples.count(&[name], figures.repeats));
     each(out, &KEY_ORDER_VOIDED, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.key_order_voided);

@@ -75,10 +75,11 @@ pub fn run(
     for (pipeline, settings) in auto_replays {
         super::auto_replay::start(&runtimes.api, &service, &pipeline, settings);
     }
-    let watched = service
-        .pipelines
-        .iter()
-        .map(|served| Watched { handle: served.handle.clone(), subscriptions: served.subscriptions.clone() });
+    let watched = service.pipelines.iter().map(|served| Watched {
+        handle: served.handle.clone(),
+        subscriptions: served.subscriptions.clone(),
+        replays: service.replays.clone(),
+    });
     let watched = watched.collect();
     let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;
     let (address, readiness) = (server.address(), server.readiness());

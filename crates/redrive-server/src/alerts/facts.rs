@@ -2,6 +2,7 @@
 
 use redrive::dispatch::health::{cause, flood};
 use redrive::figures::Figures;
+use redrive::replay::StoppedReplays;
 use redrive::subscriptions::Stopped;
 use redrive::{DeadLetter, Reason, Time};
 
@@ -19,6 +20,8 @@ pub struct Facts {
     pub guarded: Option<String>,
     /// Why no subscription is purged any more, if that is so.
     pub purging_stopped: Option<String>,
+    /// Which replay was stopped and why, if one was and nobody has decided about it.
+    pub replay_stopped: Option<String>,
     /// Poison pills that were found since the last look.
     pub pills: Vec<Pill>,
 }
@@ -37,6 +40,7 @@ impl Facts {
             breaker_open: health.is_gated().then(why_open),
             guarded: health.flood.as_ref().map(flood),
             purging_stopped: None,
+            replay_stopped: None,
             pills: Vec::new(),
         }
     }
@@ -48,6 +52,12 @@ impl Facts {
             format!("{} % of active subscriptions were gone within 5 min (limit 2 %)", stopped.percent())
         });
         Self { purging_stopped: why, ..self }
+    }
+
+    /// With what its replay jobs say.
+    #[must_use]
+    pub fn with_replays(self, stopped: Option<&StoppedReplays>) -> Self {
+        Self { replay_stopped: stopped.map(StoppedReplays::sentence), ..self }
     }
 }
 

@@ -125,6 +125,9 @@ pub fn judge(
     if let Some(why) = &facts.purging_stopped {
         find(AlertKind::PurgingStopped, format!("{pipeline}: purging stopped: {why}"), None, None);
     }
+    if let Some(why) = &facts.replay_stopped {
+        find(AlertKind::ReplayStopped, format!("{pipeline}: {why}"), None, None);
+    }
     findings
 }
 
@@ -166,6 +169,11 @@ mod tests {
                 Facts { purging_stopped: Some("2.3 %".to_owned()), ..quiet.clone() },
                 60,
                 &[AlertKind::PurgingStopped],
+            ),
+            (
+                Facts { replay_stopped: Some("replay r-3 was stopped".to_owned()), ..quiet.clone() },
+                60,
+                &[AlertKind::ReplayStopped],
             ),
             (Facts { pills: vec![pill()], ..quiet }, 60, &[AlertKind::PoisonPill]),
         ];

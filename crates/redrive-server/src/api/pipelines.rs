@@ -27,8 +27,8 @@ struct Pipelines<'a> {
 }
 
 pub(crate) async fn list(State(shared): State<Shared>) -> Response {
-    let served = shared.service.pipelines.iter();
-    let pipelines = served.map(|served| view::pipeline(served, &served.handle.figures())).collect();
+    let (served, replays) = (shared.service.pipelines.iter(), shared.service.replays.list());
+    let pipelines = served.map(|served| view::pipeline(served, &replays)).collect();
     Json(Pipelines { pipelines }).into_response()
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn show(
     Path(name): Path<String>,
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&name)?;
-    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
+    Ok(Json(view::pipeline(served, &shared.service.replays.list())).into_response())
 }
 
 pub(crate) async fn pause(
@@ -112,7 +112,7 @@ async fn breaker(
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
+    Ok(Json(view::pipeline(served, &shared.service.replays.list())).into_response())
 }
 
 /// Closes the gate, or opens it as said. The record comes first: what was done is never missing from it.
@@ -146,5 +146,5 @@ async fn gate(
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(Json(view::pipeline(served, &served.handle.figures())).into_response())
+    Ok(Json(view::pipeline(served, &shared.service.replays.list())).into_response())
 }

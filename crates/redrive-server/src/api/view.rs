@@ -101,7 +101,8 @@ impl From<&Counts> for LetterCounts {
     }
 }
 
-pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
+pub fn pipeline<'a>(served: &'a Served, replays: &[ReplayView]) -> PipelineView<'a> {
+    let figures = &served.handle.figures();
     let counts = figures.pending;
     let paused = served.handle.is_paused();
     PipelineView {
@@ -139,6 +140,7 @@ pub fn pipeline<'a>(served: &'a Served, figures: &Figures) -> PipelineView<'a> {
             figures,
             served.handle.policy().outage_gate(),
             served.purging_stopped(),
+            StoppedReplays::of(served.handle.name(), replays).as_ref(),
             served.handle.now(),
         ),
         breaker: figures.health.breaker.state.name(),

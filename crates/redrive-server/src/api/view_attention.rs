@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use redrive::dispatch::health;
+use redrive::replay::StoppedReplays;
 use redrive::subscriptions::Stopped;
 use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, Time, timestamp};
 use redrive_core::breaker::{BreakerState, BreakerView};
@@ -39,6 +40,7 @@ pub enum Subject {
     Budget,
     Endpoints,
     Subscriptions,
+    Replay,
     Ramp,
 }
 
@@ -76,6 +78,7 @@ pub fn notices(
     figures: &Figures,
     outage_gate: bool,
     purging_stopped: Option<Stopped>,
+    stopped_replays: Option<&StoppedReplays>,
     now: Time,
 ) -> Vec<Notice> {
     let mut notices = Vec::new();
@@ -93,6 +96,7 @@ pub fn notices(
     notices.extend(store(figures));
     notices.extend(standstill(&figures.health, now));
     notices.extend(purging_stopped.map(|stopped| purging(name, stopped)));
+    notices.extend(stopped_replays.map(replay));
     notices.extend(slower(figures));
     notices
 }
@@ -187,6 +191,11 @@ fn purging(name: &str, stopped: Stopped) -> Notice {
     );
     let notice = Notice::warning(Subject::Subscriptions, "PURGING STOPPED", text);
     notice.lifted_by(format!("redrive subscriptions resume {name}"))
+}
+
+fn replay(stopped: &StoppedReplays) -> Notice {
+    let notice = Notice::warning(Subject::Replay, "REPLAY STOPPED", stopped.sentence());
+    notice.lifted_by(format!("redrive dlq replay --resume {}", stopped.last))
 }
 
 /// A process that did not run for a while, as long as its effects may show.

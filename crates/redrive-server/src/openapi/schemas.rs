@@ -167,7 +167,7 @@ pub(super) fn schemas() -> Map<String, Value> {
         vec![
             (
                 "subject",
-                json!({ "enum": ["paused", "guard", "breaker", "outage", "retry_after", "partition", "store", "standstill", "suspects", "resets", "budget", "endpoints", "subscriptions", "ramp"] }),
+                json!({ "enum": ["paused", "guard", "breaker", "outage", "retry_after", "partition", "store", "standstill", "suspects", "resets", "budget", "endpoints", "subscriptions", "replay", "ramp"] }),
             ),
             (
                 "level",

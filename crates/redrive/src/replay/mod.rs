@@ -5,7 +5,7 @@
 //! - `files`, `live`, `run`: one job on disk, in memory and at work
 //! - `records`, `others`, `group`: jobs that several processes share
 //! - `book`: the jobs that a process knows; `replays`: all of them, for whoever starts and steers them
-//! - `auto`: a controller that starts them by itself
+//! - `auto`: a controller that starts them by itself; `stopped`: what to say of jobs that were stopped
 
 mod fair;
 mod plan;
@@ -31,6 +31,7 @@ mod replays;
 
 #[doc(hidden)]
 pub mod auto;
+mod stopped;
 
 #[doc(hidden)]
 pub use auto::AutoReplay;
@@ -42,5 +43,7 @@ pub use pace::Pace;
 pub use plan::{Ambiguous, Plan, PlanOptions, Superseded};
 pub use replays::Replays;
 pub use stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
+#[doc(hidden)]
+pub use stopped::StoppedReplays;
 
 pub use crate::engine::{ReplayAnswer, ReplayTarget};

@@ -71,6 +71,7 @@ pub fn notice(notice: &AttentionNotice) -> String {
     match (command, subject.as_str()) {
         (None, _) => text.clone(),
         (Some(command), "paused" | "guard" | "retry_after") => format!("{text}   `{command}` lifts it"),
+        (Some(command), "replay") => format!("{text}   `{command}` goes on with it"),
         (Some(command), "breaker") => format!("{text}   `{command}` probes now"),
         (Some(command), _) => format!("{text}   see `{command}`"),
     }

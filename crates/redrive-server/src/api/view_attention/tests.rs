@@ -13,7 +13,7 @@ use super::*;
 const AT: Time = Time::from_millis(1_794_700_800_000);
 
 fn texts(figures: &Figures) -> Vec<String> {
-    notices("orders", figures.paused, figures, true, None, AT)
+    notices("orders", figures.paused, figures, true, None, None, AT)
         .into_iter()
         .map(|notice| format!("{:?}: {} [{}]", notice.level, notice.text, notice.command.unwrap_or_default()))
         .collect()
@@ -21,7 +21,7 @@ fn texts(figures: &Figures) -> Vec<String> {
 
 #[test]
 fn a_healthy_pipeline_needs_no_attention() {
-    assert!(notices("orders", false, &Figures::default(), true, None, AT).is_empty());
+    assert!(notices("orders", false, &Figures::default(), true, None, None, AT).is_empty());
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn an_outage_says_what_holds_where_the_gate_or_the_breaker_is_off() {
     let mut figures = Figures::default();
     figures.health.outage = Some(Outage { last_good: None, failed: 8 });
     let text = |figures: &Figures, gate: bool| {
-        let found = notices("orders", false, figures, gate, None, AT);
+        let found = notices("orders", false, figures, gate, None, None, AT);
         found.into_iter().next().map(|notice| notice.text).unwrap_or_default()
     };
     assert_eq!(
@@ -132,7 +132,7 @@ fn partitions_that_are_held_and_a_process_that_stood_still_are_named() {
     let texts = texts(&figures);
     assert_eq!(texts[0], "Bad: orders/3: not allowed to write orders.DLQ []");
     assert!(texts[1].starts_with("Warning: the process did not run for 42 s until 2026-11-15 00:00:00Z"));
-    let later = notices("orders", false, &figures, true, None, AT.plus(STANDSTILL_SHOWN));
+    let later = notices("orders", false, &figures, true, None, None, AT.plus(STANDSTILL_SHOWN));
     assert_eq!(later.len(), 1, "it is forgotten");
 }
 
@@ -167,9 +167,27 @@ fn what_is_in_cooldown_is_called_what_the_limits_count() {
 #[test]
 fn stopped_purging_says_what_stopped_it_and_how_to_go_on() {
     let stopped = Stopped { at: AT, purged: 23, active: 1000 };
-    let found = notices("push", false, &Figures::default(), true, Some(stopped), AT);
+    let found = notices("push", false, &Figures::default(), true, Some(stopped), None, AT);
     let [notice] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((notice.subject, notice.level), (Subject::Subscriptions, Level::Warning));
     assert!(notice.text.contains("2.3 % of the active ones"), "{}", notice.text);
     assert_eq!(notice.command.as_deref(), Some("redrive subscriptions resume push"));
+}
+
+#[test]
+fn a_replay_that_was_stopped_waits_for_somebody() {
+    let stopped = StoppedReplays {
+        jobs: 1,
+        last: "r-31".to_owned(),
+        why: "11 of the last 50 failed (limit 20 %)".to_owned(),
+        auto_is_off: true,
+    };
+    let found = notices("orders", false, &Figures::default(), true, None, Some(&stopped), AT);
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        found[0].text,
+        "replay r-31 was stopped: 11 of the last 50 failed (limit 20 %); auto-replay is off until its last job is resumed or \
+         aborted"
+    );
+    assert_eq!(found[0].command.as_deref(), Some("redrive dlq replay --resume r-31"));
 }
