@@ -395,3 +395,41 @@ fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
     let again = good(&processor, &["dlq", "replay", "orders", "--resume", "r-1"]);
     assert_eq!(again, "replay r-1  done already   … 8/8   succeeded 8   dead again 0   sent twice 0\n");
 }
+
+/// A tenant with many letters: seen beside the others, and held to a quota.
+#[test]
+fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let rule = "[[pipeline.group]]\nmatch = \"customer*not found\"\nas = \"unknown customers\"\n[pipeline.guard]";
+    let processor = Processor::start(dir.path(), &config(&stub.url).replace("[pipeline.guard]", rule));
+    let line = |n: u64| {
+        let tenant = if n < 20 { "acme" } else { "zeta" };
+        let error = format!("404 customer {n} not found");
+        json!({ "message": format!("o-{n}"), "payload": { "json": { "amount": 5 } }, "tenant": tenant, "error": error })
+            .to_string()
+    };
+    let lines: Vec<String> = (0..22).map(line).collect();
+    std::fs::write(processor.dir.join("letters.ndjson"), lines.join("\n")).unwrap();
+    good(&processor, &["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"]);
+
+    let tenants = good(&processor, &["dlq", "groups", "orders", "--by", "tenant"]);
+    let rows: Vec<Vec<&str>> = tenants.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+    assert_eq!(rows[..3], [["TENANT", "LETTERS"], ["acme", "20"], ["zeta", "2"]], "{tenants}");
+    assert!(tenants.contains("22 open of 2 tenants"), "{tenants}");
+    let groups: Value = serde_json::from_str(&good(&processor, &["dlq", "groups", "orders", "--json"])).unwrap();
+    let rule = &groups["groups"][0]["rule"];
+    assert_eq!(*rule, json!({ "match": "customer*not found", "as": "unknown customers" }));
+    let why = good(&processor, &["dlq", "groups", "orders", groups["groups"][0]["id"].as_str().unwrap()]);
+    let said = "because  of the rule [[pipeline.group]] match = \"customer*not found\", as = \"unknown customers\"";
+    assert!(why.contains(said), "{why}");
+
+    let quota = ["dlq", "replay", "orders", "--all", "--tenant-max", "3"];
+    let plan = good(&processor, &[&quota[..], &["--dry-run"]].concat());
+    assert!(plan.starts_with("would replay 5 (frozen)"), "{plan}");
+    assert!(plan.contains("tenants take turns: acme 3, zeta 2"), "{plan}");
+    assert!(plan.contains("17 letters are left open by --tenant-max"), "{plan}");
+    let replayed = good(&processor, &quota);
+    assert!(replayed.contains("5/5   succeeded 5"), "{replayed}");
+    assert_eq!(letters(&processor)["open"], 17);
+}

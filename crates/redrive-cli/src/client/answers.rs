@@ -321,6 +321,7 @@ pub struct LetterStats {
     pub discarded: u64,
     pub by_reason: BTreeMap<String, u64>,
     pub by_class: BTreeMap<String, u64>,
+    pub by_tenant: Vec<LettersOfTenant>,
     pub oldest: Option<Instant>,
     /// Open letters that reasons and classes were counted of.
     pub scanned: u64,
@@ -505,6 +506,15 @@ pub struct Discarded {
     pub would_discard: Option<u64>,
     pub undo_until: Option<Instant>,
     pub not_open: Vec<NotOpenLetter>,
+}
+
+/// The open letters of one tenant.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct LettersOfTenant {
+    pub tenant: String,
+    pub letters: u64,
+    pub oldest: Option<Instant>,
 }
 
 /// A letter that was named and is not open, so that nothing was done to it.

@@ -28,6 +28,7 @@ pub struct DryReplay {
     pub beyond_ledger: u64,
     pub superseded: Superseded,
     pub tenants: Vec<TenantLetters>,
+    pub beyond_quota: u64,
     pub oldest: Option<Instant>,
     pub breaker: Option<String>,
     pub budget_remaining: Option<u64>,

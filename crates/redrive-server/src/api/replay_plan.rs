@@ -35,6 +35,8 @@ pub(super) struct PlanView {
     beyond_ledger: u64,
     superseded: SupersededView,
     tenants: Vec<TenantView>,
+    /// Letters that stay open because their tenant has more than `tenant_max`.
+    beyond_quota: u64,
     /// When the oldest of them died.
     oldest: Option<String>,
     breaker: &'static str,
@@ -116,6 +118,7 @@ impl PlanView {
                 shown: shown.collect(),
             },
             tenants: tenants(plan.tenants.clone()),
+            beyond_quota: plan.beyond_quota,
             oldest: plan.oldest.map(timestamp::print),
             breaker: figures.health.breaker.state.name(),
             budget_remaining: figures.health.budget_remaining,

@@ -49,6 +49,8 @@ struct Wish {
     /// Also letters that were first attempted before the receiver's `ledger_horizon`.
     #[serde(default)]
     beyond_ledger: bool,
+    /// No more letters of one tenant than this.
+    tenant_max: Option<u64>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -83,7 +85,15 @@ pub(crate) async fn start(
         selection: words.clone(),
     };
     let selection = given.open(served.handle.now())?;
-    let options = PlanOptions { force: wish.force, ambiguous, ..PlanOptions::default() };
+    if wish.tenant_max == Some(0) {
+        return Err(Problem::bad_request("`tenant_max` is 0: nothing would be replayed", "give 1 or more"));
+    }
+    let options = PlanOptions {
+        force: wish.force,
+        ambiguous,
+        tenant_max: wish.tenant_max,
+        ..PlanOptions::default()
+    };
     let plan = Plan::make(&served.handle, &selection, options).await?;
     let other_groups = match target {
         ReplayTarget::Source if wish.dry_run => Some(served.readers.others().await?),

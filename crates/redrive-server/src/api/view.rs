@@ -9,6 +9,7 @@ use redrive::engine::Attempt;
 use redrive::letters::correlation_id;
 use redrive::letters::select::LetterIds;
 use redrive::messages::ListedMessage;
+use redrive::replay::{ReplayView, StoppedReplays};
 use redrive::{
     Counts, Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time,
     timestamp,

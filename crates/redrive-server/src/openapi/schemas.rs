@@ -637,6 +637,11 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("discarded", count()),
             ("by_reason", counts()),
             ("by_class", counts()),
+            (
+                "by_tenant",
+                json!({ "type": "array", "description": "Open letters by tenant, the most first; beyond the first 100 counted together as `(others)`.",
+                    "items": { "type": "object", "properties": { "tenant": text(), "letters": count(), "oldest": time_or_null() } } }),
+            ),
             ("oldest", time_or_null()),
             ("scanned", count()),
         ],
@@ -844,6 +849,10 @@ pub(super) fn schemas() -> Map<String, Value> {
                     "beyond_ledger",
                     json!({ "type": "boolean", "description": "Also letters that were first attempted before the `ledger_horizon` of the pipeline; 409 if there are some and this is not said." }),
                 ),
+                (
+                    "tenant_max",
+                    json!({ "type": ["integer", "null"], "minimum": 1, "description": "No more letters of one tenant than this; the others stay open." }),
+                ),
                 ("dry_run", flag()),
             ],
         ),
@@ -879,6 +888,10 @@ pub(super) fn schemas() -> Map<String, Value> {
                 json!({ "type": "integer", "description": "Of these: letters whose message has a new id since an edit." }),
             ),
             ("ambiguous_undecided", flag()),
+            (
+                "beyond_quota",
+                json!({ "type": "integer", "description": "Letters that stay open because their tenant has more than `tenant_max`." }),
+            ),
             ("ledger_horizon", text_or_null()),
             (
                 "beyond_ledger",

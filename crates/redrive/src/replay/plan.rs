@@ -52,6 +52,8 @@ pub struct PlanOptions {
     pub skip_superseded: bool,
     /// Leaves out letters that the receiver may have applied and forgotten; see [`Plan::beyond_ledger`].
     pub skip_beyond_ledger: bool,
+    /// Takes no more letters of one tenant than this; the others stay open.
+    pub tenant_max: Option<u64>,
 }
 
 /// A frozen selection and what is known of it.
@@ -70,6 +72,8 @@ pub struct Plan {
     pub beyond_ledger: u64,
     /// Letters whose key has had a later success.
     pub superseded: Superseded,
+    /// Letters that are left out because their tenant has more than [`PlanOptions::tenant_max`].
+    pub beyond_quota: u64,
     /// Letters by tenant, the most first, where there is more than one.
     pub tenants: Vec<(String, u64)>,
     /// When the oldest of them died.
@@ -151,9 +155,14 @@ impl Making {
                 return;
             }
         }
+        let tenant = letter.message.tenant();
+        if self.options.tenant_max.is_some_and(|most| self.order.letters_of(tenant) >= most) {
+            self.plan.beyond_quota += 1;
+            return;
+        }
         self.plan.too_often += u64::from(!self.options.force && letter.meta.replays >= REPLAYS_MAX);
         self.plan.oldest = self.plan.oldest.into_iter().chain([letter.dead_at]).min();
-        self.order.push(letter.id, letter.message.tenant(), key);
+        self.order.push(letter.id, tenant, key);
     }
 
     fn finish(self) -> Plan {

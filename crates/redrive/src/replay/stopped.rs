@@ -72,6 +72,7 @@ mod tests {
             untouched: 10,
             skips: Skipped::default(),
             rate: None,
+            force: false,
             target: ReplayTarget::Pipeline,
             canary: None,
             stop_at: None,

@@ -49,6 +49,9 @@ pub struct Args {
     /// Replay also letters that were first attempted before the pipeline's `ledger_horizon`
     #[arg(long)]
     pub beyond_ledger: bool,
+    /// Take no more letters of one tenant than this; the others stay open
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub tenant_max: Option<u64>,
     /// Replay also letters that were replayed three times already
     #[arg(long)]
     pub force: bool,
@@ -59,10 +62,10 @@ pub struct Args {
     #[arg(long, requires = "to")]
     pub yes: bool,
     /// Go on with a job that was paused or stopped, or follow one that runs
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "force", "to"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "tenant_max", "force", "to"])]
     pub resume: Option<String>,
     /// End a job; letters it has not reached stay open
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "force", "to", "detach"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "tenant_max", "force", "to", "detach"])]
     pub abort: Option<String>,
     /// Start the job and do not wait for it
     #[arg(long)]
@@ -181,6 +184,9 @@ async fn start(
     }
     if let Some(decision) = args.ambiguous {
         body.insert("ambiguous".into(), json!(decision.name()));
+    }
+    if let Some(most) = args.tenant_max {
+        body.insert("tenant_max".into(), json!(most));
     }
     if args.beyond_ledger {
         body.insert("beyond_ledger".into(), json!(true));
