@@ -1,6 +1,6 @@
 //! Edits of open letters: planned with `dry_run`, carried out, and undone by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use axum::Extension;
 use axum::body::Body;
@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use redrive::actions::{EditPlan, EditUndone, EditWish, Skipped};
+use redrive::actions::{EditPlan, EditUndone, EditWish, NewPayload, Skipped};
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
@@ -48,10 +48,22 @@ struct EditBody {
     unset_headers: Vec<String>,
     payload: Option<PayloadBody>,
     was: Option<PayloadBody>,
+    /// A payload for each letter, in place of a selection and one change for all.
+    payloads: Option<Vec<LetterPayload>>,
     message_id: Option<MessageIdBody>,
     #[serde(default)]
     dry_run: bool,
     undo: Option<String>,
+}
+
+/// The new payload of one letter, and the one it was made from.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LetterPayload {
+    /// By its full id, as in `orders/17`.
+    letter: String,
+    payload: PayloadBody,
+    was: PayloadBody,
 }
 
 #[derive(Debug, Deserialize)]
@@ -84,8 +96,12 @@ pub(crate) async fn edit(
         let undone = actions.undo_edit(&served.handle, id, &actor.0).await?;
         return Ok(Json(json!(UndoneView::of(served, undone))));
     }
-    let wish = wish(&body)?;
-    let given = Given { filter: body.filter, ids: body.ids, since: body.since, all: body.all };
+    let wish = EditWish { payloads: payloads(&body, LetterIds::of(&served.handle))?, ..wish(&body)? };
+    let ids = match body.payloads {
+        Some(payloads) => Some(payloads.into_iter().map(|one| one.letter).collect()),
+        None => body.ids,
+    };
+    let given = Given { filter: body.filter, ids, since: body.since, all: body.all };
     let selection = given.clone().open(served.handle.now())?;
     let not_open = given.not_open(&served.handle).await?;
     let ids = selection.freeze(&served.handle).await?;
@@ -130,11 +146,11 @@ fn wish(body: &EditBody) -> Result<EditWish, Problem> {
         set_headers: body.set_headers.clone().into_iter().collect(),
         unset_headers: body.unset_headers.clone(),
     };
-    if change.is_empty() {
+    if change.is_empty() && body.payloads.is_none() {
         let message = "it is not said what shall change".to_owned();
         return Err(Problem::bad_request(
             message,
-            "give `set`, `unset`, `set_headers`, `unset_headers` or `payload`, or `undo` to take an edit back",
+            "give `set`, `unset`, `set_headers`, `unset_headers`, `payload` or `payloads`, or `undo` to take an edit back",
         ));
     }
     if let Some(place) = change.changed_twice() {
@@ -150,7 +166,31 @@ fn wish(body: &EditBody) -> Result<EditWish, Problem> {
         Some(MessageIdBody::Same) => MessageIds::Same,
         Some(MessageIdBody::New) => MessageIds::New,
     };
-    Ok(EditWish { change, condition, was: body.was.as_ref().map(bytes_of).transpose()?, ids })
+    let was = body.was.as_ref().map(bytes_of).transpose()?;
+    Ok(EditWish { change, condition, was, payloads: None, ids })
+}
+
+/// The payloads of letters that were named one by one. They say which letters are meant, and what shall change.
+fn payloads(body: &EditBody, ids: LetterIds<'_>) -> Result<Option<HashMap<u64, NewPayload>>, Problem> {
+    let Some(all) = &body.payloads else { return Ok(None) };
+    let hint = "`payloads` takes the place of a selection, of a condition and of every other change";
+    let selects = body.filter.is_some() || body.ids.is_some() || body.since.is_some() || body.all;
+    let changes = body.payload.is_some() || body.was.is_some() || !(body.set.is_empty() && body.unset.is_empty());
+    if selects || changes || body.condition.is_some() {
+        return Err(Problem::bad_request("`payloads` stands beside a selection or another change", hint));
+    }
+    let mut payloads = HashMap::with_capacity(all.len());
+    for LetterPayload { letter, payload, was } in all {
+        let Some(number) = ids.number(letter) else {
+            let message = format!("`payloads`: {letter:?} is not the full id of a letter of this pipeline");
+            return Err(Problem::bad_request(message, "write it like orders/17"));
+        };
+        let new = NewPayload { payload: bytes_of(payload)?, was: bytes_of(was)? };
+        if payloads.insert(number, new).is_some() {
+            return Err(Problem::bad_request(format!("`payloads` has two for {letter}"), "send one for each"));
+        }
+    }
+    Ok(Some(payloads))
 }
 
 fn bytes_of(payload: &PayloadBody) -> Result<Bytes, Problem> {

@@ -673,6 +673,18 @@ pub(super) fn schemas() -> Map<String, Value> {
                     json!({ "description": "Only letters that still have this payload.", "oneOf": [one("Payload")] }),
                 ),
                 (
+                    "payloads",
+                    json!({
+                        "type": "array",
+                        "description": "A payload for each letter, in place of a selection and one change for all; a letter whose payload is not `was` any more is refused. At most 10,000.",
+                        "items": {
+                            "type": "object",
+                            "required": ["letter", "payload", "was"],
+                            "properties": { "letter": text(), "payload": one("Payload"), "was": one("Payload") },
+                        },
+                    }),
+                ),
+                (
                     "message_id",
                     json!({ "enum": ["same", "new"], "description": "Needed where an attempt ended without an answer." }),
                 ),

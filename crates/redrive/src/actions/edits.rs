@@ -1,5 +1,8 @@
 //! Edits of letters: planned first, recorded with their letters, then carried out.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use bytes::Bytes;
 
 use super::action::{Action, ActionKind};
@@ -47,8 +50,19 @@ pub struct EditWish {
     pub condition: Option<Condition>,
     /// Only letters that still have this payload: it is what somebody has seen who wrote another one.
     pub was: Option<Bytes>,
+    /// A payload for each letter, by its number, in place of one for all. Other letters are not meant.
+    pub payloads: Option<HashMap<u64, NewPayload>>,
     /// Which id an edited message has whose receiver may have seen it.
     pub ids: MessageIds,
+}
+
+/// The payload that somebody has made for one letter, and the one it was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPayload {
+    /// The payload.
+    pub payload: Bytes,
+    /// A letter that has another one by now is refused.
+    pub was: Bytes,
 }
 
 /// What an edit does, or would do.
@@ -105,6 +119,12 @@ enum Planned {
 }
 
 impl EditWish {
+    /// What is changed, for the record of actions. Never a value.
+    fn fields(&self) -> Vec<String> {
+        let payloads = self.payloads.iter().map(|_| "payload".to_owned());
+        payloads.chain(self.change.fields()).collect()
+    }
+
     /// Pure: what becomes of a letter under an edit with this name.
     fn plan(&self, letter: &Letter, edit: &str) -> Planned {
         if letter.state != LetterState::Open {
@@ -117,7 +137,16 @@ impl EditWish {
                 Err(fault) => return Planned::NotJson(fault.to_string()),
             }
         }
-        if self.was.as_deref().is_some_and(|was| was != letter.message.payload().unwrap_or_default()) {
+        let (change, was) = match &self.payloads {
+            None => (Cow::Borrowed(&self.change), self.was.as_ref()),
+            Some(payloads) => {
+                let Some(new) = payloads.get(&letter.id) else { return Planned::NotMeant };
+                let change =
+                    MessageChange { payload: Some(new.payload.clone()), ..self.change.clone() };
+                (Cow::Owned(change), Some(&new.was))
+            }
+        };
+        if was.is_some_and(|was| *was != letter.message.payload().unwrap_or_default()) {
             return Planned::Refused("its payload has changed since it was read".to_owned());
         }
         let ambiguous = is_ambiguous(letter);
@@ -130,13 +159,13 @@ impl EditWish {
             }
         };
         // Whether anything changes is asked without the new id, which alone is no reason for an edit.
-        let changed = match self.change.apply(&letter.message, None) {
+        let changed = match change.apply(&letter.message, None) {
             Ok(None) => return Planned::Unchanged,
             Ok(Some(_)) if letter.edits.len() >= EDITS_MAX => {
                 return Planned::Refused(format!("it was edited {EDITS_MAX} times; undo an edit first"));
             }
             Ok(Some(changed)) => match &new_id {
-                Some(id) => self.change.apply(&letter.message, Some(id)),
+                Some(id) => change.apply(&letter.message, Some(id)),
                 None => Ok(Some(changed)),
             },
             Err(fault) => Err(fault),
@@ -206,7 +235,7 @@ pub(super) async fn edit(
         return Err(ActionError::Ambiguous { ambiguous: plan.ambiguous, letters: plan.letters });
     }
     let action = Action::new(handle.now(), actor, ActionKind::Edit, handle.name());
-    let fields = wish.change.fields();
+    let fields = wish.fields();
     let action = Action { letters: ids.len() as u64, ids: ids.clone(), fields, ..action };
     let edit = log.record_named('e', action.clone()).await?;
     let refused = plan.refused.clone();

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::Selection;
 use super::selection::say_not_open;
+use super::edit_jq::NewPayloads;
 use super::editor::{self, Draft};
 use crate::client::Session;
 use crate::client::answers::{DifferenceView, Edited, Payload, SkippedLetters};
@@ -36,6 +37,9 @@ pub struct Args {
     /// Remove a value from the payload; may be repeated
     #[arg(long, value_name = "/PATH", value_parser = pointer, help_heading = CHANGE)]
     pub unset: Vec<String>,
+    /// Make the new payload with a jq program, as in '.currency |= ascii_upcase'
+    #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true, conflicts_with_all = ["set", "unset", "set_header", "unset_header"], help_heading = CHANGE)]
+    pub jq: Option<String>,
     /// Set a header; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = header, help_heading = CHANGE)]
     pub set_header: Vec<(String, String)>,
@@ -53,7 +57,7 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
     /// Give all letters of this edit back the messages they had before it, as in e-12
-    #[arg(long, value_name = "EDIT", conflicts_with_all = ["filter", "group", "edit", "ids", "since", "all", "condition", "set", "unset", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
+    #[arg(long, value_name = "EDIT", conflicts_with_all = ["filter", "group", "edit", "ids", "since", "all", "condition", "set", "unset", "jq", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
     pub undo: Option<String>,
 }
 
@@ -101,7 +105,7 @@ impl Args {
 
     fn says_what(&self) -> bool {
         let headers = self.set_header.len() + self.unset_header.len();
-        self.set.len() + self.unset.len() + headers > 0
+        self.set.len() + self.unset.len() + headers > 0 || self.jq.is_some()
     }
 
     fn add_change(&self, body: &mut Map<String, Value>) {
@@ -145,6 +149,17 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     let mut body = args.selection.fields("edit", session.now())?;
     args.add_change(&mut body);
     let mut draft = None;
+    let mut made = None;
+    if let Some(code) = &args.jq {
+        let condition = args.condition.as_deref();
+        let new = NewPayloads::make(code, pipeline, &args.selection, condition, session).await?;
+        // The letters were chosen and read here.
+        for field in ["filter", "ids", "since", "all", "where"] {
+            body.remove(field);
+        }
+        body.insert("payloads".into(), json!(new.payloads));
+        made = Some(new);
+    }
     if !args.says_what() {
         let [letter] = &args.selection.ids[..] else {
             return Err(Failed::usage("it is not said what shall change")
@@ -166,8 +181,12 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         body.insert("was".into(), json!({ "utf8": text }));
         draft = Some(edited);
     }
-    let answer = match session.api.edit(pipeline, request(body, &args.set)).await {
-        Ok(answer) => answer,
+    let sent = match &made {
+        Some(made) if made.payloads.is_empty() => Ok(made.nothing_sent(args.dry_run)),
+        _ => session.api.edit(pipeline, request(body, &args.set)).await,
+    };
+    let answer = match sent {
+        Ok(answer) => made.iter().fold(answer, |answer, made| made.beside(answer)),
         Err(fault) => return Err(with_draft(fault.into(), draft.as_ref())),
     };
     let saved = args.dry_run || answer.view.edited.unwrap_or(0) > 0;

@@ -1,0 +1,155 @@
+//! `redrive dlq edit --jq`: reads the letters, makes their new payloads here, and sends them as one edit.
+
+use redrive::letters::edit::Condition;
+use redrive::letters::edit::json_text::JsonText;
+use serde::Deserialize as _;
+use serde_json::{Map, Value, json};
+
+use super::Selection;
+use super::jq::JqProgram;
+use crate::client::answers::{Answer, Edited, LetterView, Payload, SkippedLetters};
+use crate::client::{PageQuery, Session};
+use crate::exit::{Exit, Failed};
+use crate::output::count;
+
+/// Letters of one edit, and the bytes of their payloads, before and after: what one request may have.
+const LETTERS_MAX: usize = 10_000;
+const BYTES_MAX: usize = 8 << 20;
+/// Letters that are named of those that were skipped.
+const NAMED_MAX: usize = 10;
+const PAGE: u32 = 200;
+
+/// The new payloads, and what was left as it is.
+#[derive(Debug, Default)]
+pub struct NewPayloads {
+    pub payloads: Vec<Value>,
+    pub unchanged: u64,
+    pub not_json: SkippedLetters,
+    pub refused: SkippedLetters,
+    bytes: usize,
+}
+
+impl NewPayloads {
+    /// Runs the program over the open letters of a selection that fit the condition.
+    pub async fn make(
+        code: &str,
+        pipeline: &str,
+        selection: &Selection,
+        condition: Option<&str>,
+        session: &Session,
+    ) -> Result<Self, Failed> {
+        let unreadable = |why: String| {
+            Failed::usage(format!("--jq: {why}")).hint("write it like '.currency |= ascii_upcase'")
+        };
+        let program = JqProgram::parse(code).map_err(unreadable)?;
+        let condition = condition.and_then(|text| Condition::parse(text).ok());
+        let mut made = Self::default();
+        let fields = selection.fields("edit", session.now())?;
+        if !selection.ids.is_empty() {
+            for id in &selection.ids {
+                let letter = session.api.letter(pipeline, id.trim()).await?.view;
+                made.add(&program, condition.as_ref(), &letter)?;
+            }
+            return Ok(made);
+        }
+        let text = |fields: &Map<String, Value>, name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+        let mut query = PageQuery {
+            filter: text(&fields, "filter"),
+            state: Some("open".to_owned()),
+            since: text(&fields, "since"),
+            payload: true,
+            limit: PAGE,
+            cursor: None,
+        };
+        loop {
+            let page = session.api.letters(pipeline, &query).await?.view;
+            for letter in &page.letters {
+                let letter = LetterView::deserialize(letter).map_err(|error| session.strange(&error))?;
+                made.add(&program, condition.as_ref(), &letter)?;
+            }
+            query.cursor = page.next;
+            if query.cursor.is_none() {
+                return Ok(made);
+            }
+        }
+    }
+
+    /// The answer to an edit of no letter, which needs no processor.
+    pub fn nothing_sent(&self, dry_run: bool) -> Answer<Edited> {
+        let counted = if dry_run { "would_edit" } else { "edited" };
+        let json = json!({ "edit": null, counted: 0, "ambiguous": 0, "not_open": [], "first": null });
+        let (edited, would_edit) = ((!dry_run).then_some(0), dry_run.then_some(0));
+        Answer { json, view: Edited { edited, would_edit, ..Edited::default() } }
+    }
+
+    /// The answer of the processor with what was not sent to it.
+    pub fn beside(&self, answer: Answer<Edited>) -> Answer<Edited> {
+        let Answer { mut json, mut view } = answer;
+        view.unchanged += self.unchanged;
+        view.not_json = together(view.not_json, &self.not_json);
+        view.refused = together(view.refused, &self.refused);
+        let skipped =
+            |one: &SkippedLetters| json!({ "count": one.count, "letters": one.letters, "why": one.why });
+        json["unchanged"] = json!(view.unchanged);
+        json["not_json"] = skipped(&view.not_json);
+        json["refused"] = skipped(&view.refused);
+        Answer { json, view }
+    }
+
+    fn add(
+        &mut self,
+        program: &JqProgram,
+        condition: Option<&Condition>,
+        letter: &LetterView,
+    ) -> Result<(), Failed> {
+        let text = match &letter.payload {
+            Some(Payload::Utf8(text)) => text.as_str(),
+            Some(Payload::Base64(_)) | None => "",
+        };
+        let parsed = match JsonText::parse(text.as_bytes()) {
+            Ok(parsed) => parsed,
+            Err(fault) => {
+                skip(&mut self.not_json, &letter.id, fault.to_string());
+                return Ok(());
+            }
+        };
+        if condition.is_some_and(|condition| !condition.holds(&parsed)) {
+            return Ok(());
+        }
+        let new = match program.apply(text) {
+            Ok(Some(new)) => new,
+            Ok(None) => {
+                self.unchanged += 1;
+                return Ok(());
+            }
+            Err(why) => {
+                skip(&mut self.refused, &letter.id, why);
+                return Ok(());
+            }
+        };
+        self.bytes += text.len() + new.len();
+        if self.payloads.len() == LETTERS_MAX || self.bytes > BYTES_MAX {
+            let most = format!("{} letters, or {} MB of payloads", count(LETTERS_MAX as u64), BYTES_MAX >> 20);
+            return Err(Failed::new(Exit::Bad, format!("these letters are more than one --jq edit takes: {most}"))
+                .hint("nothing was changed; narrow the selection down, for example by --since or --where"));
+        }
+        self.payloads.push(json!({ "letter": letter.id, "payload": { "utf8": new }, "was": { "utf8": text } }));
+        Ok(())
+    }
+}
+
+fn together(one: SkippedLetters, other: &SkippedLetters) -> SkippedLetters {
+    SkippedLetters {
+        count: one.count + other.count,
+        letters: one.letters.into_iter().chain(other.letters.iter().cloned()).take(NAMED_MAX).collect(),
+        why: one.why.or_else(|| other.why.clone()),
+    }
+}
+
+fn skip(skipped: &mut SkippedLetters, letter: &str, why: String) {
+    skipped.count += 1;
+    skipped.why.get_or_insert(why);
+    if skipped.letters.len() < NAMED_MAX {
+        skipped.letters.push(letter.to_owned());
+    }
+}
