@@ -9,7 +9,8 @@ use redrive_cli::Cli;
 fn pages() -> Vec<PathBuf> {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
     let runbooks = std::fs::read_dir(docs.join("runbooks")).unwrap().map(|page| page.unwrap().path());
-    let guides = ["alerts.md", "dead-letters.md", "adopt-a-dlq.md"].map(|guide| docs.join("guide").join(guide));
+    let guides =
+        ["alerts.md", "dead-letters.md", "adopt-a-dlq.md"].map(|guide| docs.join("guide").join(guide));
     runbooks.chain(guides).collect()
 }
 

@@ -172,7 +172,8 @@ fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
     let stub = Stub::start(dir.path(), &[]);
     let processor = Processor::start(dir.path(), &config(&stub.url));
     let line = |n: u64, payload: &str| {
-        json!({ "message": format!("o-{n}"), "payload": { "utf8": payload }, "error": "422 currency" }).to_string()
+        json!({ "message": format!("o-{n}"), "payload": { "utf8": payload }, "error": "422 currency" })
+            .to_string()
     };
     let lines = [
         line(0, r#"{ "big": 12345678901234567890, "price": 1.10, "currency":"eur" }"#),
@@ -181,20 +182,32 @@ fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
         line(3, r#"{"currency":7}"#),
     ];
     std::fs::write(processor.dir.join("letters.ndjson"), lines.join("\n")).unwrap();
-    assert!(processor.cli(&["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"]).status.success());
+    assert!(
+        processor
+            .cli(&["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"])
+            .status
+            .success()
+    );
     let edit = ["dlq", "edit", "orders", "--all", "--jq", ".currency |= ascii_upcase"];
     let planned = processor.cli(&[&edit[..], &["--dry-run"]].concat());
     let text = stdout(&planned);
-    assert!(text.starts_with("1 letter matches. First of 1:   - \"currency\":\"eur\"   + \"currency\":\"EUR\"\n"), "{text}{}", stderr(&planned));
+    assert!(
+        text.starts_with("1 letter matches. First of 1:   - \"currency\":\"eur\"   + \"currency\":\"EUR\"\n"),
+        "{text}{}",
+        stderr(&planned)
+    );
     let edited = processor.cli(&edit);
     let text = stdout(&edited);
-    assert!(text.starts_with("edited 1 letter   edit e-1\n1 had these values already\n1 not JSON"), "{text}{}", stderr(&edited));
+    assert!(
+        text.starts_with("edited 1 letter   edit e-1\n1 had these values already\n1 not JSON"),
+        "{text}{}",
+        stderr(&edited)
+    );
     assert!(text.contains("1 not edited: orders/3 (the jq program failed:"), "{text}");
     let shown = processor.cli(&["dlq", "show", "orders", "o-0", "--json"]);
     let shown: serde_json::Value = serde_json::from_str(&stdout(&shown)).unwrap();
     assert_eq!(
-        shown["payload"]["utf8"],
-        r#"{ "big": 12345678901234567890, "price": 1.10, "currency":"EUR" }"#,
+        shown["payload"]["utf8"], r#"{ "big": 12345678901234567890, "price": 1.10, "currency":"EUR" }"#,
         "digit for digit"
     );
     let undone = processor.cli(&["dlq", "edit", "--undo", "e-1"]);

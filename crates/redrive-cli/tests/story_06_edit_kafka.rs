@@ -40,7 +40,8 @@ fn a_letter_with_a_new_id_is_found_by_both_and_audited_once() {
     let pipeline = kafka::name("orders");
     kafka::create(&pipeline, 1);
     let stub = Stub::start(dir.path(), &[]);
-    let lines = format!("name = \"{pipeline}\"\nid = \"json:/order_id\"\ntiers = [\"100ms\"]\njitter = \"none\"");
+    let lines =
+        format!("name = \"{pipeline}\"\nid = \"json:/order_id\"\ntiers = [\"100ms\"]\njitter = \"none\"");
     let engine = kafka::engine(&format!("{pipeline}-delivery"), "redrive-0");
     let processor = Processor::start(dir.path(), &world::config(&engine, &lines, &stub.url));
     a_letter_that_goes_on_under_a_new_id_counts_once(&stub, &processor, &pipeline);

@@ -350,7 +350,11 @@ fn letters_that_are_named_and_not_open_are_named_with_their_state_and_exit_1() {
         let ran = processor.cli(&[&["dlq"], args].concat());
         assert_eq!(ran.status.code(), Some(1), "{args:?}: {}{}", stdout(&ran), stderr(&ran));
         assert!(stdout(&ran).starts_with(said), "{args:?}: {}", stdout(&ran));
-        assert!(stdout(&ran).contains("  orders/0 is discarded, not open: not "), "{args:?}: {}", stdout(&ran));
+        assert!(
+            stdout(&ran).contains("  orders/0 is discarded, not open: not "),
+            "{args:?}: {}",
+            stdout(&ran)
+        );
     }
     good(&processor, &["dlq", "edit", "orders", "--ids", "o-3", "--set", "/amount=1"]);
 }
@@ -381,8 +385,10 @@ fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
     let large = processor.cli(&["dlq", "replay", "orders", "--all", "--canary", "99999999999"]);
     assert_eq!(large.status.code(), Some(2), "{}", stdout(&large));
     assert!(stderr(&large).contains("a replay has at most 10,000,000 letters"), "{}", stderr(&large));
-    let over_http = processor
-        .post("/v1/replays", &json!({ "pipeline": "orders", "all": true, "canary": 99_999_999_999_u64 }).to_string());
+    let over_http = processor.post(
+        "/v1/replays",
+        &json!({ "pipeline": "orders", "all": true, "canary": 99_999_999_999_u64 }).to_string(),
+    );
     assert_eq!(over_http.status, 400);
 
     good(&processor, &["dlq", "replay", "orders", "--all", "--beyond-ledger"]);
@@ -401,7 +407,8 @@ fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
 fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
     let dir = tempfile::tempdir().unwrap();
     let stub = Stub::start(dir.path(), &[]);
-    let rule = "[[pipeline.group]]\nmatch = \"customer*not found\"\nas = \"unknown customers\"\n[pipeline.guard]";
+    let rule =
+        "[[pipeline.group]]\nmatch = \"customer*not found\"\nas = \"unknown customers\"\n[pipeline.guard]";
     let processor = Processor::start(dir.path(), &config(&stub.url).replace("[pipeline.guard]", rule));
     let line = |n: u64| {
         let tenant = if n < 20 { "acme" } else { "zeta" };
@@ -414,14 +421,17 @@ fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
     good(&processor, &["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"]);
 
     let tenants = good(&processor, &["dlq", "groups", "orders", "--by", "tenant"]);
-    let rows: Vec<Vec<&str>> = tenants.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+    let rows: Vec<Vec<&str>> =
+        tenants.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
     assert_eq!(rows[..3], [["TENANT", "LETTERS"], ["acme", "20"], ["zeta", "2"]], "{tenants}");
     assert!(tenants.contains("22 open of 2 tenants"), "{tenants}");
-    let groups: Value = serde_json::from_str(&good(&processor, &["dlq", "groups", "orders", "--json"])).unwrap();
+    let groups: Value =
+        serde_json::from_str(&good(&processor, &["dlq", "groups", "orders", "--json"])).unwrap();
     let rule = &groups["groups"][0]["rule"];
     assert_eq!(*rule, json!({ "match": "customer*not found", "as": "unknown customers" }));
     let why = good(&processor, &["dlq", "groups", "orders", groups["groups"][0]["id"].as_str().unwrap()]);
-    let said = "because  of the rule [[pipeline.group]] match = \"customer*not found\", as = \"unknown customers\"";
+    let said =
+        "because  of the rule [[pipeline.group]] match = \"customer*not found\", as = \"unknown customers\"";
     assert!(why.contains(said), "{why}");
 
     let quota = ["dlq", "replay", "orders", "--all", "--tenant-max", "3"];

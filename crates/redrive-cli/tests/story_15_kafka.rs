@@ -95,7 +95,8 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
     let import = ["dlq", "import", "--topic", &dlt, "--dialect", "spring", "--pipeline", &orders];
     let (code, said) = run(&processor, &[&import[..], &["--dry-run"]].concat());
     assert_eq!(code, Some(1), "a dry run ends as the import would: {said}");
-    let command = format!("redrive dlq import --topic {dlt} --dialect spring --pipeline {orders} --source {orders}");
+    let command =
+        format!("redrive dlq import --topic {dlt} --dialect spring --pipeline {orders} --source {orders}");
     assert!(said.contains(&command), "{said}");
     assert!(
         said.contains(&format!(

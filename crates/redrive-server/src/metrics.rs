@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use redrive::engine::{ClusterStanding, GroupState, ProblemKind};
 use redrive::figures::{Figures, Histogram};
-use redrive_core::{Reason, Time};
 use redrive_core::breaker::BreakerState;
+use redrive_core::{Reason, Time};
 
 use crate::exposition::{Exposition, Kind, Metric, Samples};
 use crate::group_watch::GroupCounts;

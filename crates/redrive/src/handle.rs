@@ -16,9 +16,9 @@ use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::continued::ids_before;
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
-    Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, Ingest, IngestError, KeyLine, Letter,
-    LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, NewMessage, Ordering,
-    ReplayAnswer, ReplayJob, ReplayTarget, SharedJobs,
+    Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, Ingest, IngestError, KeyLine,
+    Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, NewMessage,
+    Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedJobs,
 };
 use crate::figures::Figures;
 use crate::handler::SinkDescription;

@@ -13,8 +13,8 @@ use redrive::letters::edit::{Condition, MessageChange, MessageIds, Pointer};
 use redrive::letters::{Filter, Selection, select};
 use redrive::messages;
 use redrive::{
-    Accepted, BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, MessagePhase,
-    Pipeline, PipelineHandle, Redrive, Stores,
+    Accepted, BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message,
+    MessagePhase, Pipeline, PipelineHandle, Redrive, Stores,
 };
 use support::{guarded, quick, until};
 

@@ -175,7 +175,8 @@ fn payloads(body: &EditBody, ids: LetterIds<'_>) -> Result<Option<HashMap<u64, N
     let Some(all) = &body.payloads else { return Ok(None) };
     let hint = "`payloads` takes the place of a selection, of a condition and of every other change";
     let selects = body.filter.is_some() || body.ids.is_some() || body.since.is_some() || body.all;
-    let changes = body.payload.is_some() || body.was.is_some() || !(body.set.is_empty() && body.unset.is_empty());
+    let changes =
+        body.payload.is_some() || body.was.is_some() || !(body.set.is_empty() && body.unset.is_empty());
     if selects || changes || body.condition.is_some() {
         return Err(Problem::bad_request("`payloads` stands beside a selection or another change", hint));
     }
@@ -187,7 +188,10 @@ fn payloads(body: &EditBody, ids: LetterIds<'_>) -> Result<Option<HashMap<u64, N
         };
         let new = NewPayload { payload: bytes_of(payload)?, was: bytes_of(was)? };
         if payloads.insert(number, new).is_some() {
-            return Err(Problem::bad_request(format!("`payloads` has two for {letter}"), "send one for each"));
+            return Err(Problem::bad_request(
+                format!("`payloads` has two for {letter}"),
+                "send one for each",
+            ));
         }
     }
     Ok(Some(payloads))

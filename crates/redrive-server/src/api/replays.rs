@@ -88,12 +88,8 @@ pub(crate) async fn start(
     if wish.tenant_max == Some(0) {
         return Err(Problem::bad_request("`tenant_max` is 0: nothing would be replayed", "give 1 or more"));
     }
-    let options = PlanOptions {
-        force: wish.force,
-        ambiguous,
-        tenant_max: wish.tenant_max,
-        ..PlanOptions::default()
-    };
+    let options =
+        PlanOptions { force: wish.force, ambiguous, tenant_max: wish.tenant_max, ..PlanOptions::default() };
     let plan = Plan::make(&served.handle, &selection, options).await?;
     let other_groups = match target {
         ReplayTarget::Source if wish.dry_run => Some(served.readers.others().await?),

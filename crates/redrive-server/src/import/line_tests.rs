@@ -52,8 +52,9 @@ fn a_record_of_a_topic_becomes_a_letter() {
 
 #[test]
 fn an_id_is_given_picked_or_the_place() {
-    let id =
-        |text: &str, intake: &Intake| read(text.as_bytes(), intake, NOW).unwrap().letter.message.id().to_owned();
+    let id = |text: &str, intake: &Intake| {
+        read(text.as_bytes(), intake, NOW).unwrap().letter.message.id().to_owned()
+    };
     let by_json = Intake { id: Some(Pick::Json("/n".into())), tenant: Some(Pick::Header("t".into())) };
     let with = |more: &str| format!(r#"{{"place":"dlq/0/17","payload":{{"json":{{"n":7}}}}{more}}}"#);
     assert_eq!(id(&with(""), &Intake::default()), "dlq/0/17");

@@ -143,7 +143,9 @@ impl Lines {
             match line::read(text, intake, now) {
                 Ok(read) => {
                     let room = lines.notes.len() < PROBLEMS_MAX;
-                    lines.notes.extend(read.note.filter(|_| room).map(|problem| LineProblem { line, problem }));
+                    lines
+                        .notes
+                        .extend(read.note.filter(|_| room).map(|problem| LineProblem { line, problem }));
                     lines.letters.push((line, read.letter));
                 }
                 Err(problem) => lines.problems.push(LineProblem { line, problem }),

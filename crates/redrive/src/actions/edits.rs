@@ -141,8 +141,7 @@ impl EditWish {
             None => (Cow::Borrowed(&self.change), self.was.as_ref()),
             Some(payloads) => {
                 let Some(new) = payloads.get(&letter.id) else { return Planned::NotMeant };
-                let change =
-                    MessageChange { payload: Some(new.payload.clone()), ..self.change.clone() };
+                let change = MessageChange { payload: Some(new.payload.clone()), ..self.change.clone() };
                 (Cow::Owned(change), Some(&new.was))
             }
         };

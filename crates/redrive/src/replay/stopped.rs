@@ -39,11 +39,8 @@ impl StoppedReplays {
             0 | 1 => String::new(),
             jobs => format!(", and {} more before it", jobs - 1),
         };
-        let off = if *auto_is_off {
-            "; auto-replay is off until its last job is resumed or aborted"
-        } else {
-            ""
-        };
+        let off =
+            if *auto_is_off { "; auto-replay is off until its last job is resumed or aborted" } else { "" };
         format!("replay {last} was stopped{others}: {}{off}", why.trim_end_matches('.'))
     }
 }

@@ -8,9 +8,9 @@ use redrive::letters::edit::{Condition, Pointer};
 use serde_json::{Map, Value, json};
 
 use super::Selection;
-use super::selection::say_not_open;
 use super::edit_jq::NewPayloads;
 use super::editor::{self, Draft};
+use super::selection::say_not_open;
 use crate::client::Session;
 use crate::client::answers::{DifferenceView, Edited, Payload, SkippedLetters};
 use crate::client::fault::ClientFault;
@@ -205,11 +205,8 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         return Err(Failed::new(Exit::Bad, format!("nothing was changed; {unsaved}")));
     }
     let view = answer.view;
-    let not_open = if out.is_json() {
-        !view.not_open.is_empty()
-    } else {
-        say_not_open(&view.not_open, "edited", out)?
-    };
+    let not_open =
+        if out.is_json() { !view.not_open.is_empty() } else { say_not_open(&view.not_open, "edited", out)? };
     if view.not_json.count + view.refused.count + view.unchanged == 0 && args.condition.is_none() {
         args.selection.fail_if_empty(view.edited.or(view.would_edit).unwrap_or(0), pipeline)?;
     }

@@ -52,7 +52,9 @@ impl NewPayloads {
             }
             return Ok(made);
         }
-        let text = |fields: &Map<String, Value>, name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
+        let text = |fields: &Map<String, Value>, name: &str| {
+            fields.get(name).and_then(Value::as_str).map(str::to_owned)
+        };
         let mut query = PageQuery {
             filter: text(&fields, "filter"),
             state: Some("open".to_owned()),
@@ -129,11 +131,16 @@ impl NewPayloads {
         };
         self.bytes += text.len() + new.len();
         if self.payloads.len() == LETTERS_MAX || self.bytes > BYTES_MAX {
-            let most = format!("{} letters, or {} MB of payloads", count(LETTERS_MAX as u64), BYTES_MAX >> 20);
-            return Err(Failed::new(Exit::Bad, format!("these letters are more than one --jq edit takes: {most}"))
-                .hint("nothing was changed; narrow the selection down, for example by --since or --where"));
+            let most =
+                format!("{} letters, or {} MB of payloads", count(LETTERS_MAX as u64), BYTES_MAX >> 20);
+            return Err(Failed::new(
+                Exit::Bad,
+                format!("these letters are more than one --jq edit takes: {most}"),
+            )
+            .hint("nothing was changed; narrow the selection down, for example by --since or --where"));
         }
-        self.payloads.push(json!({ "letter": letter.id, "payload": { "utf8": new }, "was": { "utf8": text } }));
+        self.payloads
+            .push(json!({ "letter": letter.id, "payload": { "utf8": new }, "was": { "utf8": text } }));
         Ok(())
     }
 }

@@ -136,7 +136,11 @@ async fn by_tenant(args: &Args, session: &Session, out: &mut Output) -> Result<E
     } else {
         String::new()
     };
-    out.line(&format!("   {} open of {}{part}", count(stats.open), plural(stats.by_tenant.len() as u64, "tenant")))?;
+    out.line(&format!(
+        "   {} open of {}{part}",
+        count(stats.open),
+        plural(stats.by_tenant.len() as u64, "tenant")
+    ))?;
     Ok(Exit::Ok)
 }
 
@@ -193,7 +197,9 @@ fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
     if let Some(rule) = &group.rule {
         let rule = match &rule.pattern {
             Some(pattern) => format!("match = {:?}, as = {:?}", safe::line(pattern), safe::line(&rule.name)),
-            None => format!("as = {:?}, which the configuration does not have any more", safe::line(&rule.name)),
+            None => {
+                format!("as = {:?}, which the configuration does not have any more", safe::line(&rule.name))
+            }
         };
         lines.push(format!("because  of the rule [[pipeline.group]] {rule}"));
     } else if !why.is_empty() {

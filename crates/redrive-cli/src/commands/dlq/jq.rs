@@ -85,7 +85,9 @@ fn write(text: &mut JsonText, at: &str, before: &Val, after: &Val) -> Result<(),
         }
         (Val::Arr(before), Val::Arr(after)) if before.len() == after.len() => {
             let items = before.iter().zip(after.iter()).enumerate();
-            items.into_iter().try_for_each(|(index, (old, new))| write(text, &format!("{at}/{index}"), old, new))
+            items
+                .into_iter()
+                .try_for_each(|(index, (old, new))| write(text, &format!("{at}/{index}"), old, new))
         }
         // As they are written: 1 and 1.0 are two texts of one number.
         _ if before.to_string() == after.to_string() => Ok(()),
@@ -151,12 +153,16 @@ mod tests {
         JqProgram::parse(code).unwrap().apply(payload)
     }
 
-    const PAYLOAD: &str = r#"{ "n": 12345678901234567890, "price":1.10,"z":-0, "s":"a\u00e9", "lines":[{"q":1},{"q":2.50}] }"#;
+    const PAYLOAD: &str =
+        r#"{ "n": 12345678901234567890, "price":1.10,"z":-0, "s":"a\u00e9", "lines":[{"q":1},{"q":2.50}] }"#;
 
     #[test]
     fn only_what_the_program_changes_is_written() {
         let changed = apply(r#".currency = "EUR" | .lines[0].q += 1 | .s = "b""#, PAYLOAD).unwrap().unwrap();
-        assert!(changed.starts_with(r#"{ "n": 12345678901234567890, "price":1.10,"z":-0, "s":"b", "#), "{changed}");
+        assert!(
+            changed.starts_with(r#"{ "n": 12345678901234567890, "price":1.10,"z":-0, "s":"b", "#),
+            "{changed}"
+        );
         assert!(changed.contains(r#""lines":[{"q":2},{"q":2.50}]"#), "{changed}");
         assert!(changed.contains(r#""currency":"EUR""#), "{changed}");
         let removed = apply("del(.lines, .s)", PAYLOAD).unwrap().unwrap();
@@ -164,7 +170,10 @@ mod tests {
         assert!(!removed.contains("lines") && !removed.contains("\"s\""), "{removed}");
         assert_eq!(apply(".", PAYLOAD), Ok(None), "every digit is as it was");
         assert_eq!(apply("select(.n == 1) | .x = 1", PAYLOAD), Ok(None), "no value, no change");
-        assert_eq!(apply(".lines |= map(select(.q > 2))", PAYLOAD).unwrap().unwrap().matches("2.50").count(), 1);
+        assert_eq!(
+            apply(".lines |= map(select(.q > 2))", PAYLOAD).unwrap().unwrap().matches("2.50").count(),
+            1
+        );
         assert_eq!(apply(".", "[1.10]"), Ok(None));
         assert_eq!(apply("{a: .[0]}", "[1.10]"), Ok(Some(r#"{"a":1.10}"#.to_owned())), "also where it moves");
         assert_eq!(apply(".[0] + 1", "[12345678901234567890]"), Ok(Some("12345678901234567891".to_owned())));
@@ -185,7 +194,17 @@ mod tests {
         assert!(absent.contains("`test/1`") && absent.contains("regular expressions"), "{absent}");
         assert!(JqProgram::parse("$x").unwrap_err().contains("variable"));
         // What people use is there.
-        for code in ["map(.)", "to_entries", "with_entries(.)", "ascii_upcase", "ltrimstr(\"a\")", "walk(.)", "tonumber", "join(\",\")", "split(\",\")"] {
+        for code in [
+            "map(.)",
+            "to_entries",
+            "with_entries(.)",
+            "ascii_upcase",
+            "ltrimstr(\"a\")",
+            "walk(.)",
+            "tonumber",
+            "join(\",\")",
+            "split(\",\")",
+        ] {
             assert!(JqProgram::parse(code).is_ok(), "{code}: {:?}", JqProgram::parse(code).err());
         }
     }

@@ -114,7 +114,8 @@ impl Ambiguous {
 /// So many letters as a replay can have.
 fn canary(text: &str) -> Result<u64, String> {
     let most = SELECTION_MAX as u64;
-    let number: u64 = text.parse().map_err(|_| format!("it is not a whole number from 0 to {}", count(most)))?;
+    let number: u64 =
+        text.parse().map_err(|_| format!("it is not a whole number from 0 to {}", count(most)))?;
     if number > most {
         return Err(format!("a replay has at most {} letters; give a few, such as 10", count(most)));
     }
@@ -135,8 +136,10 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     if let (Some(pipeline), Some(id)) = (&args.pipeline, args.abort.as_ref().or(args.resume.as_ref())) {
         let of = session.api.replay(id).await?.view.pipeline;
         if of != *pipeline {
-            let message = format!("replay {id} is one of pipeline `{}`, not of `{pipeline}`", safe::line(&of));
-            return Err(Failed::usage(message).hint("nothing was done; leave the pipeline out, or name the right one"));
+            let message =
+                format!("replay {id} is one of pipeline `{}`, not of `{pipeline}`", safe::line(&of));
+            return Err(Failed::usage(message)
+                .hint("nothing was done; leave the pipeline out, or name the right one"));
         }
     }
     if let Some(id) = &args.abort {

@@ -94,7 +94,10 @@ pub(super) fn details(dry: &DryReplay, now: Time) -> Vec<String> {
         lines.push(format!("  tenants take turns: {}{more}", named.join(", ")));
     }
     if dry.beyond_quota > 0 {
-        lines.push(format!("  {} left open by --tenant-max", plural(dry.beyond_quota, "letter is", "letters are")));
+        lines.push(format!(
+            "  {} left open by --tenant-max",
+            plural(dry.beyond_quota, "letter is", "letters are")
+        ));
     }
     lines
 }

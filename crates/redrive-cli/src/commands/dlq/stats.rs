@@ -54,8 +54,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
 
 /// The open letters of each tenant, the most first.
 pub fn tenants(tenants: &[LettersOfTenant], now: Time, out: &mut Output) -> Result<(), Failed> {
-    let mut table =
-        Table::new([("TENANT", Align::Left), ("LETTERS", Align::Right), ("OLDEST", Align::Left)]);
+    let mut table = Table::new([("TENANT", Align::Left), ("LETTERS", Align::Right), ("OLDEST", Align::Left)]);
     for one in tenants {
         let oldest = one.oldest.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0));
         table.row([safe::short(&one.tenant, TENANT_CHARS), count(one.letters), oldest]);

@@ -87,7 +87,10 @@ fn an_outage_says_what_holds_where_the_gate_or_the_breaker_is_off() {
     );
     figures.health.breaker.enabled = false;
     let without = text(&figures, true);
-    assert!(without.contains(". The breaker is disabled, so calls go on. Until a call succeeds, "), "{without}");
+    assert!(
+        without.contains(". The breaker is disabled, so calls go on. Until a call succeeds, "),
+        "{without}"
+    );
 }
 
 #[test]

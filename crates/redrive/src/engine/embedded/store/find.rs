@@ -146,11 +146,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         let mut found = Vec::new();
         for id in std::iter::once(id).chain(ids_before(id)) {
             let hash = self.book.hash_of_key(id.as_bytes());
-            found.extend(self.book.letters().with_id_hash(
-                hash,
-                LETTERS_OF_ID_MAX + 1,
-                self.book.asked(),
-            )?);
+            found.extend(self.book.letters().with_id_hash(hash, LETTERS_OF_ID_MAX + 1, self.book.asked())?);
         }
         found.sort_unstable();
         found.dedup();
