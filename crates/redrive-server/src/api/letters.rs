@@ -175,8 +175,8 @@ pub(crate) async fn stats(
     let counts = LetterCounts::from(&served.handle.counts().await?);
     Ok(Json(Stats {
         counts,
-        by_reason: tally.by_reason,
         by_tenant: tally.tenants(),
+        by_reason: tally.by_reason,
         by_class: tally.by_class,
         oldest: view::time(tally.oldest),
         scanned: tally.scanned,
