@@ -11,8 +11,7 @@ use redrive::letters::select::LetterIds;
 use redrive::messages::ListedMessage;
 use redrive::replay::{ReplayView, StoppedReplays};
 use redrive::{
-    Counts, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time,
-    timestamp,
+    Counts, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, timestamp,
 };
 use redrive_core::text::secret_header::is_secret_header;
 use redrive_core::{Class, Message, Schedule, duration};
