@@ -251,12 +251,12 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayView>, Stri
             return Err(if open > 0 { failed.hint(hint) } else { failed });
         }
     }
+    if job.view.state == ReplayState::Done {
+        return Ok((job, DONE_ALREADY.to_owned()));
+    }
     let reached = job.view.published;
     if matches!(job.view.state, ReplayState::Paused | ReplayState::Stopped) {
         job = session.api.replay_resume(id).await?;
-    }
-    if job.view.state == ReplayState::Done {
-        return Ok((job, DONE_ALREADY.to_owned()));
     }
     let frozen = job.view.created.map(|at| format!(" (frozen at {})", instant::clock(at.0)));
     let prefix = format!(
