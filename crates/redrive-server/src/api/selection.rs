@@ -58,15 +58,10 @@ impl Given {
     /// The letters that were named one by one and are not open, so that nothing is done to them.
     pub async fn not_open(&self, handle: &PipelineHandle) -> Result<Vec<NotOpenView>, Problem> {
         let Some(ids) = &self.ids else { return Ok(Vec::new()) };
-        let numbers = select::resolve(handle, ids).await?;
-        // No job is meant: this reads no content.
-        let standings = handle.letter_standings(0, numbers.clone()).await?;
         let names = LetterIds::of(handle);
-        let states = numbers.into_iter().zip(standings).filter_map(|(number, standing)| {
-            let state = standing?.state;
-            (state != LetterState::Open)
-                .then(|| NotOpenView { letter: names.text(number), state: state.name() })
-        });
+        let states = select::not_open(handle, ids).await?.into_iter();
+        let states =
+            states.map(|(number, state)| NotOpenView { letter: names.text(number), state: state.name() });
         Ok(states.collect())
     }
 

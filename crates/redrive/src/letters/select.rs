@@ -303,6 +303,19 @@ pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>
     Ok(numbers.into_iter().collect())
 }
 
+/// Of the letters that were named, those that are not open, with their states.
+pub async fn not_open(
+    handle: &PipelineHandle,
+    ids: &[String],
+) -> Result<Vec<(u64, LetterState)>, SelectError> {
+    let numbers = resolve(handle, ids).await?;
+    // No job is meant: this is asked because it reads no content.
+    let standings = handle.letter_standings(0, numbers.clone()).await?;
+    let states =
+        numbers.into_iter().zip(standings).filter_map(|(number, standing)| Some((number, standing?.state)));
+    Ok(states.filter(|(_, state)| *state != LetterState::Open).collect())
+}
+
 /// The number in a letter's full id. Of another pipeline's there is none: a message id may have a slash too.
 fn full_number(handle: &PipelineHandle, id: &str) -> Option<u64> {
     LetterIds::of(handle).number(id)

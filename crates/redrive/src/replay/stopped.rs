@@ -6,6 +6,7 @@ use super::job::{ReplayState, ReplayView};
 /// The stopped jobs of one pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoppedReplays {
+    /// How many there are.
     pub jobs: u64,
     /// The latest of them.
     pub last: String,

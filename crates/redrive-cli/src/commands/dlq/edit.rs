@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use redrive::letters::edit::change::header_fault;
 use redrive::letters::edit::json_text::JsonText;
-use redrive::letters::edit::{Condition, Pointer};
+use redrive::letters::edit::{Condition, Pointer, header_fault};
 use serde_json::{Map, Value, json};
 
 use super::Selection;
