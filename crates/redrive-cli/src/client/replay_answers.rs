@@ -24,6 +24,7 @@ pub struct DryReplay {
     pub ambiguous: u64,
     pub ambiguous_undecided: bool,
     pub superseded: Superseded,
+    pub taken: Vec<TakenByReplay>,
     pub tenants: Vec<TenantLetters>,
     pub oldest: Option<Instant>,
     pub breaker: Option<String>,
@@ -55,6 +56,14 @@ pub struct KeyLetters {
 #[serde(default)]
 pub struct TenantLetters {
     pub tenant: String,
+    pub letters: u64,
+}
+
+/// Letters that wait in another replay.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TakenByReplay {
+    pub replay: String,
     pub letters: u64,
 }
 

@@ -28,6 +28,8 @@ pub(super) struct PlanView {
     /// Whether somebody has to decide about those first.
     ambiguous_undecided: bool,
     superseded: SupersededView,
+    /// Letters that are selected and wait in other jobs; this one would leave them there.
+    taken: Vec<TakenView>,
     tenants: Vec<TenantView>,
     /// When the oldest of them died.
     oldest: Option<String>,
@@ -60,6 +62,12 @@ struct KeyView {
 #[derive(Debug, Serialize)]
 pub(super) struct TenantView {
     tenant: String,
+    letters: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct TakenView {
+    replay: String,
     letters: u64,
 }
 
@@ -106,6 +114,11 @@ impl PlanView {
                 since: superseded.since.map(timestamp::print),
                 shown: shown.collect(),
             },
+            taken: plan
+                .taken
+                .iter()
+                .map(|(replay, letters)| TakenView { replay: replay.to_owned(), letters })
+                .collect(),
             tenants: tenants(plan.tenants.clone()),
             oldest: plan.oldest.map(timestamp::print),
             breaker: figures.health.breaker.state.name(),
