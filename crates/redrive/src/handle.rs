@@ -18,7 +18,7 @@ use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
     Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, Ingest, IngestError, KeyLine,
     Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, NewMessage,
-    Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedJobs,
+    Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedRecords,
 };
 use crate::figures::Figures;
 use crate::handler::SinkDescription;
@@ -156,9 +156,9 @@ impl PipelineHandle {
         self.built.seat.look(|engine| engine.shared_pause().is_some()).unwrap_or(false)
     }
 
-    /// The replay jobs that all processes of this pipeline share; `None` where it has one process only.
-    pub(crate) fn shared_jobs(&self) -> Option<Arc<dyn SharedJobs>> {
-        self.built.shared_jobs.clone()
+    /// The records that all processes of this pipeline share; `None` where it has one process only.
+    pub(crate) fn shared_records(&self) -> Option<Arc<dyn SharedRecords>> {
+        self.built.shared_records.clone()
     }
 
     /// The time by which messages of this pipeline come due.

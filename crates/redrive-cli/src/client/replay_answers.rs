@@ -27,6 +27,7 @@ pub struct DryReplay {
     pub ledger_horizon: Option<String>,
     pub beyond_ledger: u64,
     pub superseded: Superseded,
+    pub taken: Vec<TakenByReplay>,
     pub tenants: Vec<TenantLetters>,
     pub beyond_quota: u64,
     pub oldest: Option<Instant>,
@@ -59,6 +60,14 @@ pub struct KeyLetters {
 #[serde(default)]
 pub struct TenantLetters {
     pub tenant: String,
+    pub letters: u64,
+}
+
+/// Letters that wait in another replay.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct TakenByReplay {
+    pub replay: String,
     pub letters: u64,
 }
 

@@ -18,6 +18,7 @@ mod misclassification;
 mod ordering;
 mod poison_growth;
 mod replay;
+mod replay_engine;
 mod replay_store;
 mod retry_storm;
 mod time_to_dead_letter;

@@ -75,7 +75,7 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
     let (experiment, scenario) = scenario(&order.name, order.file.as_deref())?;
     let engine = order.kafka.as_deref().map_or(LabEngine::Embedded, LabEngine::Kafka);
     if engine != LabEngine::Embedded
-        && let Some(why) = no_kafka(&scenario, experiment.name)
+        && let Some(why) = no_kafka(&scenario)
     {
         return Err(LabError::NoKafka { name: experiment.name.to_owned(), why });
     }
@@ -112,11 +112,10 @@ const fn ran_on(clock: Clock, engine: LabEngine<'_>) -> &'static str {
 }
 
 /// Why a scenario cannot run on Kafka, if it cannot.
-fn no_kafka(scenario: &Scenario, name: &str) -> Option<&'static str> {
+fn no_kafka(scenario: &Scenario) -> Option<&'static str> {
     match scenario.clock {
         Clock::Virtual => Some("its clock is virtual, and no broker waits by it"),
         Clock::Model => Some("it is a model"),
-        Clock::Real if name == "replay" => Some("it replays through the store"),
         Clock::Real => None,
     }
 }

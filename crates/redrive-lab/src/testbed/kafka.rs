@@ -46,7 +46,8 @@ fn connecting(name: &str) -> String {
     format!("{name}-connecting")
 }
 
-fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> KafkaStores {
+/// The stores of one pipeline, whose messages have their ids in `order_id`.
+pub(crate) fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> KafkaStores {
     let delay = |n| Duration::from_millis(policy.schedule().delay_ms(n, Class::Transient));
     let cluster = Cluster {
         brokers: vec![brokers.to_owned()],

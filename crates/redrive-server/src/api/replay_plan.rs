@@ -34,6 +34,8 @@ pub(super) struct PlanView {
     ledger_horizon: Option<String>,
     beyond_ledger: u64,
     superseded: SupersededView,
+    /// Letters that are selected and wait in other jobs; this one would leave them there.
+    taken: Vec<TakenView>,
     tenants: Vec<TenantView>,
     /// Letters that stay open because their tenant has more than `tenant_max`.
     beyond_quota: u64,
@@ -68,6 +70,12 @@ struct KeyView {
 #[derive(Debug, Serialize)]
 pub(super) struct TenantView {
     tenant: String,
+    letters: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct TakenView {
+    replay: String,
     letters: u64,
 }
 
@@ -117,6 +125,11 @@ impl PlanView {
                 since: superseded.since.map(timestamp::print),
                 shown: shown.collect(),
             },
+            taken: plan
+                .taken
+                .iter()
+                .map(|(replay, letters)| TakenView { replay: replay.to_owned(), letters })
+                .collect(),
             tenants: tenants(plan.tenants.clone()),
             beyond_quota: plan.beyond_quota,
             oldest: plan.oldest.map(timestamp::print),

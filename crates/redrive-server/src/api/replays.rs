@@ -12,7 +12,7 @@ use redrive::actions::{Action, ActionKind};
 use redrive::engine::ReplayTarget;
 use redrive::letters::select::SELECTION_MAX;
 use redrive::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
-use redrive::replay::{Ambiguous, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
+use redrive::replay::{Ambiguous, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
 use redrive::timestamp;
 use redrive_core::{Ratio, duration};
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ pub(crate) async fn start(
     }
     let options =
         PlanOptions { force: wish.force, ambiguous, tenant_max: wish.tenant_max, ..PlanOptions::default() };
-    let plan = Plan::make(&served.handle, &selection, options).await?;
+    let plan = shared.service.replays.plan(&served.handle, &selection, options).await?;
     let other_groups = match target {
         ReplayTarget::Source if wish.dry_run => Some(served.readers.others().await?),
         _ => None,
@@ -235,6 +235,11 @@ impl From<ReplayError> for Problem {
     fn from(error: ReplayError) -> Self {
         match error {
             ReplayError::Nothing => Self::new(Code::NotFound, error, "no open letter fits; list them first"),
+            ReplayError::Taken(_) => Self::new(
+                Code::Conflict,
+                error,
+                "wait until they are put back, or abort that replay (redrive dlq replays abort ID)",
+            ),
             ReplayError::TooMany => {
                 Self::bad_request(error, "narrow it down by `filter` or `since`, and start several replays")
             }

@@ -922,6 +922,7 @@ pub(super) fn schemas() -> Map<String, Value> {
                     },
                 }),
             ),
+            ("taken", letters_by("replay")),
             ("tenants", letters_by("tenant")),
             ("oldest", time_or_null()),
             ("breaker", json!({ "enum": ["closed", "open", "half_open"] })),

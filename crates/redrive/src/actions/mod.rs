@@ -8,6 +8,9 @@ mod action;
 mod error;
 mod ranges;
 
+mod shared;
+mod unfinished;
+
 mod log;
 
 mod discards;

@@ -7,6 +7,7 @@ use redrive_core::Time;
 use redrive_core::time::millis;
 
 use super::fair::FairOrder;
+use super::taken::{TakenCounts, TakenLetters};
 use crate::dispatch::KeySuccesses;
 use crate::engine::letter::REPLAYS_MAX;
 use crate::engine::{Letter, Ordering};
@@ -78,6 +79,8 @@ pub struct Plan {
     pub tenants: Vec<(String, u64)>,
     /// When the oldest of them died.
     pub oldest: Option<Time>,
+    /// Letters that are selected and wait in other jobs; they are not among the ids.
+    pub taken: TakenCounts,
 }
 
 /// Letters whose key has had a later success: replaying them writes old state over new.
@@ -94,14 +97,25 @@ pub struct Superseded {
 }
 
 impl Plan {
-    /// Freezes a selection and looks at each of its letters.
+    /// Freezes a selection and looks at each of its letters. [`super::Replays::plan`] also leaves out what waits in other
+    /// jobs.
     pub async fn make(
         handle: &PipelineHandle,
         selection: &Selection,
         options: PlanOptions,
     ) -> Result<Self, SelectError> {
+        Self::make_beside(handle, selection, options, &TakenLetters::default()).await
+    }
+
+    /// The same, beside jobs that have letters to put back.
+    pub(super) async fn make_beside(
+        handle: &PipelineHandle,
+        selection: &Selection,
+        options: PlanOptions,
+        taken: &TakenLetters,
+    ) -> Result<Self, SelectError> {
         let successes = handle.key_successes().await?;
-        let mut making = Making::new(successes, options, handle.ordering() == Ordering::Key);
+        let mut making = Making::new(successes, options, handle.ordering() == Ordering::Key, taken);
         let remembered = |horizon| handle.now().as_millis().saturating_sub(millis(horizon));
         making.remembered_from = handle.ledger_horizon().map(remembered).map(Time::from_millis);
         selection.each(handle, |letter| making.add(letter)).await?;
@@ -115,7 +129,8 @@ impl Plan {
 }
 
 /// A plan while its letters are looked at.
-struct Making {
+struct Making<'a> {
+    taken: &'a TakenLetters,
     successes: KeySuccesses,
     options: PlanOptions,
     order: FairOrder,
@@ -125,13 +140,17 @@ struct Making {
     remembered_from: Option<Time>,
 }
 
-impl Making {
-    fn new(successes: KeySuccesses, options: PlanOptions, keyed: bool) -> Self {
+impl<'a> Making<'a> {
+    fn new(successes: KeySuccesses, options: PlanOptions, keyed: bool, taken: &'a TakenLetters) -> Self {
         let (order, plan) = (FairOrder::new(keyed), Plan::default());
-        Self { successes, options, order, plan, superseded: HashMap::new(), remembered_from: None }
+        Self { taken, successes, options, order, plan, superseded: HashMap::new(), remembered_from: None }
     }
 
     fn add(&mut self, letter: &Letter) {
+        if let Some(job) = self.taken.job_of(letter.id) {
+            self.plan.taken.add(job);
+            return;
+        }
         if letter.history.attempts().iter().any(|attempt| attempt.ambiguous) {
             self.plan.ambiguous += 1;
             self.plan.ambiguous_new_id += u64::from(letter.accepted_id() != letter.message.id());

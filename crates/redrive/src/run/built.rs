@@ -14,7 +14,7 @@ use super::watchdog::OnStuck;
 use crate::backoff::Backoff;
 use crate::dispatch::ProtectionSettings;
 use crate::engine::groups::Grouping;
-use crate::engine::{Engine, Ingest, Ordering, SharedJobs};
+use crate::engine::{Engine, Ingest, Ordering, SharedRecords};
 use crate::handler::AnyHandler;
 
 pub(crate) struct Built {
@@ -35,7 +35,7 @@ pub(crate) struct Built {
     pub(crate) max_pending: u64,
     pub(crate) board: Arc<Board>,
     pub(crate) ingest: Option<Arc<dyn Ingest>>,
-    pub(crate) shared_jobs: Option<Arc<dyn SharedJobs>>,
+    pub(crate) shared_records: Option<Arc<dyn SharedRecords>>,
     pub(crate) seat: Arc<Seat>,
     pub(crate) wake: Arc<Wake>,
 }
@@ -76,7 +76,7 @@ impl Built {
             max_pending: settings.max_pending,
             board: Arc::new(board),
             ingest: engine.ingest(),
-            shared_jobs: engine.shared_jobs(),
+            shared_records: engine.shared_records(),
             seat: Arc::new(Seat::new(engine)),
             wake: Arc::default(),
         }

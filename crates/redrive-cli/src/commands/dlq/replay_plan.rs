@@ -82,6 +82,13 @@ pub(super) fn details(dry: &DryReplay, now: Time) -> Vec<String> {
             ),
         });
     }
+    for taken in &dry.taken {
+        let letters = plural(taken.letters, "more letter waits", "more letters wait");
+        let replay = safe::line(&taken.replay);
+        lines.push(format!(
+            "  {letters} in {replay} and would stay there (redrive dlq replays show {replay})"
+        ));
+    }
     lines.extend(dry.last.as_ref().map(|last| format!("  {}", last_replay(last, now))));
     if let Some(oldest) = dry.oldest {
         lines.push(format!("  oldest died {} ago", age::since(now, oldest.0)));
@@ -186,6 +193,7 @@ fn about(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::replay_answers::TakenByReplay;
 
     #[test]
     fn a_plan_reads_as_one_sentence() {
@@ -220,6 +228,7 @@ mod tests {
             budget_remaining: Some(80),
             ambiguous: 12,
             ambiguous_undecided: true,
+            taken: vec![TakenByReplay { replay: "r-29".into(), letters: 5 }],
             last: Some(LastReplay {
                 id: "r-30".into(),
                 state: "done".into(),
@@ -235,7 +244,11 @@ mod tests {
         );
         assert!(lines[1].starts_with("  12 letters have an attempt whose end is unknown"), "{lines:?}");
         assert!(lines[1].contains("--ambiguous ok"), "{lines:?}");
-        assert!(lines[2].contains("r-30, done   succeeded 280"), "{lines:?}");
+        assert_eq!(
+            lines[2],
+            "  5 more letters wait in r-29 and would stay there (redrive dlq replays show r-29)"
+        );
+        assert!(lines[3].contains("r-30, done   succeeded 280"), "{lines:?}");
     }
 
     #[test]
