@@ -56,6 +56,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
         figures: served.handle.figures(),
         groups: shared.groups.counts(served.handle.name()),
         replay_jobs: replay_jobs(served.handle.name(), &jobs),
+        subscriptions: served.subscription_counts(),
     };
     let mut replays = ReplayCounts::default();
     for job in &jobs {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use redrive::engine::{ClusterStanding, GroupState, ProblemKind};
 use redrive::figures::{Figures, Histogram};
+use redrive::subscriptions::Counts as SubscriptionCounts;
 use redrive_core::breaker::BreakerState;
 use redrive_core::{Reason, Time};
 
@@ -17,6 +18,8 @@ pub struct PipelineFigures {
     pub figures: Figures,
     /// `None` until somebody has looked.
     pub groups: Option<GroupCounts>,
+    /// `None` for a sink without subscriptions.
+    pub subscriptions: Option<SubscriptionCounts>,
     /// Replay jobs that are not over.
     pub replay_jobs: ReplayJobs,
 }
@@ -214,13 +217,29 @@ static SCRUB_BYTES: Metric = metric(
     PIPELINE,
     "Stored bytes that were read to verify them.",
 );
-static SCRUB_DAMAGED: Metric =
-    metric("redrive_scrub_damaged", Kind::Gauge, PIPELINE, "Damaged places that the last scrub found.");
+static SCRUB_DAMAGED: Metric = metric(
+    "redrive_scrub_damaged",
+    Kind::Gauge,
+    PIPELINE,
+    "Damaged places that the last scrub found, those of `subscriptions.log` included.",
+);
 static SCRUB_LAST: Metric = metric(
     "redrive_scrub_last_timestamp_seconds",
     Kind::Gauge,
     PIPELINE,
     "When the last complete scrub ended.",
+);
+static UNANNOUNCED: Metric = metric(
+    "redrive_subscriptions_unannounced",
+    Kind::Gauge,
+    PIPELINE,
+    "Purged subscriptions that `on_purged` has not accepted yet.",
+);
+static OLDEST_UNANNOUNCED: Metric = metric(
+    "redrive_oldest_unannounced_timestamp_seconds",
+    Kind::Gauge,
+    PIPELINE,
+    "When the oldest of the purges happened that `on_purged` has not accepted yet.",
 );
 static INDEX_REBUILDS: Metric = metric(
     "redrive_index_rebuilds_total",
@@ -342,7 +361,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 50] = [
+pub static METRICS: [&Metric; 52] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -371,6 +390,8 @@ pub static METRICS: [&Metric; 50] = [
     &SCRUB_DAMAGED,
     &SCRUB_LAST,
     &INDEX_REBUILDS,
+    &UNANNOUNCED,
+    &OLDEST_UNANNOUNCED,
     &PAUSED,
     &RUNNING,
     &START,
@@ -478,13 +499,16 @@ pub fn render(snapshot: &Snapshot) -> String {
     each(out, &SCRUB_BYTES, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.upkeep.scrubbed_bytes);
     });
-    each(out, &SCRUB_DAMAGED, snapshot, |samples, name, figures| {
-        samples.count(&[name], figures.upkeep.damaged);
-    });
+    let mut samples = out.metric(&SCRUB_DAMAGED);
+    for one in &snapshot.pipelines {
+        let lines = one.subscriptions.map_or(0, |counts| counts.damaged);
+        samples.count(&[one.name.as_str()], one.figures.upkeep.damaged + lines);
+    }
     moment(out, &SCRUB_LAST, snapshot, |figures| figures.upkeep.scrubbed);
     each(out, &INDEX_REBUILDS, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.upkeep.index_rebuilds);
     });
+    subscriptions(out, snapshot);
     each(out, &PAUSED, snapshot, |samples, name, figures| samples.count(&[name], u64::from(figures.paused)));
     each(out, &RUNNING, snapshot, |samples, name, figures| samples.count(&[name], figures.running as u64));
     out.metric(&START).value(&[], seconds(snapshot.started));
@@ -565,6 +589,18 @@ fn groups(out: &mut Exposition, snapshot: &Snapshot) {
     looked().for_each(|(name, counts)| samples.count(&[name], counts.new));
     let mut samples = out.metric(&GROUPS_REGRESSED);
     looked().for_each(|(name, counts)| samples.count(&[name], counts.regressed));
+}
+
+/// Of the pipelines that have some.
+fn subscriptions(out: &mut Exposition, snapshot: &Snapshot) {
+    let counted =
+        || snapshot.pipelines.iter().filter_map(|one| Some((one.name.as_str(), one.subscriptions?)));
+    let mut samples = out.metric(&UNANNOUNCED);
+    counted().for_each(|(name, counts)| samples.count(&[name], counts.unannounced));
+    let mut samples = out.metric(&OLDEST_UNANNOUNCED);
+    for (name, counts) in counted() {
+        counts.unannounced_since.iter().for_each(|since| samples.value(&[name], seconds(*since)));
+    }
 }
 
 fn each(

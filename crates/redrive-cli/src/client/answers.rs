@@ -90,6 +90,7 @@ pub struct AttentionNotice {
     pub short: String,
     pub text: String,
     pub command: Option<String>,
+    pub links: Vec<String>,
 }
 
 /// What is asked of a policy here.
@@ -404,6 +405,9 @@ pub struct SubscriptionPage {
     pub stopped: Option<PurgingStopped>,
     pub full: bool,
     pub unwritten: u64,
+    pub unannounced: u64,
+    pub without_key: u64,
+    pub damaged: u64,
     pub subscriptions: Vec<Value>,
     pub next: Option<String>,
 }
@@ -411,7 +415,8 @@ pub struct SubscriptionPage {
 impl SubscriptionPage {
     /// Bad if somebody has to look at it.
     pub fn exit(&self) -> Exit {
-        let is_bad = self.stopped.is_some() || self.full || self.unwritten > 0;
+        let lost = self.unwritten + self.without_key + self.damaged;
+        let is_bad = self.stopped.is_some() || self.full || lost > 0;
         if is_bad { Exit::Bad } else { Exit::Ok }
     }
 }
@@ -433,6 +438,8 @@ pub struct SubscriptionKeys {
 pub struct SubscriptionKey {
     pub key: Option<String>,
     pub subscriptions: u64,
+    /// `None` from an older processor.
+    pub configured: Option<bool>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -121,9 +121,15 @@ impl PipelineConfig {
             // A policy with faults of its own says nothing about the limit of an attempt.
             let timeout = policy.as_ref().map(Policy::timeout);
             let (kind, settings, given) = (*kind, Arc::clone(&read.settings), given.clone());
+            let is_complete = read.is_complete;
             let look = move || {
                 let faults = settings.check(timeout);
-                faults.iter().map(|fault| sink_fault(fault, kind, &given)).collect()
+                // Nobody wrote a place-holder, and that something is missing is said already.
+                let is_written = |fault: &&SinkFault| {
+                    place(&fault.key, format!("sink.{kind}.{}", fault.key), &given).1.is_some()
+                };
+                let real = faults.iter().filter(|fault| is_complete || is_written(fault));
+                real.map(|fault| sink_fault(fault, kind, &given)).collect()
             };
             reader.named.push(Named::new(section.part_name(), look));
         }

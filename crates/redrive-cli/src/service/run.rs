@@ -52,8 +52,8 @@ pub fn run(
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<RunEnd, Failed> {
-    let Assembled { redrive, service, server, findings, alerts, pills, dir, on_purged, auto_replays, .. } =
-        assembled;
+    let Assembled { redrive, service, server, findings, alerts, pills, dir, .. } = assembled;
+    let Assembled { on_purged, log_scrubs, auto_replays, .. } = assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }
@@ -71,6 +71,9 @@ pub fn run(
     }
     for one in on_purged {
         one.start(&runtimes.api)?;
+    }
+    for one in log_scrubs {
+        one.start(&runtimes.api);
     }
     for (pipeline, settings) in auto_replays {
         super::auto_replay::start(&runtimes.api, &service, &pipeline, settings);

@@ -7,4 +7,5 @@ pub mod pick;
 pub mod printable;
 pub mod rate;
 pub mod ratio;
+pub mod redact;
 pub mod secret_header;

@@ -1,6 +1,8 @@
 //! The subscriptions of a push pipeline: which endpoints are alive, flagged or purged. Endpoints are named by their hash;
 //! what is stored of them is never answered.
 
+use std::collections::BTreeSet;
+
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
@@ -9,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use redrive::Time;
 use redrive::actions::{Action, ActionKind};
 use redrive::subscriptions::{Counts, EndpointId, Listed, Standing, Subscriptions, SubscriptionsError};
+use redrive_core::text::redact;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -74,6 +77,13 @@ struct CountsView {
     stopped: Option<StoppedView>,
     full: bool,
     unwritten: u64,
+    /// Purges that `on_purged` has not accepted yet.
+    unannounced: u64,
+    unannounced_since: Option<String>,
+    /// Stored subscriptions whose VAPID key is not configured.
+    without_key: u64,
+    /// Damaged lines of the log.
+    damaged: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -101,6 +111,10 @@ impl From<Counts> for CountsView {
             stopped,
             full: counts.is_full,
             unwritten: counts.unwritten,
+            unannounced: counts.unannounced,
+            unannounced_since: view::time(counts.unannounced_since),
+            without_key: counts.without_key,
+            damaged: counts.damaged,
         }
     }
 }
@@ -167,9 +181,12 @@ pub(crate) async fn keys(
     Path(pipeline): Path<String>,
 ) -> Result<Json<Value>, Problem> {
     let (_, table) = found(&shared, &pipeline)?;
-    let keys = table.keys();
-    let keys: Vec<Value> =
-        keys.into_iter().map(|(key, count)| json!({ "key": key, "subscriptions": count })).collect();
+    let missing: BTreeSet<String> = table.missing_keys().into_iter().map(|(key, _)| key).collect();
+    let view = |(key, count): (Option<String>, u64)| {
+        let is_configured = key.as_ref().is_none_or(|key| !missing.contains(key));
+        json!({ "key": key, "subscriptions": count, "configured": is_configured })
+    };
+    let keys: Vec<Value> = table.keys().into_iter().map(view).collect();
     Ok(Json(json!({ "keys": keys })))
 }
 
@@ -338,7 +355,8 @@ async fn record(shared: &Shared, served: &Served, actor: &Actor, done: Done<'_>)
 }
 
 fn said(reason: Option<String>) -> Result<String, Problem> {
-    let reason = reason.unwrap_or_default().trim().to_owned();
+    // It stands in logs and records: what somebody pasted into it must not.
+    let reason = redact::without_secrets(reason.unwrap_or_default().trim());
     if reason.is_empty() || reason.len() > REASON_BYTES_MAX {
         let message = format!("`reason` is needed, of at most {REASON_BYTES_MAX} bytes");
         return Err(Problem::bad_request(message, "say why: it stands in the record beside your name"));

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use redrive::dispatch::health;
 use redrive::replay::StoppedReplays;
-use redrive::subscriptions::Stopped;
-use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, Time, timestamp};
+use redrive::subscriptions::{Counts as SubscriptionCounts, Stopped};
+use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, StatusPage, Time, timestamp};
 use redrive_core::breaker::{BreakerState, BreakerView};
 use serde::Serialize;
 
 /// How long a standstill of the process is shown.
 const STANDSTILL_SHOWN: Duration = Duration::from_mins(10);
+/// A purge that is not announced after this time is shown: by then its announcement has failed four times.
+const ANNOUNCED_WITHIN: Duration = Duration::from_mins(5);
 
 /// How urgent it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,11 +57,21 @@ pub struct Notice {
     /// The command that changes it, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     command: Option<String>,
+    /// Pages that say more, such as the status page of a push service.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    links: Vec<&'static str>,
 }
 
 impl Notice {
     fn bad(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { subject, level: Level::Bad, short: short.into(), text: text.into(), command: None }
+        Self {
+            subject,
+            level: Level::Bad,
+            short: short.into(),
+            text: text.into(),
+            command: None,
+            links: Vec::new(),
+        }
     }
 
     fn warning(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> Self {
@@ -69,6 +81,26 @@ impl Notice {
     fn lifted_by(self, command: String) -> Self {
         Self { command: Some(command), ..self }
     }
+
+    /// With the pages on which the services behind the sink say how they are.
+    fn see(self, pages: &[StatusPage]) -> Self {
+        if pages.is_empty() {
+            return self;
+        }
+        let named = pages.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let text = format!("{}. Status pages: {named}", self.text);
+        Self { text, links: pages.iter().map(|page| page.url).collect(), ..self }
+    }
+}
+
+/// What is known of a pipeline besides its figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Circumstances<'a> {
+    pub outage_gate: bool,
+    /// `None` for a sink without subscriptions.
+    pub subscriptions: Option<SubscriptionCounts>,
+    pub stopped_replays: Option<&'a StoppedReplays>,
+    pub status_pages: &'a [StatusPage],
 }
 
 /// What needs attention in this pipeline.
@@ -76,15 +108,13 @@ pub fn notices(
     name: &str,
     paused: bool,
     figures: &Figures,
-    outage_gate: bool,
-    purging_stopped: Option<Stopped>,
-    stopped_replays: Option<&StoppedReplays>,
+    beside: &Circumstances<'_>,
     now: Time,
 ) -> Vec<Notice> {
     let mut notices = Vec::new();
     notices.extend(pause(name, paused, figures));
-    notices.extend(breaker(name, figures));
-    notices.extend(outage(&figures.health, outage_gate));
+    notices.extend(breaker(name, figures).map(|notice| notice.see(beside.status_pages)));
+    notices.extend(outage(&figures.health, beside.outage_gate));
     notices.extend(retry_after(name, &figures.health));
     notices.extend(figures.condition.problems.iter().map(|problem| {
         Notice::bad(
@@ -95,9 +125,9 @@ pub fn notices(
     }));
     notices.extend(store(figures));
     notices.extend(standstill(&figures.health, now));
-    notices.extend(purging_stopped.map(|stopped| purging(name, stopped)));
-    notices.extend(stopped_replays.map(replay));
-    notices.extend(slower(figures));
+    notices.extend(beside.subscriptions.iter().flat_map(|counts| of_subscriptions(name, counts, now)));
+    notices.extend(beside.stopped_replays.map(replay));
+    notices.extend(slower(figures, beside.status_pages));
     notices
 }
 
@@ -182,6 +212,44 @@ fn store(figures: &Figures) -> Option<Notice> {
     (damaged > 0).then(|| notice.lifted_by("redrive journal --verify".to_owned()))
 }
 
+/// What is wrong with the table of subscriptions.
+fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<Notice> {
+    let mut notices = Vec::new();
+    if counts.damaged > 0 {
+        let lines = if counts.damaged == 1 { "line" } else { "lines" };
+        let text = format!(
+            "{} damaged {lines} in subscriptions.log: what they said is lost, and the endpoints they were about are called \
+             again; `redrive journal --pipeline {name} --accept-loss` removes them",
+            count(counts.damaged)
+        );
+        let notice = Notice::bad(Subject::Store, "subscriptions.log damaged", text);
+        notices.push(notice.lifted_by("redrive journal --verify".to_owned()));
+    }
+    notices.extend(counts.stopped.map(|stopped| purging(name, stopped)));
+    let overdue = counts.unannounced_since.filter(|since| now.since(*since) >= ANNOUNCED_WITHIN);
+    if let Some(since) = overdue {
+        let purges = if counts.unannounced == 1 { "purge is" } else { "purges are" };
+        let text = format!(
+            "{} {purges} not announced to `on_purged`, the first of {}: it fails. It is tried again every ten minutes at \
+             least, and nothing is forgotten; the log says why it fails",
+            count(counts.unannounced),
+            utc(since)
+        );
+        notices.push(Notice::warning(Subject::Subscriptions, "on_purged FAILS", text));
+    }
+    if counts.without_key > 0 {
+        let stored = if counts.without_key == 1 { "subscription was" } else { "subscriptions were" };
+        let text = format!(
+            "{} stored {stored} made with a VAPID key that is not configured: their messages become dead letters. Put its \
+             file into `previous_vapid_key_files`",
+            count(counts.without_key)
+        );
+        let notice = Notice::warning(Subject::Subscriptions, "VAPID key missing", text);
+        notices.push(notice.lifted_by(format!("redrive subscriptions keys {name}")));
+    }
+    notices
+}
+
 fn purging(name: &str, stopped: Stopped) -> Notice {
     let text = format!(
         "purging of subscriptions stopped at {}: {} % of the active ones were gone within 5 min (limit 2 %). That looks like \
@@ -216,7 +284,7 @@ fn standstill(health: &HealthFigures, now: Time) -> Option<Notice> {
 }
 
 /// What makes a pipeline slower than it could be.
-fn slower(figures: &Figures) -> Vec<Notice> {
+fn slower(figures: &Figures, pages: &[StatusPage]) -> Vec<Notice> {
     let HealthFigures { suspects, resets, budget_remaining, endpoints, permits, limit, .. } = &figures.health;
     let mut notices = Vec::new();
     if *suspects > 0 {
@@ -257,11 +325,13 @@ fn slower(figures: &Figures) -> Vec<Notice> {
             .map(|(number, what)| format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" }));
         let some = some.collect::<Vec<_>>().join(" and ");
         let whose = if endpoints.endpoints + endpoints.origins == 1 { "its" } else { "their" };
-        notices.push(Notice::warning(
+        let notice = Notice::warning(
             Subject::Endpoints,
             format!("{some} in cooldown"),
             format!("{some} in cooldown; {whose} messages are deferred"),
-        ));
+        );
+        // An origin is a whole service, where the sink says so by naming pages.
+        notices.push(if endpoints.origins > 0 { notice.see(pages) } else { notice });
     }
     if !figures.health.is_gated() && permits < limit {
         notices.push(Notice::warning(

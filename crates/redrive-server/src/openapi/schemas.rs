@@ -176,6 +176,10 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("short", text()),
             ("text", text()),
             ("command", json!({ "type": "string", "description": "The command that changes it." })),
+            (
+                "links",
+                json!({ "type": "array", "items": { "type": "string" }, "description": "Pages that say more, such as the status page of a push service." }),
+            ),
         ],
     );
     add(
@@ -1020,6 +1024,19 @@ pub(super) fn schemas() -> Map<String, Value> {
             ),
             ("full", flag()),
             ("unwritten", count()),
+            (
+                "unannounced",
+                json!({ "type": "integer", "minimum": 0, "description": "Purges that `on_purged` has not accepted yet." }),
+            ),
+            ("unannounced_since", time_or_null()),
+            (
+                "without_key",
+                json!({ "type": "integer", "minimum": 0, "description": "Stored subscriptions whose VAPID key is not configured." }),
+            ),
+            (
+                "damaged",
+                json!({ "type": "integer", "minimum": 0, "description": "Damaged lines of subscriptions.log." }),
+            ),
             ("subscriptions", many("Subscription")),
             ("next", text_or_null()),
         ],
@@ -1066,7 +1083,11 @@ pub(super) fn schemas() -> Map<String, Value> {
     add(
         "SubscriptionKey",
         &["key", "subscriptions"],
-        vec![("key", text_or_null()), ("subscriptions", count())],
+        vec![
+            ("key", text_or_null()),
+            ("subscriptions", count()),
+            ("configured", json!({ "type": "boolean", "description": "Whether the sink has this key." })),
+        ],
     );
     add("SubscriptionKeys", &["keys"], vec![("keys", many("SubscriptionKey"))]);
     add("Replays", &["replays"], vec![("replays", many("Replay"))]);

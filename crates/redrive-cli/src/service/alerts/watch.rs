@@ -120,10 +120,9 @@ async fn look(
             for Watched { handle, subscriptions, replays } in &handles {
                 let name = handle.name();
                 let own = found.iter().filter(|(pipeline, _)| pipeline == name);
-                let facts = Facts {
-                    pills: own.map(|(_, pill)| pill.clone()).collect(),
-                    ..Facts::of(&handle.figures())
-                };
+                let figures = handle.figures();
+                let facts = Facts::of(&figures).with_services(&figures, handle.sink().status_pages);
+                let facts = Facts { pills: own.map(|(_, pill)| pill.clone()).collect(), ..facts };
                 let stopped = subscriptions.as_ref().and_then(|table| table.counts(now).stopped);
                 let replays = StoppedReplays::of(name, &replays.list());
                 let facts = facts.with_subscriptions(stopped).with_replays(replays.as_ref());
