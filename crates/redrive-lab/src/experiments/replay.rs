@@ -13,8 +13,8 @@ use redrive_core::Ratio;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
+use super::fault::LabError;
 use super::replay_store::{Effects, Store};
-use super::run::LabError;
 use super::setting::{Setting, built, complete, tiers};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
@@ -48,7 +48,7 @@ struct Parameters {
 }
 
 /// What the handler plays.
-struct Downstream {
+struct FixableHandler {
     load: Load,
     half_applied: Ratio,
     effects: Effects,
@@ -57,7 +57,7 @@ struct Downstream {
     succeeded: Vec<AtomicU8>,
 }
 
-impl Downstream {
+impl FixableHandler {
     async fn handle(self: Arc<Self>, id: String, number: u64) -> Result<(), Failure> {
         let slot = number as usize;
         let attempt = self.attempts[slot].fetch_add(1, Relaxed).saturating_add(1);
@@ -133,7 +133,7 @@ async fn play(
     };
     let store = Store::open(setting.postgres, p.messages, p.ledger).await?;
     let zeros = || (0..p.messages).map(|_| AtomicU8::new(0)).collect();
-    let downstream = Arc::new(Downstream {
+    let downstream = Arc::new(FixableHandler {
         load,
         half_applied: p.half_applied.0,
         effects: store.effects(),
@@ -196,7 +196,7 @@ async fn play(
 /// Fill, fix, replay all, replay all again. `None` if it was interrupted.
 async fn walk(
     p: &Parameters,
-    downstream: &Downstream,
+    downstream: &FixableHandler,
     handle: &PipelineHandle,
     stage: Stage<'_>,
 ) -> Result<Option<Steps>, Error> {
