@@ -191,7 +191,8 @@ fn figure_row(summary: &Summary, variant: &VariantResult, figure: &str) -> WalkR
     let balances = variant.audit.is_none_or(|audit| audit.balances());
     WalkRow {
         cells: [
-            column.map_or_else(|| figure.replace('_', " "), |column| column.title.clone()),
+            // Titles of columns lean on those before them, so the name of the figure stands beside it.
+            column.map_or_else(|| format!("`{figure}`"), |column| format!("{} (`{figure}`)", column.title)),
             variant.name.clone(),
             summary.ran_on.clone(),
             measured,
@@ -204,7 +205,7 @@ fn figure_row(summary: &Summary, variant: &VariantResult, figure: &str) -> WalkR
 
 fn open(figure: &str, ran_on: &str) -> WalkRow {
     let cells = [
-        figure.replace('_', " "),
+        format!("`{figure}`"),
         String::new(),
         ran_on.to_owned(),
         "open: no committed result".to_owned(),
@@ -241,7 +242,7 @@ mod tests {
             assert!(text.contains(&format!("### S2-{n}\n")), "S2-{n}");
         }
         assert!(
-            text.contains("| out of order |  | embedded engine, real clock | open: no committed result |"),
+            text.contains("| `out_of_order` |  | embedded engine, real clock | open: no committed result |"),
             "{text}"
         );
         assert!(text.contains("open: `redrive lab run ordering`"), "{text}");
