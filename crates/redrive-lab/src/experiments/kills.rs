@@ -33,7 +33,7 @@ struct KillParameters {
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let played = play(variant, setting, stage).map_err(|error| LabError::Run(error.to_string()))?;
-        Ok(played.map(|order| measure(variant, &order)).transpose()?)
+        played.map(|order| measure(variant, &order)).transpose()
     })?;
     let (variants, curves, is_partial) = complete(each);
     let title = "Calls that were repeated, kill by kill";

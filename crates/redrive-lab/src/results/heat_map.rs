@@ -3,13 +3,14 @@
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-/// Width of a panel, its height without the rows, and the height of a row.
-const PANEL_WIDTH: u32 = 430;
-const PANEL_HEAD: u32 = 78;
-const ROW_HEIGHT: u32 = 26;
-const COLUMNS: usize = 2;
-const TITLE_HEIGHT: u32 = 40;
+/// Pixels: width of a panel, its height without the rows, and the height of a row.
+const PANEL_WIDTH: i32 = 430;
+const PANEL_HEAD: i32 = 78;
+const ROW_HEIGHT: i32 = 26;
+const TITLE_HEIGHT: i32 = 40;
 const LABELS_WIDTH: i32 = 70;
+/// Panels side by side.
+const COLUMNS: usize = 2;
 
 /// Values from 0 (red) to 1 (green), by row and column.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,15 +42,15 @@ impl HeatMap {
     }
 
     fn draw(&self, text: &mut String) -> Result<(), Fault> {
-        let panel_height = PANEL_HEAD + ROW_HEIGHT * self.rows.len() as u32;
-        let lines = self.panels.len().div_ceil(COLUMNS).max(1) as u32;
-        let size = (PANEL_WIDTH * COLUMNS as u32, TITLE_HEIGHT + panel_height * lines);
+        let panel_height = PANEL_HEAD + times(self.rows.len(), ROW_HEIGHT);
+        let lines = self.panels.len().div_ceil(COLUMNS).max(1);
+        let size = (times(COLUMNS, PANEL_WIDTH), TITLE_HEIGHT + times(lines, panel_height));
+        let size = (size.0.cast_unsigned(), size.1.cast_unsigned());
         let root = SVGBackend::with_string(text, size).into_drawing_area();
         root.fill(&WHITE)?;
         root.draw(&Text::new(self.title.clone(), (12, 12), ("sans-serif", 18)))?;
         for (i, panel) in self.panels.iter().enumerate() {
-            let (column, line) = ((i % COLUMNS) as i32, (i / COLUMNS) as i32);
-            let at = (column * PANEL_WIDTH as i32, TITLE_HEIGHT as i32 + line * panel_height as i32);
+            let at = (times(i % COLUMNS, PANEL_WIDTH), TITLE_HEIGHT + times(i / COLUMNS, panel_height));
             self.draw_panel(&root, panel, at)?;
         }
         root.present()?;
@@ -58,19 +59,18 @@ impl HeatMap {
 
     fn draw_panel(&self, area: &Area<'_>, panel: &HeatPanel, (left, top): (i32, i32)) -> Result<(), Fault> {
         area.draw(&Text::new(panel.name.clone(), (left + 12, top), ("sans-serif", 14)))?;
-        let cells = PANEL_WIDTH as i32 - LABELS_WIDTH - 20;
-        let width = cells / self.columns.len().max(1) as i32;
+        let width = (PANEL_WIDTH - LABELS_WIDTH - 20) / times(self.columns.len().max(1), 1);
         let (x0, y0) = (left + LABELS_WIDTH, top + 44);
         for (c, label) in self.columns.iter().enumerate() {
-            let x = x0 + c as i32 * width + 6;
+            let x = x0 + times(c, width) + 6;
             area.draw(&Text::new(label.clone(), (x, y0 - 18), ("sans-serif", 12)))?;
         }
         for (r, (label, values)) in self.rows.iter().zip(&panel.values).enumerate() {
-            let y = y0 + r as i32 * ROW_HEIGHT as i32;
+            let y = y0 + times(r, ROW_HEIGHT);
             area.draw(&Text::new(label.clone(), (left + 12, y + 6), ("sans-serif", 12)))?;
             for (c, value) in values.iter().enumerate() {
-                let x = x0 + c as i32 * width;
-                let corners = [(x, y), (x + width - 2, y + ROW_HEIGHT as i32 - 2)];
+                let x = x0 + times(c, width);
+                let corners = [(x, y), (x + width - 2, y + ROW_HEIGHT - 2)];
                 area.draw(&Rectangle::new(corners, colour(*value).filled()))?;
                 let text = format!("{:.0} %", value * 100.0);
                 area.draw(&Text::new(text, (x + 6, y + 6), ("sans-serif", 12)))?;
@@ -88,6 +88,11 @@ impl HeatMap {
             })
         })
     }
+}
+
+/// So many times so many pixels. No picture is larger than that.
+fn times(count: usize, pixels: i32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX).saturating_mul(pixels)
 }
 
 /// Red at 0, yellow in the middle, green at 1; pale, so that the figure in the cell can be read.
