@@ -1,7 +1,7 @@
 # One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-letters bench-push mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-letters bench-push lab-alert lab-board mutants deny tools kafka-up kafka-down clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,14 @@ storm-kafka: ## three brokers, three processors, 100,000 records and some 28 fau
 
 figures-kafka: ## how soon deliveries go on after kill -9 and after the loss of a broker, by session timeout; release build
 	@REDRIVE_STORM_PROFILE=release scripts/storm.sh --figures --sessions 10,20,45 $(ARGS)
+
+lab-alert: ## poison grows until the shipped alerts fire in a real Prometheus; takes about seven minutes
+	cargo build --release --locked -p redrive-cli
+	@scripts/burn-rate.sh
+
+lab-board: ## one poison message on the board: its queries through a real Prometheus, drawn; takes five minutes
+	cargo build --release --locked -p redrive-cli
+	@scripts/board.sh $(ARGS)
 
 mutants: ## change the code of redrive-core line by line and see whether a test notices
 	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked

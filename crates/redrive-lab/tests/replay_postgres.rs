@@ -21,6 +21,7 @@ fn every_effect_is_there_once(kafka: Option<String>, ran_on: &str) {
         kafka,
         postgres: Some(server_url()),
         out: Some(out.path().to_owned()),
+        victim: Vec::new(),
         command: "redrive lab run replay --seed 7 --quick --postgres …".to_owned(),
     };
     let Finished { summary, dir, .. } = run(&order, &Silent).unwrap();

@@ -11,9 +11,9 @@ use redrive_core::Ratio;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
+use super::fault::LabError;
 use super::replay_engine::ReplayEngine;
 use super::replay_store::{Effects, Store};
-use super::run::LabError;
 use super::setting::{Setting, built, complete, tiers};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
@@ -44,7 +44,7 @@ struct Parameters {
 }
 
 /// What the handler plays.
-struct Downstream {
+struct FixableHandler {
     load: Load,
     half_applied: Ratio,
     effects: Effects,
@@ -53,7 +53,7 @@ struct Downstream {
     succeeded: Vec<AtomicU8>,
 }
 
-impl Downstream {
+impl FixableHandler {
     /// Messages that have succeeded.
     fn done(&self) -> u64 {
         self.succeeded.iter().filter(|count| count.load(Relaxed) > 0).count() as u64
@@ -142,7 +142,7 @@ async fn play(
     };
     let store = Store::open(setting.postgres, p.messages, p.ledger).await?;
     let zeros = || (0..p.messages).map(|_| AtomicU8::new(0)).collect();
-    let downstream = Arc::new(Downstream {
+    let downstream = Arc::new(FixableHandler {
         load,
         half_applied: p.half_applied.0,
         effects: store.effects(),
@@ -206,7 +206,7 @@ async fn play(
 /// Fill, fix, replay all, replay all again. `None` if it was interrupted.
 async fn walk(
     p: &Parameters,
-    downstream: &Downstream,
+    downstream: &FixableHandler,
     engine: &ReplayEngine<'_>,
     handle: &PipelineHandle,
     stage: Stage<'_>,
