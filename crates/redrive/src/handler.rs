@@ -222,6 +222,7 @@ pub(crate) type Attempting = Delivery<'static>;
 pub struct StatusPage {
     /// The service, as people call it: `APNs`.
     pub service: &'static str,
+    /// Where the page is.
     pub url: &'static str,
 }
 
