@@ -51,13 +51,12 @@ pub struct Push {
 impl Push {
     /// `others` are members that an envelope may have besides: the pipeline reads them.
     pub fn of(message: &Message, lookup: Lookup<'_>, others: &[String]) -> Result<Self, FieldFault> {
-        let (push, token) = match json::header(message, TOKEN_HEADER) {
-            Some(token) => (Self::of_headers(message)?, token),
-            None => {
-                let envelope = json::object(message)?;
-                json::only(&envelope, MEMBERS, others)?;
-                Self::of_envelope(&envelope, lookup)?
-            }
+        let (push, token) = if let Some(token) = json::header(message, TOKEN_HEADER) {
+            (Self::of_headers(message)?, token)
+        } else {
+            let envelope = json::object(message)?;
+            json::only(&envelope, MEMBERS, others)?;
+            Self::of_envelope(&envelope, lookup)?
         };
         check_token(&token)?;
         let max = if push.push_type == "voip" { VOIP_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
