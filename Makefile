@@ -1,7 +1,7 @@
-# One command equals CI: .ci/run, which is `make lint`, the quick part of `make checks`, and `make test`.
+# One command equals CI: .ci/run, which is `make lint test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-push mutants deny tools kafka-up kafka-down clean
+.PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-letters bench-push lab-alert lab-board mutants deny tools kafka-up kafka-down clean
 
 help: ## list all targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench-push: ## benchmark the push sinks against bare clients, by turns; release 
 bench-kafka: ## benchmark the Kafka engine on the common workload against a bare client, on its own broker; release build
 	@scripts/bench-kafka.sh $(ARGS)
 
+bench-letters: ## groups, pages, counts, start, memory and disk at 10k, 1M and 10M dead letters, on both engines; release build
+	@scripts/bench-letters.sh $(ARGS)
+
 damage: ## damage every file of a store more than 4,000 times, with and without the index; prints the results
 	REDRIVE_DAMAGE=$${REDRIVE_DAMAGE:-1000} cargo test --release --locked -p redrive-faults --test faults_damage -- --nocapture --test-threads 1
 
@@ -77,6 +80,8 @@ proofs-kafka: storm-kafka ## the three-broker storm, and the proofs on Kafka wit
 	REDRIVE_KAFKA_STORM_SECONDS=$${REDRIVE_KAFKA_STORM_SECONDS:-600} \
 	REDRIVE_KAFKA_ROLLS=$${REDRIVE_KAFKA_ROLLS:-20} \
 	cargo test --locked -p redrive-kafka-faults -- --nocapture
+	REDRIVE_KAFKA_REPLAY_KILLS=$${REDRIVE_KAFKA_REPLAY_KILLS:-20} \
+	cargo test --locked -p redrive-cli --test group_kafka -- --nocapture a_job_whose_member_is_killed
 	@scripts/kafka.sh down
 
 storm-kafka: ## three brokers, three processors, 100,000 records and some 28 faults, audited by id; REDRIVE_SEED chooses the faults
@@ -84,6 +89,14 @@ storm-kafka: ## three brokers, three processors, 100,000 records and some 28 fau
 
 figures-kafka: ## how soon deliveries go on after kill -9 and after the loss of a broker, by session timeout; release build
 	@REDRIVE_STORM_PROFILE=release scripts/storm.sh --figures --sessions 10,20,45 $(ARGS)
+
+lab-alert: ## poison grows until the shipped alerts fire in a real Prometheus; takes about seven minutes
+	cargo build --release --locked -p redrive-cli
+	@scripts/burn-rate.sh
+
+lab-board: ## one poison message on the board: its queries through a real Prometheus, drawn; takes five minutes
+	cargo build --release --locked -p redrive-cli
+	@scripts/board.sh $(ARGS)
 
 mutants: ## change the code of redrive-core line by line and see whether a test notices
 	@command -v cargo-mutants >/dev/null || cargo install cargo-mutants --locked

@@ -3,7 +3,7 @@
 # published. Shares the target directory with the tests, so that only the first run is slow.
 #
 #   scripts/checks.sh         all of it (`make checks`)
-#   scripts/checks.sh quick   what CI has time for: the documentation, the binary without default features, the packages
+#   scripts/checks.sh quick   the part that takes minutes: the documentation, the binary without default features, the packages
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -25,6 +25,9 @@ pub struct GroupView {
     pub sink: Option<String>,
     /// Normalised, or what a rule calls it.
     pub error: String,
+    /// The `[[pipeline.group]]` that has made the group, if one has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<RuleView>,
     /// Of the fingerprint.
     pub version: Option<u8>,
     /// The letter that has been open for longest.
@@ -34,6 +37,18 @@ pub struct GroupView {
     pub at: Option<Instant>,
     pub until: Option<Instant>,
     pub more: Option<u64>,
+}
+
+/// A `[[pipeline.group]]`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GroupRule")]
+#[serde(default)]
+pub struct RuleView {
+    /// Null if the configuration does not have it any more.
+    #[serde(rename = "match")]
+    pub pattern: Option<String>,
+    #[serde(rename = "as")]
+    pub name: String,
 }
 
 /// A group with a few of its letters.

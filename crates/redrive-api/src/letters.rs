@@ -69,10 +69,16 @@ pub struct LetterView {
     pub payload: Option<Option<Payload>>,
     /// Edits that were not undone, the latest last.
     pub edits: Vec<String>,
+    /// The id that its message was accepted under, if an edit has given it another one since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted_as: Option<String>,
     /// Of one letter that was edited: its payload before the first edit.
     #[schemars(with = "Option<Payload>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<Option<Payload>>,
+    /// Of one letter that was edited: its headers before the first edit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub original_headers: Option<BTreeMap<String, String>>,
     pub history: Vec<AttemptView>,
 }
 
@@ -97,9 +103,21 @@ pub struct LetterStats {
     pub discarded: u64,
     pub by_reason: BTreeMap<String, u64>,
     pub by_class: BTreeMap<String, u64>,
+    /// Open letters by tenant, the most first; beyond the first 100 counted together as `(others)`.
+    pub by_tenant: Vec<LettersOfTenant>,
     pub oldest: Option<Instant>,
     /// Open letters that reasons and classes were counted of.
     pub scanned: u64,
+}
+
+/// The open letters of one tenant.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct LettersOfTenant {
+    pub tenant: String,
+    pub letters: u64,
+    /// When the oldest of them died.
+    pub oldest: Option<Instant>,
 }
 
 /// The answer to an edit, or to its undo.
@@ -124,6 +142,8 @@ pub struct Edited {
     pub unchanged: u64,
     pub not_json: SkippedLetters,
     pub refused: SkippedLetters,
+    /// Letters that were named in `ids` and are not open: nothing was done to them.
+    pub not_open: Vec<NotOpenLetter>,
     /// The first letter, and what changes in it.
     pub first: Option<FirstEdited>,
 }
@@ -147,6 +167,15 @@ pub struct SkippedLetters {
     /// The first of them.
     pub letters: Vec<String>,
     pub why: Option<String>,
+}
+
+/// A letter that was named and is not open, so that nothing was done to it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NotOpenLetter {
+    pub letter: String,
+    #[schemars(extend("enum" = ["replaying", "succeeded", "discarded"]))]
+    pub state: String,
 }
 
 /// The first letter of an edit.
@@ -177,9 +206,12 @@ pub enum DiscardAnswer {
 }
 
 /// What a discard would do, with `dry_run`.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WouldDiscard {
     pub would_discard: u64,
+    /// Letters that were named in `ids` and are not open: nothing would be done to them.
+    #[serde(default)]
+    pub not_open: Vec<NotOpenLetter>,
 }
 
 /// What a discard did.
@@ -190,6 +222,8 @@ pub struct Discarded {
     pub id: Option<String>,
     pub discarded: u64,
     pub undo_until: Option<Instant>,
+    /// Letters that were named in `ids` and are not open: nothing was done to them.
+    pub not_open: Vec<NotOpenLetter>,
 }
 
 /// What the undo of a discard did.
@@ -211,6 +245,8 @@ pub struct ImportedLetters {
     pub refused: u64,
     /// Lines that were refused, counted from 1; at most 1,000.
     pub problems: Vec<LineProblem>,
+    /// Lines whose times were in the future and were set to the time of the import; at most 1,000.
+    pub notes: Vec<LineProblem>,
     /// The groups of what was imported, the largest first.
     pub groups: Vec<ImportedGroup>,
 }

@@ -26,12 +26,12 @@ mod sink_health;
 mod subscriptions;
 
 pub use actions::{ActionView, Actions, Liveness, Refusal};
-pub use groups::{GroupDecision, GroupDetail, GroupView, Groups};
+pub use groups::{GroupDecision, GroupDetail, GroupView, Groups, RuleView};
 pub use instant::Instant;
 pub use letters::{
     DifferenceView, DiscardAnswer, Discarded, EditAnswer, EditUndone, Edited, FirstEdited, ImportedGroup,
-    ImportedLetters, LetterCounts, LetterPage, LetterStats, LetterView, LineProblem, Restored,
-    SkippedLetters, WouldDiscard,
+    ImportedLetters, LetterCounts, LetterPage, LetterStats, LetterView, LettersOfTenant, LineProblem,
+    NotOpenLetter, Restored, SkippedLetters, WouldDiscard,
 };
 pub use messages::{
     Accepted, AcceptedMessage, AcceptedMessages, AttemptView, KeyView, ListedMessage, MessagePage,
@@ -42,9 +42,10 @@ pub use pipelines::{
     PipelineView, Pipelines, PolicyView, Recent, StoreHealth, Subject,
 };
 pub use replays::{
-    Canary, JobState, KeyLetters, LastReplay, ReplayForecast, ReplayJob, Replays, Superseded, TenantLetters,
+    Canary, JobState, KeyLetters, LastReplay, ReplayForecast, ReplayJob, Replays, Superseded, TakenByReplay,
+    TenantLetters,
 };
-pub use requests::{Discard, Edit, LetterSelection, MessageIdChoice, StartReplay, Undo};
+pub use requests::{Discard, Edit, LetterPayload, LetterSelection, MessageIdChoice, StartReplay, Undo};
 pub use sink_health::{EndpointWait, Endpoints, HealthChange, Incident, Recovery, Resets, SinkHealth};
 pub use subscriptions::{
     NamedSubscription, NewSubscription, Purging, PurgingStopped, RemovedSubscription, SubscriptionKey,

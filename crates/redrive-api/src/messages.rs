@@ -91,6 +91,12 @@ pub struct AttemptView {
 #[serde(default)]
 pub struct MessageView {
     pub id: String,
+    /// The id under which it goes on since an edit, if it was asked for by the one it was accepted under.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub continued_as: Option<String>,
+    /// The id that it was accepted under, if an edit has given it another one since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accepted_as: Option<String>,
     #[schemars(extend("enum" = ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "succeeded", "unknown"]))]
     pub state: String,
     /// Failed attempts that count; null for a message that was delivered without ever having been a dead letter, of which

@@ -146,6 +146,9 @@ pub struct AttentionNotice {
     /// The command that changes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
+    /// Pages that say more, such as the status page of a push service.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<String>,
 }
 
 /// How urgent a notice is.
@@ -180,6 +183,7 @@ pub enum Subject {
     Budget,
     Endpoints,
     Subscriptions,
+    Replay,
     Ramp,
     // What a newer server says and this client does not know.
     #[default]

@@ -27,10 +27,20 @@ pub struct ReplayForecast {
     pub stop_at: Option<String>,
     /// Letters with an attempt whose end is unknown.
     pub ambiguous: u64,
+    /// Of these: letters whose message has a new id since an edit.
+    pub ambiguous_new_id: u64,
     /// Whether somebody has to decide about those first.
     pub ambiguous_undecided: bool,
+    /// How long the receiver remembers ids.
+    pub ledger_horizon: Option<String>,
+    /// Letters that were first attempted longer ago than the receiver remembers ids.
+    pub beyond_ledger: u64,
     pub superseded: Superseded,
+    /// Letters that wait in other replays.
+    pub taken: Vec<TakenByReplay>,
     pub tenants: Vec<TenantLetters>,
+    /// Letters that stay open because their tenant has more than `tenant_max`.
+    pub beyond_quota: u64,
     /// When the oldest of them died.
     pub oldest: Option<Instant>,
     #[schemars(extend("enum" = ["closed", "open", "half_open"]))]
@@ -68,6 +78,14 @@ pub struct KeyLetters {
 #[serde(default)]
 pub struct TenantLetters {
     pub tenant: String,
+    pub letters: u64,
+}
+
+/// Letters that wait in another replay.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct TakenByReplay {
+    pub replay: String,
     pub letters: u64,
 }
 

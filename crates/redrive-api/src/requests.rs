@@ -82,6 +82,9 @@ about_letters! {
         /// Only letters that still have this payload.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub was: Option<Payload>,
+        /// A payload for each letter, in place of a selection and one change for all. At most 10,000.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub payloads: Option<Vec<LetterPayload>>,
         /// Needed where an attempt ended without an answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub message_id: Option<MessageIdChoice>,
@@ -91,6 +94,17 @@ about_letters! {
         #[serde(skip_serializing_if = "Option::is_none")]
         pub undo: Option<String>,
     }
+}
+
+/// The new payload of one letter.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LetterPayload {
+    /// By its full id, as in orders/17.
+    pub letter: String,
+    pub payload: Payload,
+    /// The payload that it was made from; a letter that has another one by now is refused.
+    pub was: Payload,
 }
 
 /// Whether edited messages go out under their id or a new one.
@@ -145,6 +159,14 @@ about_letters! {
         #[schemars(extend("enum" = ["ok", "skip", null]))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ambiguous: Option<String>,
+        /// Also letters that were first attempted before the `ledger_horizon` of the pipeline; 409 if there are some and
+        /// this is not said.
+        #[serde(default)]
+        pub beyond_ledger: bool,
+        /// No more letters of one tenant than this; the others stay open.
+        #[schemars(range(min = 1))]
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub tenant_max: Option<u64>,
         #[serde(default)]
         pub dry_run: bool,
     }

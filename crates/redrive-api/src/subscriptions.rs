@@ -46,6 +46,13 @@ pub struct SubscriptionPage<S = SubscriptionView> {
     pub stopped: Option<PurgingStopped>,
     pub full: bool,
     pub unwritten: u64,
+    /// Purges that `on_purged` has not accepted yet.
+    pub unannounced: u64,
+    pub unannounced_since: Option<Instant>,
+    /// Stored subscriptions whose VAPID key is not configured.
+    pub without_key: u64,
+    /// Damaged lines of subscriptions.log.
+    pub damaged: u64,
     pub subscriptions: Vec<S>,
     /// The cursor of the page after it.
     pub next: Option<String>,
@@ -74,6 +81,10 @@ pub struct SubscriptionKeys {
 pub struct SubscriptionKey {
     pub key: Option<String>,
     pub subscriptions: u64,
+    /// Whether the sink has this key.
+    #[schemars(with = "bool")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configured: Option<bool>,
 }
 
 /// A subscription to store.

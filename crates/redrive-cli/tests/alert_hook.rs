@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive::replay::Replays;
 use redrive::{Clock as _, MemoryStores, Message, Pipeline, Policy, Redrive, WallClock};
 use redrive_cli::config::{Environment, ProcessorFlags, Source, load};
 use redrive_cli::service::alerts::{Pills, Watched, Watching};
@@ -115,7 +116,7 @@ fn a_command_gets_the_record_of_a_poison_pill() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let watching = Watching::start(
         &alerts,
-        vec![Watched { handle: handle.clone(), subscriptions: None }],
+        vec![Watched { handle: handle.clone(), subscriptions: None, replays: Replays::open(None).unwrap() }],
         pills,
         None,
         &runtime,
@@ -246,4 +247,36 @@ fn every_fault_of_an_alert_is_told_with_its_place_and_a_fix() {
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("[[alert]]") && shown.contains("command = [\"true\", \"…\"]"), "{shown}");
     assert!(!shown.contains("hunter2"), "{shown}");
+}
+
+/// A replay whose canary died again waits for somebody: the hook, `status` and the metrics say so until that happens.
+#[test]
+fn a_replay_that_was_stopped_is_told_until_somebody_decides_about_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (downstream, hook) = (Receiver::start(|_| REFUSED), Receiver::start(|_| OK));
+    let alert = format!("[[alert]]\non = [\"replay_stopped\"]\nwebhook = \"{}\"\nevery = \"1h\"", hook.url());
+    let processor = Processor::start(dir.path(), &config(&downstream.url(), &alert));
+    send(&processor, 0..15);
+    wait_for("the letters", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 15);
+    let replayed = processor.cli(&["dlq", "replay", "orders", "--all"]);
+    assert_eq!(replayed.status.code(), Some(1), "{}", stderr(&replayed));
+    wait_for("the notice", || hook.requests().len() == 1);
+    let told = &notices(&hook)[0];
+    assert_eq!((&told["alert"], &told["state"]), (&json!("replay_stopped"), &json!("firing")), "{told}");
+    let said = "replay r-1 was stopped: 10 of the first 10 failed (canary, limit 20 %)";
+    assert_eq!(told["summary"], format!("orders: {said}"));
+    assert_eq!(told["runbook"], "docs/runbooks/replay-stopped.md");
+    let status = processor.cli(&["status", "orders"]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(
+        status.contains(&format!("{said}   `redrive dlq replay --resume r-1` goes on with it")),
+        "{status}"
+    );
+    let stopped = "redrive_replay_jobs{pipeline=\"orders\",state=\"stopped\"} ";
+    assert!(processor.get("/metrics").body.contains(&format!("{stopped}1\n")));
+
+    assert!(processor.cli(&["dlq", "replay", "--abort", "r-1"]).status.success());
+    wait_for("its end", || hook.requests().len() == 2);
+    assert_eq!(notices(&hook)[1]["state"], "resolved");
+    assert!(processor.get("/metrics").body.contains(&format!("{stopped}0\n")));
 }

@@ -4,6 +4,7 @@
 
 mod world;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -109,4 +110,44 @@ fn a_lost_range_and_a_frozen_broker_are_told_and_fire_their_alerts() {
     assert!(firing(dir.path(), &page(&processor, "/metrics").1, "RedriveKafkaUnreachable"));
     broker.run("thaw 1");
     wait_for("the cluster to be back", || !page(&processor, "/metrics").1.contains(&unreachable));
+}
+
+/// Names of metrics in a text, without the endings of histograms.
+fn metrics(text: &str) -> BTreeSet<&str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let starts = text.match_indices("redrive_").filter(|(at, _)| !text[..*at].ends_with(is_name));
+    let names = starts.map(|(at, _)| {
+        let rest = &text[at..];
+        &rest[..rest.find(|c| !is_name(c)).unwrap_or(rest.len())]
+    });
+    let plain = |name: &'_ str| {
+        ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|end| name.strip_suffix(end))
+            .map_or(name.len(), str::len)
+    };
+    names.map(|name| &name[..plain(name)]).collect()
+}
+
+#[test]
+fn every_metric_of_the_board_and_the_rules_is_on_the_page_of_a_processor_on_kafka() {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy");
+    let read = |file: &str| std::fs::read_to_string(deploy.join(file)).unwrap();
+    let asked = read("grafana/redrive.json") + &read("alerts/redrive.rules.yaml");
+    let dir = tempfile::tempdir().unwrap();
+    let broker = Broker(dir.path().join("broker"));
+    let address = broker.run("up");
+    let receiver = Receiver::start(|_| OK);
+    kafka::create_at(&address, "orders", 1);
+    let lines = "source = \"orders\"\nname = \"orders\"\ntiers = [\"1s\"]";
+    let config = world::config(&kafka::engine_at(&address, "delivery", "create"), lines, &receiver.url());
+    let home = dir.path().join("home");
+    std::fs::create_dir(&home).unwrap();
+    let processor = Processor::start(&home, &config);
+    let page = page(&processor, "/metrics").1;
+    let asked = metrics(&asked);
+    assert!(asked.len() > 25, "{asked:?}");
+    for name in asked {
+        assert!(page.contains(&format!("# TYPE {name} ")), "{name} is not on the page");
+    }
 }

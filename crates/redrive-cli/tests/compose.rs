@@ -72,3 +72,24 @@ fn what_the_image_runs_by_itself_is_a_processor_with_the_mounted_configuration()
     // It warns that tokens go over plain HTTP, which is meant: compose publishes the port on loopback only.
     assert!(loaded.config.is_some(), "{:#?}", loaded.faults.all);
 }
+
+/// A mount of a file that is missing becomes an empty directory, and the service starts without its configuration.
+#[test]
+fn everything_that_compose_mounts_is_there_and_prometheus_loads_the_shipped_rules() {
+    let compose = read("compose.yaml");
+    let mounts: Vec<(&str, &str)> =
+        compose.lines().filter_map(|line| line.trim().strip_prefix("- ./")?.split_once(':')).collect();
+    for (file, _) in &mounts {
+        assert!(deploy(file).exists(), "{file} is mounted and does not exist");
+    }
+    let inside = |file: &str| {
+        let mount = mounts.iter().find(|(mounted, _)| *mounted == file);
+        mount.map(|(_, inside)| inside.trim_end_matches(":ro").to_owned()).unwrap_or_default()
+    };
+    let prometheus = read("prometheus/prometheus.yml");
+    assert!(prometheus.contains(&format!("- {}\n", inside("alerts/redrive.rules.yaml"))), "{prometheus}");
+    assert!(prometheus.contains("credentials: only-for-trying-it"), "compose sets this token");
+    let provider = read("grafana/provisioning/dashboards/redrive.yaml");
+    let board = PathBuf::from(inside("grafana/redrive.json"));
+    assert!(provider.contains(&format!("path: {} ", board.parent().unwrap().display())), "{provider}");
+}

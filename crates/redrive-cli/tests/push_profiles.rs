@@ -66,7 +66,7 @@ fn follow(processor: &Processor, profile: &str, moody: &Moody, message: impl Fn(
         .filter(|line| line["message_id"] == "900d" && line["delay_ms"].is_u64())
         .map(|line| json!([line["status_code"], line["class"], line["retry_after_header"]]))
         .collect();
-    let expected = json!([[503, "transient", null], [429, "rate_limited", 1]]);
+    let expected = json!([[503, "transient", null], [429, "rate_limited", "1"]]);
     assert_eq!(json!(waits), expected, "{profile}:\n{log}");
 }
 
@@ -120,4 +120,40 @@ fn the_profile_of_apns_workers_delivers_in_real_time_through_503_and_429() {
     );
     let processor = Processor::start(dir.path(), &config("apns-worker", &sink));
     follow(&processor, "apns-worker", &moody, |name| json!({"token": name, "payload": {"aps": {}}}));
+}
+
+/// S1-44: dispatch pauses, and whoever is told gets the page on which the vendor says how its service is.
+#[test]
+fn the_alert_of_an_open_breaker_names_the_status_page_of_the_vendor() {
+    let runtime = Runtime::new().unwrap();
+    let server =
+        runtime.block_on(PushServer::start(|_| Reply::of(503, r#"{"reason":"ServiceUnavailable"}"#)));
+    let hook = runtime.block_on(PlainServer::start(|_| Reply::of(200, "")));
+    let dir = tempfile::tempdir().unwrap();
+    let sink = format!(
+        "[pipeline.sink.apns]\nkey_file = {:?}\nkey_id = \"ABC123DEFG\"\nteam_id = \"DEF123GHIJ\"\nurl = {:?}\n\
+         topic = \"com.example.app\"\nca_file = {:?}\n\
+         [[alert]]\non = [\"breaker_open\"]\nwebhook = \"http://127.0.0.1:{}/alert\"\n",
+        key_file(&dir, "key.p8"),
+        server.url(),
+        server.authority.ca_file(),
+        hook.port
+    );
+    let processor = Processor::start(dir.path(), &config("apns-worker", &sink));
+    for number in 0..60 {
+        let payload = json!({"token": format!("{number:04x}"), "payload": {"aps": {}}});
+        let body = json!({"id": format!("m-{number}"), "payload": payload}).to_string();
+        assert_eq!(processor.post("/v1/pipelines/push/messages", &body).status, 202);
+    }
+    wait_for("the alert", || !hook.seen().is_empty());
+    let told: Value = serde_json::from_slice(&hook.seen()[0].body).unwrap();
+    let page = "https://developer.apple.com/system-status/";
+    assert_eq!(told["status_pages"], json!([{"service": "APNs", "url": page}]), "{told}");
+    assert!(told["text"].as_str().unwrap().contains(page), "{told}");
+    let attention = || processor.get("/v1/pipelines/push").json()["attention"].clone();
+    wait_for("the breaker in the API", || attention()[0]["subject"] == "breaker");
+    assert_eq!(attention()[0]["links"], json!([page]), "{}", attention());
+    let status = processor.cli(&["status", "push"]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains(page), "{status}");
 }

@@ -3,8 +3,11 @@
 mod world;
 
 use serde_json::json;
-use world::edits::{FRENCH, GERMAN, letters_are_edited_replayed_and_undone, payload};
-use world::process::{Processor, stderr, stdout};
+use world::edits::{
+    FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once, letters_are_edited_replayed_and_undone,
+    payload,
+};
+use world::process::{Processor, redrive, stderr, stdout};
 use world::stub::Stub;
 use world::wait_for;
 
@@ -64,13 +67,13 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     assert_eq!(edited.status.code(), Some(1), "{}{}", stdout(&edited), stderr(&edited));
     let text = stdout(&edited);
     assert!(text.starts_with("edited 0 letters\n1 not JSON, left as they are: orders/0\n"), "{text}");
-    assert!(
-        text.contains("redrive dlq export orders") && text.contains("redrive dlq import orders"),
-        "{text}"
-    );
+    assert!(text.contains("redrive dlq export orders --filter id:MESSAGE"), "{text}");
+    assert!(text.contains("redrive dlq import --file letters.ndjson --pipeline orders"), "{text}");
     // Its headers can be changed all the same.
     let headers = processor.cli(&["dlq", "edit", "orders", "--all", "--set-header", "x-src=desk"]);
     assert_eq!(stdout(&headers), "edited 1 letter   edit e-1\n");
+    let shown = stdout(&processor.cli(&["dlq", "show", "orders", "raw"]));
+    assert!(shown.contains("headers  x-src=desk\noriginal headers (none)"), "{shown}");
     for (args, said) in [
         (&["--all", "--set", "/amount=EUR"][..], "a text needs quotes"),
         (&["--all", "--where", "region", "--set", "/a=1"], "is not a JSON pointer"),
@@ -80,9 +83,138 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
         (&["--ids", "raw", "--undo", "e-1"], "cannot be used with"),
         (&["--all", "--undo", "e-1"], "cannot be used with"),
         (&["--filter", "id:raw", "--undo", "e-1"], "cannot be used with"),
+        (&["--all", "--unset", "/n", "--set", "/n=1"], "/n is changed twice"),
+        (&["--all", "--set", "/n=1", "--set", "/n=2"], "/n is changed twice"),
+        (&["--all", "--set-header", "X-A=1", "--unset-header", "x-a"], "header x-a is changed twice"),
+        (&["--all", "--set-header", "bad name=1"], "the name may have"),
+        (&["--all", "--set-header", "host=a"], "never sent"),
     ] {
         let wrong = processor.cli(&[&["dlq", "edit", "orders"], args].concat());
         assert_eq!(wrong.status.code(), Some(2), "{args:?} {}", stderr(&wrong));
         assert!(stderr(&wrong).contains(said), "{args:?} {}", stderr(&wrong));
+    }
+}
+
+/// Whoever has written a text in the editor must not lose it to a refusal.
+#[test]
+fn a_text_from_the_editor_is_never_lost_to_a_refusal() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let processor = Processor::start(dir.path(), &config(&stub.url));
+    let body = json!({ "id": "o-1", "payload": { "n": 1 }, "delay": "1h" }).to_string();
+    assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
+    assert_eq!(processor.post("/v1/pipelines/orders/messages/o-1/cancel", "").status, 200);
+    wait_for("it to be dead", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 1);
+    // Somebody else edits the letter while the editor is open.
+    let (program, url) = (env!("CARGO_BIN_EXE_redrive"), processor.url(""));
+    let other = format!("{program} --url {url} dlq edit orders --ids o-1 --set /m=2 >&2; sed -i s/1/7/");
+    let args = ["--url", &url, "dlq", "edit", "orders", "--ids", "o-1"];
+    let refused = redrive(dir.path()).env("EDITOR", other).env_remove("VISUAL").args(args).output().unwrap();
+    let said = stderr(&refused);
+    assert_eq!(refused.status.code(), Some(1), "{}{said}", stdout(&refused));
+    assert!(stdout(&refused).contains("its payload has changed since it was read"), "{}", stdout(&refused));
+    let (_, path) = said.split_once("your text is in ").unwrap_or_else(|| panic!("{said}"));
+    assert_eq!(std::fs::read_to_string(path.trim()).unwrap().trim(), r#"{"n":7}"#);
+    std::fs::remove_file(path.trim()).unwrap();
+}
+
+/// The decision about the message id comes before the work in the editor.
+#[test]
+fn an_ambiguous_letter_is_refused_before_the_editor_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    // A receiver that reads a request and hangs up without an answer.
+    let receiver = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", receiver.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in receiver.incoming() {
+            let _ = stream.and_then(|mut stream| std::io::Read::read(&mut stream, &mut [0; 4096]));
+        }
+    });
+    let processor = Processor::start(dir.path(), &config(&url));
+    let body = json!({ "id": "o-1", "payload": { "n": 1 } }).to_string();
+    assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
+    wait_for("an attempt without an answer", || {
+        let message = processor.get("/v1/pipelines/orders/messages/o-1").json();
+        message["history"].as_array().is_some_and(|history| !history.is_empty())
+    });
+    wait_for("it to be a letter", || {
+        processor.post("/v1/pipelines/orders/messages/o-1/cancel", "");
+        processor.get("/v1/pipelines/orders").json()["letters"]["open"] == 1
+    });
+    let opened = dir.path().join("opened");
+    let editor = format!("touch {}; sed -i s/1/7/", opened.display());
+    let in_editor = |more: &[&str]| {
+        let url = processor.url("");
+        let args = [&["--url", &url, "dlq", "edit", "orders", "--ids", "o-1"], more].concat();
+        redrive(dir.path()).env("EDITOR", &editor).env_remove("VISUAL").args(args).output().unwrap()
+    };
+    let refused = in_editor(&[]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    assert!(stderr(&refused).contains("--same-id"), "{}", stderr(&refused));
+    assert!(!opened.exists(), "the editor was opened");
+    let edited = in_editor(&["--same-id"]);
+    assert!(stdout(&edited).starts_with("edited 1 letter"), "{}{}", stdout(&edited), stderr(&edited));
+    assert!(opened.exists());
+}
+
+#[test]
+fn a_letter_with_a_new_id_is_found_by_both_and_audited_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let processor = Processor::start(dir.path(), &config(&stub.url));
+    a_letter_that_goes_on_under_a_new_id_counts_once(&stub, &processor, "orders");
+}
+
+/// A jq program changes what it changes, and nothing else: digits, order and spacing of the rest stay.
+#[test]
+fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let processor = Processor::start(dir.path(), &config(&stub.url));
+    let line = |n: u64, payload: &str| {
+        json!({ "message": format!("o-{n}"), "payload": { "utf8": payload }, "error": "422 currency" })
+            .to_string()
+    };
+    let lines = [
+        line(0, r#"{ "big": 12345678901234567890, "price": 1.10, "currency":"eur" }"#),
+        line(1, r#"{"currency":"EUR"}"#),
+        line(2, "plain"),
+        line(3, r#"{"currency":7}"#),
+    ];
+    std::fs::write(processor.dir.join("letters.ndjson"), lines.join("\n")).unwrap();
+    assert!(
+        processor
+            .cli(&["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"])
+            .status
+            .success()
+    );
+    let edit = ["dlq", "edit", "orders", "--all", "--jq", ".currency |= ascii_upcase"];
+    let planned = processor.cli(&[&edit[..], &["--dry-run"]].concat());
+    let text = stdout(&planned);
+    assert!(
+        text.starts_with("1 letter matches. First of 1:   - \"currency\":\"eur\"   + \"currency\":\"EUR\"\n"),
+        "{text}{}",
+        stderr(&planned)
+    );
+    let edited = processor.cli(&edit);
+    let text = stdout(&edited);
+    assert!(
+        text.starts_with("edited 1 letter   edit e-1\n1 had these values already\n1 not JSON"),
+        "{text}{}",
+        stderr(&edited)
+    );
+    assert!(text.contains("1 not edited: orders/3 (the jq program failed:"), "{text}");
+    let shown = processor.cli(&["dlq", "show", "orders", "o-0", "--json"]);
+    let shown: serde_json::Value = serde_json::from_str(&stdout(&shown)).unwrap();
+    assert_eq!(
+        shown["payload"]["utf8"], r#"{ "big": 12345678901234567890, "price": 1.10, "currency":"EUR" }"#,
+        "digit for digit"
+    );
+    let undone = processor.cli(&["dlq", "edit", "--undo", "e-1"]);
+    assert_eq!(stdout(&undone), "undone 1   (their messages are as before)\n");
+    for (program, said) in [(".a |", "column 5"), ("test(\"x\")", "test/1")] {
+        let wrong = processor.cli(&["dlq", "edit", "orders", "--all", "--jq", program]);
+        assert_eq!(wrong.status.code(), Some(2), "{}", stdout(&wrong));
+        assert!(stderr(&wrong).contains(said), "{}", stderr(&wrong));
     }
 }

@@ -3,7 +3,10 @@
 
 mod world;
 
-use world::edits::{FRENCH, GERMAN, letters_are_edited_replayed_and_undone, payload};
+use world::edits::{
+    FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once, letters_are_edited_replayed_and_undone,
+    payload,
+};
 use world::process::Processor;
 use world::stub::Stub;
 use world::{kafka, wait_for};
@@ -29,4 +32,17 @@ share  = "100%"          # all of them are to be dead"#
         processor.get(&format!("/v1/pipelines/{pipeline}")).json()["letters"]["open"] == GERMAN + FRENCH
     });
     letters_are_edited_replayed_and_undone(&stub, processor, &pipeline);
+}
+
+#[test]
+fn a_letter_with_a_new_id_is_found_by_both_and_audited_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipeline = kafka::name("orders");
+    kafka::create(&pipeline, 1);
+    let stub = Stub::start(dir.path(), &[]);
+    let lines =
+        format!("name = \"{pipeline}\"\nid = \"json:/order_id\"\ntiers = [\"100ms\"]\njitter = \"none\"");
+    let engine = kafka::engine(&format!("{pipeline}-delivery"), "redrive-0");
+    let processor = Processor::start(dir.path(), &world::config(&engine, &lines, &stub.url));
+    a_letter_that_goes_on_under_a_new_id_counts_once(&stub, &processor, &pipeline);
 }

@@ -4,62 +4,10 @@
 
 mod world;
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use serde_json::{Value, json};
+use world::members::{actions, good, join, letters, published, with_letters};
 use world::process::{Processor, stderr, stdout};
-use world::stub::Stub;
 use world::{kafka, wait_for};
-
-fn config(pipeline: &str, url: &str) -> String {
-    config_of("redrive-0", pipeline, url)
-}
-
-fn config_of(member: &str, pipeline: &str, url: &str) -> String {
-    let lines = format!(
-        r#"name   = "{pipeline}"
-id     = "json:/order_id"
-tiers  = ["100ms", "1s"]
-jitter = "none"
-[pipeline.guard]
-share  = "100%"          # all of them are to be dead"#
-    );
-    world::config(&kafka::engine(&format!("{pipeline}-delivery"), member), &lines, url)
-}
-
-/// A processor with so many dead letters: orders with a negative amount, which the stub refuses until it is fixed.
-fn with_letters(dir: &Path, count: u64) -> (Stub, Processor, String) {
-    let pipeline = kafka::name("orders");
-    kafka::create(&pipeline, 2);
-    let order =
-        |n| (format!("c-{}", n % 7), json!({ "order_id": format!("o-{n}"), "amount": -1 }).to_string());
-    kafka::produce(&pipeline, (0..count).map(order));
-    let stub = Stub::start(dir, &[]);
-    let processor = Processor::start(dir, &config(&pipeline, &stub.url));
-    wait_for("all of them to be dead", || letters(&processor, &pipeline)["open"] == count);
-    (stub, processor, pipeline)
-}
-
-fn letters(processor: &Processor, pipeline: &str) -> Value {
-    processor.get(&format!("/v1/pipelines/{pipeline}")).json()["letters"].clone()
-}
-
-fn good(processor: &Processor, args: &[&str]) -> String {
-    let ran = processor.cli(args);
-    assert!(ran.status.success(), "{args:?}: {}{}", stdout(&ran), stderr(&ran));
-    stdout(&ran)
-}
-
-/// How often each message stands in a topic, with how often it was replayed.
-fn published(topic: &str) -> BTreeMap<(String, String), u32> {
-    let mut times = BTreeMap::new();
-    kafka::read(topic, |record| {
-        let of = |name| kafka::header(record, name).unwrap_or_default();
-        *times.entry((of("x-message-id"), of("x-replays"))).or_default() += 1;
-    });
-    times
-}
 
 #[test]
 fn letters_in_a_topic_are_discarded_brought_back_and_replayed_once_through_kills() {
@@ -79,7 +27,7 @@ fn letters_in_a_topic_are_discarded_brought_back_and_replayed_once_through_kills
     assert!(said.starts_with("discarded 17   (kept as tombstones, undo until "), "{said}");
     let discard = said.trim_end().trim_end_matches(')').rsplit(' ').next().unwrap();
     assert!(discard.starts_with("d-") && discard.ends_with("-1"), "{said}");
-    // The state is in Kafka; who did it is in the local log. Both survive.
+    // The state and who did it are in Kafka.
     processor.kill();
     processor.restart();
     wait_for("the discard", || letters(&processor, &orders)["discarded"] == 17);
@@ -105,8 +53,7 @@ fn letters_in_a_topic_are_discarded_brought_back_and_replayed_once_through_kills
     let all = json!({"open": 0, "replaying": 0, "succeeded": 120, "discarded": 0});
     assert_eq!(letters(&processor, &orders), all);
 
-    let actions = good(&processor, &["audit", &orders, "--actions", "--json"]);
-    let actions: Vec<Value> = actions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let actions = actions(&processor, &orders);
     let done = |action: &str| actions.iter().filter(|line| line["action"] == action).count();
     assert_eq!((done("discard"), done("undo"), done("replay")), (1, 1, 1), "{actions:?}");
     assert!(actions.iter().all(|line| line["actor"].is_string()), "{actions:?}");
@@ -156,8 +103,7 @@ fn a_discard_or_a_replay_of_one_process_is_never_taken_for_another_of_the_same_n
     let dir = tempfile::tempdir().unwrap();
     let (stub, first, orders) = with_letters(dir.path(), 14);
     let elsewhere = tempfile::tempdir().unwrap();
-    let second = Processor::start(elsewhere.path(), &config_of("redrive-1", &orders, &stub.url));
-    wait_for("the other to know the letters", || letters(&second, &orders)["open"] == 14);
+    let second = join(elsewhere.path(), &orders, &stub, 14);
     let discard = |processor: &Processor, key: &str| {
         let filter = format!("key:{key}");
         let args = ["dlq", "discard", &orders, "--filter", &filter, "--reason", "test", "--json"];
@@ -167,14 +113,15 @@ fn a_discard_or_a_replay_of_one_process_is_never_taken_for_another_of_the_same_n
     };
     let (mine, theirs) = (discard(&first, "c-1"), discard(&second, "c-2"));
     assert_ne!(mine, theirs);
-    let wrong = second.cli(&["dlq", "undo", &orders, &mine]);
+    wait_for("both to be known", || letters(&second, &orders)["discarded"] == 4);
+    let undone = good(&second, &["dlq", "undo", &orders, &mine]);
+    assert_eq!(undone, "restored 2   (open again)\n");
+    wait_for("the undo to be known", || letters(&first, &orders)["discarded"] == 2);
+    let open = good(&first, &["dlq", "inspect", &orders, "--filter", "key:c-1", "--json"]);
+    assert!(open.contains("\"open\""), "the letters of that discard, and of no other: {open}");
+    let wrong = second.cli(&["dlq", "undo", &orders, "d-zzzzz-9"]);
     assert_eq!(wrong.status.code(), Some(2), "{}", stdout(&wrong));
-    let told = stderr(&wrong);
-    assert!(told.contains("not of this process") && told.contains(theirs.trim_end_matches('1')), "{told}");
-    wait_for("both to be known", || letters(&first, &orders)["discarded"] == 4);
-    assert_eq!(letters(&second, &orders)["discarded"], 4, "nothing was undone");
-    good(&first, &["dlq", "undo", &orders, &mine]);
-    wait_for("the undo to be known", || letters(&second, &orders)["discarded"] == 2);
+    assert!(stderr(&wrong).contains("not of this process"), "{}", stderr(&wrong));
 
     stub.fix();
     let replay = |processor: &Processor, key: &str| {
@@ -197,8 +144,7 @@ fn a_job_is_paused_at_any_member_and_carried_on_by_another_when_its_member_dies(
     let dir = tempfile::tempdir().unwrap();
     let (stub, mut first, orders) = with_letters(dir.path(), 120);
     let elsewhere = tempfile::tempdir().unwrap();
-    let second = Processor::start(elsewhere.path(), &config_of("redrive-1", &orders, &stub.url));
-    wait_for("the other to know the letters", || letters(&second, &orders)["open"] == 120);
+    let second = join(elsewhere.path(), &orders, &stub, 120);
     stub.fix();
     good(&first, &["dlq", "replay", &orders, "--all", "--rate", "10/s", "--detach"]);
     let name = first.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();

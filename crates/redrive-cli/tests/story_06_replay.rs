@@ -233,9 +233,10 @@ fn a_dry_run_counts_and_changes_nothing() {
     let calls = stub.stats()["calls"].clone();
     let args = ["dlq", "replay", "orders", "--rate", "20/s", "--dry-run"];
     let would = |count: u64, seconds: u64| {
+        let canary = count.min(10);
         format!(
             "would replay {count} (frozen)   to orders (only this pipeline sees it)   at 20/s ± jitter ≈ {seconds} s\n  \
-             canary 10   stops above 20% of the last 50 failed   breaker closed\n"
+             canary {canary}   stops above 20% of the last 50 failed   breaker closed\n"
         )
     };
     let all = good(&processor, &[&args[..], &["--all"]].concat());
@@ -333,4 +334,113 @@ fn what_dies_again_is_an_open_letter_and_exit_1() {
         stdout(&again)
     );
     assert_eq!(letters(&processor)["open"], 5);
+}
+
+/// Letters that were named and are not open: nothing is done to them, each is named with its state, and the exit code says so.
+#[test]
+fn letters_that_are_named_and_not_open_are_named_with_their_state_and_exit_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_stub, processor) = with_letters(dir.path(), 4);
+    good(&processor, &["dlq", "discard", "orders", "--ids", "o-0", "--reason", "x"]);
+    for (args, said) in [
+        (&["discard", "orders", "--ids", "o-0,o-1", "--reason", "x", "--dry-run"][..], "would discard 1\n"),
+        (&["discard", "orders", "--ids", "o-0,o-1", "--reason", "x"], "discarded 1   "),
+        (&["edit", "orders", "--ids", "o-0,o-2", "--set", "/amount=1", "--dry-run"], "1 letter matches."),
+        (&["edit", "orders", "--ids", "o-0,o-2", "--set", "/amount=1"], "edited 1 letter   edit e-1\n"),
+    ] {
+        let ran = processor.cli(&[&["dlq"], args].concat());
+        assert_eq!(ran.status.code(), Some(1), "{args:?}: {}{}", stdout(&ran), stderr(&ran));
+        assert!(stdout(&ran).starts_with(said), "{args:?}: {}", stdout(&ran));
+        assert!(
+            stdout(&ran).contains("  orders/0 is discarded, not open: not "),
+            "{args:?}: {}",
+            stdout(&ran)
+        );
+    }
+    good(&processor, &["dlq", "edit", "orders", "--ids", "o-3", "--set", "/amount=1"]);
+}
+
+/// What is asked for must make sense before a job begins, and what a plan says must hold.
+#[test]
+fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let with_horizon = config(&stub.url).replace("jitter =", "ledger_horizon = \"7d\"\njitter =");
+    let processor = Processor::start(dir.path(), &with_horizon);
+    let line = |n: u64, seen: &str| {
+        json!({ "message": format!("o-{n}"), "payload": { "json": { "amount": 5 } }, "first_seen": seen, "error": "503" })
+            .to_string()
+    };
+    let old = (0..3).map(|n| line(n, "2026-01-01T00:00:00Z"));
+    let now = redrive::timestamp::print(redrive::Time::from(std::time::SystemTime::now()));
+    let lines: Vec<String> = old.chain((3..8).map(|n| line(n, &now))).collect();
+    std::fs::write(processor.dir.join("letters.ndjson"), lines.join("\n")).unwrap();
+    good(&processor, &["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"]);
+
+    let plan = good(&processor, &["dlq", "replay", "orders", "--all", "--dry-run"]);
+    assert!(plan.contains("canary 8   "), "there are only eight: {plan}");
+    assert!(plan.contains("3 letters were first attempted before the 168h"), "{plan}");
+    let refused = processor.cli(&["dlq", "replay", "orders", "--all"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    assert!(stderr(&refused).contains("--beyond-ledger"), "{}", stderr(&refused));
+    let large = processor.cli(&["dlq", "replay", "orders", "--all", "--canary", "99999999999"]);
+    assert_eq!(large.status.code(), Some(2), "{}", stdout(&large));
+    assert!(stderr(&large).contains("a replay has at most 10,000,000 letters"), "{}", stderr(&large));
+    let over_http = processor.post(
+        "/v1/replays",
+        &json!({ "pipeline": "orders", "all": true, "canary": 99_999_999_999_u64 }).to_string(),
+    );
+    assert_eq!(over_http.status, 400);
+
+    good(&processor, &["dlq", "replay", "orders", "--all", "--beyond-ledger"]);
+    for action in ["--resume", "--abort"] {
+        let other = processor.cli(&["dlq", "replay", "invoices", action, "r-1"]);
+        assert_eq!(other.status.code(), Some(2), "{}", stdout(&other));
+        let said = stderr(&other);
+        assert!(said.contains("replay r-1 is one of pipeline `orders`, not of `invoices`"), "{said}");
+    }
+    let again = good(&processor, &["dlq", "replay", "orders", "--resume", "r-1"]);
+    assert_eq!(again, "replay r-1  done already   … 8/8   succeeded 8   dead again 0   sent twice 0\n");
+}
+
+/// A tenant with many letters: seen beside the others, and held to a quota.
+#[test]
+fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let rule =
+        "[[pipeline.group]]\nmatch = \"customer*not found\"\nas = \"unknown customers\"\n[pipeline.guard]";
+    let processor = Processor::start(dir.path(), &config(&stub.url).replace("[pipeline.guard]", rule));
+    let line = |n: u64| {
+        let tenant = if n < 20 { "acme" } else { "zeta" };
+        let error = format!("404 customer {n} not found");
+        json!({ "message": format!("o-{n}"), "payload": { "json": { "amount": 5 } }, "tenant": tenant, "error": error })
+            .to_string()
+    };
+    let lines: Vec<String> = (0..22).map(line).collect();
+    std::fs::write(processor.dir.join("letters.ndjson"), lines.join("\n")).unwrap();
+    good(&processor, &["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"]);
+
+    let tenants = good(&processor, &["dlq", "groups", "orders", "--by", "tenant"]);
+    let rows: Vec<Vec<&str>> =
+        tenants.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
+    assert_eq!(rows[..3], [["TENANT", "LETTERS"], ["acme", "20"], ["zeta", "2"]], "{tenants}");
+    assert!(tenants.contains("22 open of 2 tenants"), "{tenants}");
+    let groups: Value =
+        serde_json::from_str(&good(&processor, &["dlq", "groups", "orders", "--json"])).unwrap();
+    let rule = &groups["groups"][0]["rule"];
+    assert_eq!(*rule, json!({ "match": "customer*not found", "as": "unknown customers" }));
+    let why = good(&processor, &["dlq", "groups", "orders", groups["groups"][0]["id"].as_str().unwrap()]);
+    let said =
+        "because  of the rule [[pipeline.group]] match = \"customer*not found\", as = \"unknown customers\"";
+    assert!(why.contains(said), "{why}");
+
+    let quota = ["dlq", "replay", "orders", "--all", "--tenant-max", "3"];
+    let plan = good(&processor, &[&quota[..], &["--dry-run"]].concat());
+    assert!(plan.starts_with("would replay 5 (frozen)"), "{plan}");
+    assert!(plan.contains("tenants take turns: acme 3, zeta 2"), "{plan}");
+    assert!(plan.contains("17 letters are left open by --tenant-max"), "{plan}");
+    let replayed = good(&processor, &quota);
+    assert!(replayed.contains("5/5   succeeded 5"), "{replayed}");
+    assert_eq!(letters(&processor)["open"], 17);
 }

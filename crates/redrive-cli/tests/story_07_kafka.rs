@@ -49,6 +49,10 @@ fn the_orders_of_a_time_are_audited_and_no_others() {
     assert_eq!(found["produced"], 3, "{found}");
     let (_, found) = audit(dir.path(), &topic, &stub.url, &["--since", "2h"]);
     assert_eq!(found["produced"], 2, "{found}");
+    // A witness without the effects: what we say about ourselves proves nothing.
+    let nobody = Stub::start(dir.path(), &[]);
+    let (code, found) = audit(dir.path(), &topic, &nobody.url, &["--since", "2h"]);
+    assert_eq!((code, &found["missing_ids"]), (Some(1), &json!(["o-8", "o-9"])), "{found}");
 
     for (more, problem) in [
         (&["--since", "2026-10-01", "--until", "2026-07-01"][..], "--since is not before --until"),

@@ -48,7 +48,11 @@ fn one_command_runs_a_scenario_prints_its_table_and_writes_its_report() {
     assert!(report.is_file() && shown.contains("lab/results/retry-storm/7/index.html"), "{shown}");
     let again = lab(dir.path(), &["report"]);
     assert!(again.code == Some(0), "{}", again.stderr);
-    assert!(dir.path().join("docs/findings.md").is_file());
+    let findings = std::fs::read_to_string(dir.path().join("docs/findings.md")).unwrap();
+    assert!(findings.contains("A quick run: its figures are no measurement."), "{findings}");
+    assert!(findings.contains("commit unknown"), "outside of a checkout nobody knows the commit: {findings}");
+    let index = std::fs::read_to_string(dir.path().join("lab/results/README.md")).unwrap();
+    assert!(index.contains("virtual clock, quick run |"), "{index}");
 }
 
 #[test]
@@ -69,6 +73,10 @@ fn what_does_not_exist_is_a_usage_error_that_names_what_does() {
     let unknown = lab(dir.path(), &["run", "no-such"]);
     assert_eq!(unknown.code, Some(2));
     assert!(unknown.stderr.contains("metastability"), "{}", unknown.stderr);
-    let kafka = lab(dir.path(), &["run", "bloom", "--engine", "kafka", "--brokers", "127.0.0.1:1"]);
-    assert_eq!(kafka.code, Some(2), "{}", kafka.stderr);
+    // Refused for what it is, before a broker is looked for.
+    for brokers in [&["--brokers", "127.0.0.1:1"][..], &[]] {
+        let kafka = lab(dir.path(), &[&["run", "bloom", "--engine", "kafka"], brokers].concat());
+        assert_eq!(kafka.code, Some(2), "{}", kafka.stderr);
+        assert!(kafka.stderr.contains("embedded engine only: it is a model"), "{}", kafka.stderr);
+    }
 }

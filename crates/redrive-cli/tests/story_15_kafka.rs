@@ -93,7 +93,11 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
     kafka::produce_raw(&dlt, [Raw { partition: 1, ..damaged }]);
 
     let import = ["dlq", "import", "--topic", &dlt, "--dialect", "spring", "--pipeline", &orders];
-    let said = good(&processor, &[&import[..], &["--dry-run"]].concat());
+    let (code, said) = run(&processor, &[&import[..], &["--dry-run"]].concat());
+    assert_eq!(code, Some(1), "a dry run ends as the import would: {said}");
+    let command =
+        format!("redrive dlq import --topic {dlt} --dialect spring --pipeline {orders} --source {orders}");
+    assert!(said.contains(&command), "{said}");
     assert!(
         said.contains(&format!(
             "64 records read: 60 understood (kafka_dlt-original-topic/partition/offset, exception-fqcn, message), 3 without \

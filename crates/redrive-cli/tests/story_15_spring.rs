@@ -63,7 +63,8 @@ fn letters_of_a_file_are_imported_once_edited_by_hand_and_replayed() {
     let lines: String = (0..30).map(line).collect();
     write(&processor, &format!("{lines}\n{{\"paylod\":1}}\n"));
     let dry = ["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders", "--dry-run"];
-    let said = good(&processor, &dry);
+    let (code, said) = run(&processor, &dry);
+    assert_eq!(code, Some(1), "a dry run ends as the import would: {said}");
     assert!(said.contains("31 letters read"), "{said}");
     assert!(said.contains("would import 30   already there 0   refused 1"), "{said}");
     let group = "org.springframework.dao.QueryTimeoutException at com.example.Orders.load";

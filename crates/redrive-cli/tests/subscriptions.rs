@@ -141,7 +141,8 @@ fn messages_name_stored_subscriptions_which_remember_their_key() {
     wait_for("the push", || server.seen().len() == 1);
     let authorization = server.seen()[0].headers["authorization"].to_str().unwrap().to_owned();
     assert!(authorization.ends_with(&format!("k={key}")), "{authorization}");
-    assert_eq!(cli(&processor, &["keys", "push"])["keys"], json!([{"key": key, "subscriptions": 1}]));
+    let keys = json!([{"key": key, "subscriptions": 1, "configured": true}]);
+    assert_eq!(cli(&processor, &["keys", "push"])["keys"], keys);
 
     send(&processor, "nobody", &json!("user-1/none"));
     wait_for("a letter", || letters(&processor).len() == 1);

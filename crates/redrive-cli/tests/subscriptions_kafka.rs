@@ -68,6 +68,68 @@ fn what_one_process_purged_the_next_one_does_not_call() {
     assert_eq!(counts["purged"], 1, "{counts}");
 }
 
+/// Each member told of what it had purged itself, from memory: nobody told of it if that one died.
+#[test]
+fn a_purge_of_a_member_that_was_killed_is_announced_by_another_and_by_that_one_alone() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(PlainServer::start(|_| Reply::of(410, "")));
+    let status = Arc::new(AtomicU16::new(503));
+    let answers = Arc::clone(&status);
+    let owner = runtime.block_on(PlainServer::start(move |_| Reply::of(answers.load(Ordering::SeqCst), "")));
+    let keys = tempfile::tempdir().unwrap();
+    let topic = kafka::name("push");
+    kafka::create(&topic, 2);
+    let config = |member: &str| {
+        format!(
+            "{}on_purged = \"http://127.0.0.1:{}/purged\"\n",
+            config(&keys, &topic, member, true),
+            owner.port
+        )
+    };
+    let counts = |processor: &Processor| {
+        let counts = processor.cli(&["subscriptions", &topic, "--json"]);
+        serde_json::from_str::<Value>(&stdout(&counts)).unwrap_or_default()
+    };
+    let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut first = Processor::start(here.path(), &config("redrive-0"));
+    push(&topic, "m-1", server.port);
+    wait_for("the purge, and a first try", || counts(&first)["unannounced"] == 1 && !owner.seen().is_empty());
+    let id = owner.seen()[0].headers["webhook-id"].to_str().unwrap().to_owned();
+    first.kill();
+    let tried = owner.seen().len();
+    status.store(204, Ordering::SeqCst);
+    let second = Processor::start(there.path(), &config("redrive-1"));
+    wait_for("the announcement", || counts(&second)["unannounced"] == 0);
+    let accepted = owner.seen().split_off(tried);
+    assert_eq!(accepted.len(), 1);
+    assert_eq!(accepted[0].headers["webhook-id"].to_str().unwrap(), id, "the same purge has the same id");
+    // The first one is back: it reads that there is nothing left to announce.
+    first.restart();
+    wait_for("the same knowledge", || counts(&first)["unannounced"] == 0 && counts(&first)["purged"] == 1);
+    assert_eq!(owner.seen().len(), tried + 1);
+}
+
+#[test]
+fn a_member_with_another_hash_key_is_refused() {
+    let runtime = Runtime::new().unwrap();
+    let server = runtime.block_on(PlainServer::start(|_| Reply::of(410, "")));
+    let keys = tempfile::tempdir().unwrap();
+    let topic = kafka::name("push");
+    kafka::create(&topic, 1);
+    let dir = tempfile::tempdir().unwrap();
+    let mut first = Processor::start(dir.path(), &config(&keys, &topic, "redrive-0", true));
+    push(&topic, "m-1", server.port);
+    wait_for("the request", || server.seen().len() == 1);
+    first.signal("TERM");
+    first.wait();
+    std::fs::write(keys.path().join("hash.key"), "another key of the hashes").unwrap();
+    let refused = redrive(dir.path()).arg("processor").output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("were hashed with another key"), "{}", stderr(&refused));
+}
+
 #[test]
 fn members_that_could_not_share_hashes_are_refused() {
     let keys = tempfile::tempdir().unwrap();

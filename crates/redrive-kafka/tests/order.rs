@@ -6,8 +6,8 @@ mod support;
 use std::time::Duration;
 
 use redrive::engine::{
-    AfterDead, Delivery, Engine, History, LetterChange, ReplayAnswer, ReplayJob, ReplayTarget, Settlement,
-    StoreOptions, Verdict,
+    AfterDead, Delivery, Engine, ForeignLetter, History, LetterChange, ReplayAnswer, ReplayJob, ReplayTarget,
+    Settlement, StoreOptions, Verdict,
 };
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
@@ -222,4 +222,24 @@ fn a_new_owner_knows_the_letters_that_block_keys() {
     let next = take(&mut other, at(3), 1);
     assert_eq!((next[0].message.id(), next[0].doomed), ("a1", Some(Reason::KeyBlocked)));
     other.close().unwrap();
+}
+
+/// An import leaves the marker of a transaction at the end of `T.DLQ`, which no consumer is given. A pipeline whose letters
+/// block their keys waited to have read it, and delivered nothing any more.
+#[test]
+fn after_an_import_a_pipeline_whose_letters_block_their_keys_starts_again() {
+    let world = World::new(1, &TIERS);
+    let blocking = || StoreOptions { after_dead: AfterDead::BlockKey, ..ordered() };
+    let mut engine = world.open_caught_up(blocking());
+    let letter = ForeignLetter {
+        message: message("f1").created(at(0)).build().unwrap(),
+        origin: None,
+        meta: Meta { created: at(0), attempts: 3, ..Meta::default() },
+        history: History::default(),
+    };
+    engine.import(vec![letter], false, at(1).into()).unwrap();
+    drop(engine);
+    world.produce(&of_key(0..1, "a"));
+    let mut engine = world.open_caught_up(blocking());
+    assert_eq!(take(&mut engine, at(2), 1).len(), 1);
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use redrive_lab::experiments::{EXPERIMENTS, Experiment, Finished, Order, run};
+use redrive_lab::experiments::{EXPERIMENTS, Experiment, Finished, Order, expected_runs, run};
 use redrive_lab::results::summary::Standing;
-use redrive_lab::results::{Summary, report};
+use redrive_lab::results::{Summary, report, requirements};
 use redrive_lab::scenario::Size;
 use redrive_lab::testbed::{Audit, Silent, Watch};
 
@@ -19,6 +19,7 @@ fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
         size: Size { quick: true, broken },
         kafka: None,
         postgres: None,
+        victim: vec![env!("CARGO_BIN_EXE_redrive-lab-victim").to_owned()],
         out: out.map(Path::to_owned),
         command: format!("redrive lab run {name} --seed 7 --quick"),
     }
@@ -37,6 +38,56 @@ fn must_hold(name: &str) {
     assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{:#?}", summary.variants);
     let wrong: Vec<_> = summary.forecasts.iter().filter(|line| !line.met).collect();
     assert!(wrong.is_empty(), "{name}: {wrong:#?}");
+    asked_for_is_there(&summary);
+}
+
+/// Figures and forecasts that a requirement names exist under that name.
+fn asked_for_is_there(summary: &Summary) {
+    for requirement in requirements::all().unwrap() {
+        for asked in requirement.figures.iter().filter(|asked| asked.scenario == summary.scenario) {
+            let has = |variant: &str| {
+                let found = summary.variants.iter().find(|found| found.name == variant);
+                found.is_some_and(|found| found.figures.contains_key(&asked.figure))
+            };
+            let any = summary.variants.iter().any(|variant| has(&variant.name));
+            let all = asked.variants.iter().all(|variant| has(variant));
+            assert!(any && all, "{}: {asked:?}", requirement.id);
+        }
+        for asked in requirement.forecasts.iter().filter(|asked| asked.scenario == summary.scenario) {
+            let is_there = summary.forecasts.iter().any(|line| line.what == asked.what);
+            assert!(is_there, "{}: {asked:?}: {:#?}", requirement.id, summary.forecasts);
+        }
+    }
+}
+
+#[test]
+fn every_requirement_names_scenarios_that_exist() {
+    for requirement in requirements::all().unwrap() {
+        for name in requirement.scenarios() {
+            assert!(Experiment::named(name).is_some(), "{}: {name}", requirement.id);
+        }
+    }
+}
+
+/// What is committed is what `redrive lab report` makes of the committed results.
+#[test]
+fn findings_walk_every_requirement_and_are_up_to_date() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let known = expected_runs().unwrap();
+    if std::env::var_os("REDRIVE_REGENERATE").is_some() {
+        report::write(&root, &known).unwrap();
+    }
+    let pages = report::pages(&root, &known).unwrap();
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
+    let findings = read("docs/findings.md");
+    for n in 71..=94 {
+        assert!(findings.contains(&format!("\n### S2-{n}\n")), "S2-{n} is missing: run `redrive lab report`");
+    }
+    assert!(findings == pages.findings, "docs/findings.md is out of date: run `redrive lab report`");
+    assert!(
+        read("lab/results/README.md") == pages.index,
+        "the index is out of date: run `redrive lab report`"
+    );
 }
 
 /// The figure that shows the claim must notice that it is broken.
@@ -88,6 +139,11 @@ scenarios! {
     budgets => "budgets",
     metastability => "metastability",
     bloom => "bloom",
+    false_dead_letters => "false-dead-letters",
+    noisy_endpoint => "noisy-endpoint",
+    lateness => "lateness",
+    kills => "kills",
+    soak => "soak-50k",
 }
 
 /// The same load and the same figures, on topics of a real broker.
@@ -98,11 +154,13 @@ fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
     let brokers = std::env::var("REDRIVE_TEST_KAFKA").or_else(|_| std::fs::read_to_string(file));
     let brokers = brokers.expect("no Kafka: run `make kafka-up`, or set REDRIVE_TEST_KAFKA=host:port");
     let on_kafka = |name: &str| Order { kafka: Some(brokers.trim().to_owned()), ..order(name, false, None) };
-    let Finished { summary, .. } = run(&on_kafka("failure-sweep"), &Silent).unwrap();
-    assert_eq!(summary.ran_on, "Kafka engine, real clock");
-    assert!(summary.audit_balances(), "{:#?}", summary.variants);
-    let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    for name in ["failure-sweep", "soak-50k", "lateness"] {
+        let Finished { summary, .. } = run(&on_kafka(name), &Silent).unwrap();
+        assert_eq!(summary.ran_on, "Kafka engine, real clock");
+        assert!(summary.audit_balances(), "{:#?}", summary.variants);
+        let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
     let refused = run(&on_kafka("retry-storm"), &Silent).unwrap_err().to_string();
     assert!(refused.contains("its clock is virtual"), "{refused}");
 }
@@ -139,7 +197,7 @@ fn a_result_has_its_page_plots_raw_data_and_command_and_the_report_finds_it() {
     assert_eq!((stored.seed, stored.standing()), (7, finished.summary.standing()));
     assert_eq!(stored.verdicts.len(), finished.summary.verdicts.len());
 
-    let written = report::write(root.path(), TESTED).unwrap();
+    let written = report::write(root.path(), &expected_runs().unwrap()).unwrap();
     assert_eq!(written.results, 1);
     let findings = std::fs::read_to_string(root.path().join("docs/findings.md")).unwrap();
     assert!(findings.contains("../lab/results/jitter-comparison/7/calls.svg"), "{findings}");

@@ -3,11 +3,12 @@
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use redrive::replay::{ReplayState, ReplayView};
 use redrive_api::{Liveness, PipelineProblem};
 
 use crate::answer::Json;
 use crate::api::view_condition::pipeline_problem;
-use crate::metrics::{self, DoorCounts, PipelineFigures, ReplayCounts, Snapshot};
+use crate::metrics::{self, DoorCounts, PipelineFigures, ReplayCounts, ReplayJobs, Snapshot};
 use crate::readiness::Phase;
 use crate::service::Served;
 use crate::state::Shared;
@@ -44,13 +45,16 @@ pub(crate) async fn metrics(State(shared): State<Shared>) -> Response {
 }
 
 fn snapshot(shared: &Shared) -> Snapshot {
+    let jobs = shared.service.replays.list();
     let figures = |served: &Served| PipelineFigures {
         name: served.handle.name().to_owned(),
         figures: served.handle.figures(),
         groups: shared.groups.counts(served.handle.name()),
+        replay_jobs: replay_jobs(served.handle.name(), &jobs),
+        subscriptions: served.subscription_counts(),
     };
     let mut replays = ReplayCounts::default();
-    for job in shared.service.replays.list() {
+    for job in &jobs {
         replays.published += job.published;
         replays.succeeded += job.succeeded;
         replays.dead_again += job.dead_again;
@@ -60,4 +64,16 @@ fn snapshot(shared: &Shared) -> Snapshot {
     let (connections, evicted) = shared.connections.counts();
     let door = DoorCounts { connections, evicted, wrong_tokens: shared.wrong_tokens.total() };
     Snapshot { pipelines, replays, started: shared.started, door }
+}
+
+/// The jobs of a pipeline that are not over.
+fn replay_jobs(pipeline: &str, jobs: &[ReplayView]) -> ReplayJobs {
+    let of = |state: ReplayState| {
+        jobs.iter().filter(|job| job.pipeline == pipeline && job.state == state).count() as u64
+    };
+    ReplayJobs {
+        running: of(ReplayState::Running),
+        paused: of(ReplayState::Paused),
+        stopped: of(ReplayState::Stopped),
+    }
 }

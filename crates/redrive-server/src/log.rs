@@ -6,13 +6,10 @@
 mod limit;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use redrive::letters::correlation_id;
 use redrive::letters::select::LetterIds;
 use redrive::{AttemptFailed, DeadLetter, Decided, Time, timestamp};
-
-use tracing::field::Value;
 
 use limit::{Group, LeftOut, LogLimit, WINDOW};
 
@@ -40,7 +37,8 @@ pub struct Fields {
     /// `status`, `timeout`, `refused`, `reset` or `other`.
     pub kind: &'static str,
     pub status_code: Option<u64>,
-    pub retry_after_header: Option<RetryAfterHeader>,
+    /// As the receiver wrote it, always a text; in seconds where the failure only says for how long.
+    pub retry_after_header: Option<String>,
     pub class: &'static str,
     pub took_ms: u64,
     pub decision: &'static str,
@@ -51,33 +49,6 @@ pub struct Fields {
     pub reason: Option<&'static str>,
     pub letter: Option<String>,
     pub endpoint_hash: Option<String>,
-}
-
-/// `Retry-After` as the receiver wrote it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum RetryAfterHeader {
-    Seconds(u64),
-    /// A date, or something else that is not a number.
-    Written(String),
-}
-
-impl RetryAfterHeader {
-    fn of(written: Option<&str>, understood: Option<Duration>) -> Option<Self> {
-        match written {
-            Some(written) => match written.parse() {
-                Ok(seconds) => Some(Self::Seconds(seconds)),
-                Err(_) => Some(Self::Written(written.to_owned())),
-            },
-            None => understood.map(|wait| Self::Seconds(wait.as_secs())),
-        }
-    }
-
-    fn value(self) -> Box<dyn Value> {
-        match self {
-            Self::Seconds(seconds) => Box::new(seconds),
-            Self::Written(text) => Box::new(text),
-        }
-    }
 }
 
 impl FailureLog {
@@ -103,7 +74,7 @@ impl FailureLog {
                     attempt = fields.attempt,
                     kind = fields.kind,
                     status_code = fields.status_code,
-                    retry_after_header = fields.retry_after_header.map(RetryAfterHeader::value),
+                    retry_after_header = fields.retry_after_header,
                     class = fields.class,
                     took_ms = fields.took_ms,
                     decision = fields.decision,
@@ -167,7 +138,9 @@ impl FailureLog {
             attempt: u64::from(failed.attempt),
             kind: failed.kind.name(),
             status_code: note("status_code").and_then(|code| code.parse().ok()),
-            retry_after_header: RetryAfterHeader::of(note("retry_after_header"), failed.retry_after),
+            retry_after_header: note("retry_after_header")
+                .map(str::to_owned)
+                .or_else(|| failed.retry_after.map(|wait| wait.as_secs().to_string())),
             class: failed.class.name(),
             took_ms: u64::try_from(failed.took.as_millis()).unwrap_or(u64::MAX),
             decision,
@@ -233,6 +206,7 @@ impl Drop for Limited {
 mod tests {
     use std::fmt::{Debug, Write as _};
     use std::sync::{Arc, Mutex};
+    use std::time::Duration;
 
     use redrive::{Class, FailureKind, Message, Reason};
     use tracing::field::{Field, Visit};
@@ -276,8 +250,7 @@ mod tests {
     #[test]
     fn an_event_has_the_fields_of_its_failure() {
         let retried = fields(&failed(retry(), &[]));
-        let seconds = Some(RetryAfterHeader::Seconds(15));
-        assert_eq!((retried.status_code, retried.retry_after_header), (Some(429), seconds));
+        assert_eq!((retried.status_code, retried.retry_after_header.as_deref()), (Some(429), Some("15")));
         assert_eq!((retried.decision, retried.delay_ms, retried.reason), ("retry_at", Some(15_000), None));
         assert_eq!((retried.kind, retried.message_id.as_str(), retried.attempt), ("status", "o-1", 2));
         assert_eq!((retried.due.as_deref(), retried.letter), (Some("1970-01-01T00:00:16.000Z"), None));
@@ -291,12 +264,10 @@ mod tests {
     #[test]
     fn retry_after_is_logged_as_it_was_written() {
         let date = "Wed, 21 Oct 2026 07:28:00 GMT";
-        for (written, expected) in
-            [("120", RetryAfterHeader::Seconds(120)), (date, RetryAfterHeader::Written(date.into()))]
-        {
+        for written in ["120", date] {
             let mut failed = failed(retry(), &[]);
             failed.notes.push(("retry_after_header", written.to_owned()));
-            assert_eq!(fields(&failed).retry_after_header, Some(expected));
+            assert_eq!(fields(&failed).retry_after_header.as_deref(), Some(written));
             let lines = Lines::default();
             tracing::subscriber::with_default(lines.clone(), || {
                 FailureLog::new("push", false).attempt_failed(&failed);

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use redrive::engine::{ClusterStanding, GroupState, ProblemKind};
 use redrive::figures::{Figures, Histogram};
-use redrive_core::Time;
+use redrive::subscriptions::Counts as SubscriptionCounts;
 use redrive_core::breaker::BreakerState;
+use redrive_core::{Reason, Time};
 
 use crate::exposition::{Exposition, Kind, Metric, Samples};
 use crate::group_watch::GroupCounts;
@@ -17,6 +18,19 @@ pub struct PipelineFigures {
     pub figures: Figures,
     /// `None` until somebody has looked.
     pub groups: Option<GroupCounts>,
+    /// `None` for a sink without subscriptions.
+    pub subscriptions: Option<SubscriptionCounts>,
+    /// Replay jobs that are not over.
+    pub replay_jobs: ReplayJobs,
+}
+
+/// Replay jobs of a pipeline that are not over, by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayJobs {
+    pub running: u64,
+    pub paused: u64,
+    /// Too many of their letters died again.
+    pub stopped: u64,
 }
 
 /// Letters of replay jobs by what became of them.
@@ -103,7 +117,7 @@ static DEAD_LETTERS_TOTAL: Metric = metric(
     "redrive_dead_letters_total",
     Kind::Counter,
     &["pipeline", "reason"],
-    "Messages that became dead letters, by reason.",
+    "Messages that became dead letters here, by reason. Letters imported from elsewhere are not counted; redrive_dead_letters includes them.",
 );
 static DEAD_LETTERS: Metric = metric(
     "redrive_dead_letters",
@@ -183,6 +197,12 @@ static REPLAY_MESSAGES: Metric = metric(
     &["result"],
     "Letters of all replay jobs that are kept, by what became of them.",
 );
+static REPLAY_JOBS: Metric = metric(
+    "redrive_replay_jobs",
+    Kind::Gauge,
+    &["pipeline", "state"],
+    "Replay jobs that are not over: running, paused, or stopped because too many letters died again.",
+);
 static REPEATS: Metric = metric(
     "redrive_repeats_total",
     Kind::Counter,
@@ -197,13 +217,29 @@ static SCRUB_BYTES: Metric = metric(
     PIPELINE,
     "Stored bytes that were read to verify them.",
 );
-static SCRUB_DAMAGED: Metric =
-    metric("redrive_scrub_damaged", Kind::Gauge, PIPELINE, "Damaged places that the last scrub found.");
+static SCRUB_DAMAGED: Metric = metric(
+    "redrive_scrub_damaged",
+    Kind::Gauge,
+    PIPELINE,
+    "Damaged places that the last scrub found, those of `subscriptions.log` included.",
+);
 static SCRUB_LAST: Metric = metric(
     "redrive_scrub_last_timestamp_seconds",
     Kind::Gauge,
     PIPELINE,
     "When the last complete scrub ended.",
+);
+static UNANNOUNCED: Metric = metric(
+    "redrive_subscriptions_unannounced",
+    Kind::Gauge,
+    PIPELINE,
+    "Purged subscriptions that `on_purged` has not accepted yet.",
+);
+static OLDEST_UNANNOUNCED: Metric = metric(
+    "redrive_oldest_unannounced_timestamp_seconds",
+    Kind::Gauge,
+    PIPELINE,
+    "When the oldest of the purges happened that `on_purged` has not accepted yet.",
 );
 static INDEX_REBUILDS: Metric = metric(
     "redrive_index_rebuilds_total",
@@ -325,7 +361,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 49] = [
+pub static METRICS: [&Metric; 52] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -347,12 +383,15 @@ pub static METRICS: [&Metric; 49] = [
     &SETTLE_DURATION,
     &SCHEDULE_WRITE,
     &REPLAY_MESSAGES,
+    &REPLAY_JOBS,
     &REPEATS,
     &KEY_ORDER_VOIDED,
     &SCRUB_BYTES,
     &SCRUB_DAMAGED,
     &SCRUB_LAST,
     &INDEX_REBUILDS,
+    &UNANNOUNCED,
+    &OLDEST_UNANNOUNCED,
     &PAUSED,
     &RUNNING,
     &START,
@@ -415,7 +454,8 @@ pub fn render(snapshot: &Snapshot) -> String {
         figures.retries.iter().for_each(|tier| samples.count(&[name, &*tier.tier], tier.retries));
     });
     each(out, &DEAD_LETTERS_TOTAL, snapshot, |samples, name, figures| {
-        figures.dead.iter().for_each(|(reason, count)| samples.count(&[name, reason.name()], count));
+        let here = figures.dead.iter().filter(|(reason, _)| *reason != Reason::Imported);
+        here.for_each(|(reason, count)| samples.count(&[name, reason.name()], count));
     });
     each(out, &DEAD_LETTERS, snapshot, |samples, name, figures| {
         // Counts that are not complete would look like letters that arrive.
@@ -445,6 +485,13 @@ pub fn render(snapshot: &Snapshot) -> String {
     samples.count(&["succeeded"], succeeded);
     samples.count(&["dead_again"], dead_again);
     samples.count(&["skipped"], skipped);
+    let mut samples = out.metric(&REPLAY_JOBS);
+    for PipelineFigures { name, replay_jobs, .. } in &snapshot.pipelines {
+        let ReplayJobs { running, paused, stopped } = *replay_jobs;
+        for (state, jobs) in [("running", running), ("paused", paused), ("stopped", stopped)] {
+            samples.count(&[name.as_str(), state], jobs);
+        }
+    }
     each(out, &REPEATS, snapshot, |samples, name, figures| samples.count(&[name], figures.repeats));
     each(out, &KEY_ORDER_VOIDED, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.key_order_voided);
@@ -452,13 +499,16 @@ pub fn render(snapshot: &Snapshot) -> String {
     each(out, &SCRUB_BYTES, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.upkeep.scrubbed_bytes);
     });
-    each(out, &SCRUB_DAMAGED, snapshot, |samples, name, figures| {
-        samples.count(&[name], figures.upkeep.damaged);
-    });
+    let mut samples = out.metric(&SCRUB_DAMAGED);
+    for one in &snapshot.pipelines {
+        let lines = one.subscriptions.map_or(0, |counts| counts.damaged);
+        samples.count(&[one.name.as_str()], one.figures.upkeep.damaged + lines);
+    }
     moment(out, &SCRUB_LAST, snapshot, |figures| figures.upkeep.scrubbed);
     each(out, &INDEX_REBUILDS, snapshot, |samples, name, figures| {
         samples.count(&[name], figures.upkeep.index_rebuilds);
     });
+    subscriptions(out, snapshot);
     each(out, &PAUSED, snapshot, |samples, name, figures| samples.count(&[name], u64::from(figures.paused)));
     each(out, &RUNNING, snapshot, |samples, name, figures| samples.count(&[name], figures.running as u64));
     out.metric(&START).value(&[], seconds(snapshot.started));
@@ -539,6 +589,18 @@ fn groups(out: &mut Exposition, snapshot: &Snapshot) {
     looked().for_each(|(name, counts)| samples.count(&[name], counts.new));
     let mut samples = out.metric(&GROUPS_REGRESSED);
     looked().for_each(|(name, counts)| samples.count(&[name], counts.regressed));
+}
+
+/// Of the pipelines that have some.
+fn subscriptions(out: &mut Exposition, snapshot: &Snapshot) {
+    let counted =
+        || snapshot.pipelines.iter().filter_map(|one| Some((one.name.as_str(), one.subscriptions?)));
+    let mut samples = out.metric(&UNANNOUNCED);
+    counted().for_each(|(name, counts)| samples.count(&[name], counts.unannounced));
+    let mut samples = out.metric(&OLDEST_UNANNOUNCED);
+    for (name, counts) in counted() {
+        counts.unannounced_since.iter().for_each(|since| samples.value(&[name], seconds(*since)));
+    }
 }
 
 fn each(

@@ -71,6 +71,7 @@ impl Server {
             .map_err(|source| ServerError::Listen { listen: address, source })?;
         let readiness = shared.readiness.clone();
         for served in &shared.service.pipelines {
+            shared.service.actions.attach(&served.handle);
             // Replay jobs that an earlier process left running go on. There is a runtime here, so this cannot fail.
             let _ = shared.service.replays.attach(&served.handle);
         }

@@ -5,7 +5,7 @@ use redrive::PipelineHandle;
 use redrive::actions::Actions;
 use redrive::events::Events;
 use redrive::replay::Replays;
-use redrive::subscriptions::{Stopped, Subscriptions};
+use redrive::subscriptions::{Counts as SubscriptionCounts, Subscriptions};
 use redrive_core::nearest::nearest;
 
 use crate::ingest::Intake;
@@ -43,9 +43,9 @@ impl Served {
         }
     }
 
-    /// What stopped the purging of subscriptions, if it is stopped.
-    pub fn purging_stopped(&self) -> Option<Stopped> {
-        self.subscriptions.as_ref()?.counts(self.handle.now()).stopped
+    /// How its table of subscriptions stands, if it has one.
+    pub fn subscription_counts(&self) -> Option<SubscriptionCounts> {
+        self.subscriptions.as_ref().map(|table| table.counts(self.handle.now()))
     }
 }
 

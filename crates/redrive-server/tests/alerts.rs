@@ -133,6 +133,30 @@ async fn every_query_asks_for_series_that_are_served_or_promised() {
     );
 }
 
+/// What an operator of retries asks a board: rate, lag, tiers, dead letters, attempts, stall, latency, breaker, held.
+#[test]
+fn the_board_answers_every_question_of_the_metrics() {
+    let board = read("deploy/grafana/redrive.json");
+    for query in [
+        "by (pipeline, topic) (rate(redrive_consumed_total",
+        "by (pipeline, topic) (redrive_lag",
+        "tier) (rate(redrive_retries_total",
+        "rate(redrive_dead_letters_total",
+        "sum by (pipeline) (redrive_dead_letters_total",
+        "redrive_attempts_per_message_bucket",
+        "redrive_stall_seconds_bucket",
+        "redrive_breaker_state",
+        "state=\\\"held\\\"",
+    ] {
+        assert!(board.contains(query), "{query}");
+    }
+    for quantile in ["0.5", "0.99", "0.999"] {
+        let query =
+            format!("histogram_quantile({quantile}, sum by (pipeline, le) (rate(redrive_end_to_end_seconds");
+        assert!(board.contains(&query), "{query}");
+    }
+}
+
 #[test]
 fn every_recorded_series_that_is_used_is_recorded() {
     let rules = rules();

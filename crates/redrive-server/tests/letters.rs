@@ -158,7 +158,7 @@ async fn a_replay_delivers_its_frozen_selection_once() {
     }
     assert_eq!(
         (&dry["canary"], &dry["stop_at"], &dry["breaker"]),
-        (&json!(10), &json!("20%"), &json!("closed"))
+        (&json!(3), &json!("20%"), &json!("closed"))
     );
     assert_eq!(
         (&dry["ambiguous"], &dry["superseded"]["keys"], &dry["last"]),
@@ -307,7 +307,7 @@ async fn a_discard_is_kept_with_its_reason_and_can_be_taken_back() {
     let server = with_letters(4, 1).await;
     let path = format!("{LETTERS}/discard");
     let dry = server.post(&path, r#"{"filter":"reason:permanent","dry_run":true}"#).await.expect(200);
-    assert_eq!(dry, json!({ "would_discard": 4 }));
+    assert_eq!(dry, json!({ "would_discard": 4, "not_open": [] }));
     let unexplained = server.post(&path, r#"{"filter":"reason:permanent"}"#).await.expect(400);
     assert!(unexplained["message"].as_str().unwrap().contains("`reason`"), "{unexplained}");
 
@@ -393,6 +393,7 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
     let letter = server.get(&format!("{LETTERS}/a")).await.expect(200);
     assert!(letter["payload"]["utf8"].as_str().unwrap().contains("12345678901234567890123"), "{letter}");
     assert!(letter["original"]["utf8"].as_str().unwrap().contains("\"n\":1"), "{letter}");
+    assert_eq!(letter["original_headers"], json!({ "authorization": "(hidden)" }));
     assert_eq!((&letter["edits"], &letter["queue"]), (&json!(["e-1"]), &json!("orders")));
     let edited = server.get(&format!("{LETTERS}?filter=edit:e-1")).await.expect(200);
     assert_eq!(messages(&edited), ["a", "c"]);
@@ -418,6 +419,13 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
         (r#"{"all":true,"set":{"a":1}}"#, 400, "JSON pointer"),
         (r#"{"all":true,"set":{"/a":1},"where":"/a = 1"}"#, 400, "`where`"),
         (r#"{"all":true,"set":{"/a":1},"message_id":"other"}"#, 400, "message_id"),
+        (r#"{"all":true,"set":{"/a":1},"unset":["/a"]}"#, 400, "/a is changed twice"),
+        (r#"{"all":true,"set_headers":{"bad name":"1"}}"#, 400, "bad name"),
+        (r#"{"all":true,"set_headers":{"x-a":"1\n2"}}"#, 400, "line break"),
+        (r#"{"all":true,"set_headers":{"Host":"a"}}"#, 400, "never sent"),
+        (r#"{"all":true,"payloads":[]}"#, 400, "stands beside a selection"),
+        (r#"{"payloads":[{"letter":"a","payload":{"utf8":"1"},"was":{"utf8":"2"}}]}"#, 400, "full id"),
+        (r#"{"payloads":[]}"#, 400, "empty list"),
         (r#"{"undo":"e-9"}"#, 404, "e-9"),
         (r#"{"undo":"bad id\""}"#, 404, "bad id"),
     ] {

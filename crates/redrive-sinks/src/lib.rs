@@ -27,7 +27,7 @@ pub use fault::SinkFault;
 pub use fcm::{FcmOptions, FcmSink};
 pub use secret::{Secret, SecretError};
 pub use stdout::StdoutSink;
-pub use webhook::{ClassTable, Names, WebhookOptions, WebhookSink};
+pub use webhook::{ClassTable, Names, WebhookOptions, WebhookSink, check_hash_key};
 pub use webpush::{WebPushOptions, WebPushSink};
 
 /// The guide's example is compiled with the tests.

@@ -6,17 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use redrive_core::fingerprint::GroupRules;
 use redrive_core::policy::Mode;
 use redrive_core::{Message, Policy, Time};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
+use crate::engine::continued::ids_before;
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
-    Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, IngestError, KeyLine, Letter,
-    LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, NewMessage, Ordering,
-    ReplayAnswer, ReplayJob, ReplayTarget, SharedJobs,
+    Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, Ingest, IngestError, KeyLine,
+    Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, NewMessage,
+    Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedRecords,
 };
 use crate::figures::Figures;
 use crate::handler::SinkDescription;
@@ -119,6 +121,16 @@ impl PipelineHandle {
         self.built.ordering
     }
 
+    /// The rules of the user that put dead letters into groups.
+    pub fn group_rules(&self) -> &GroupRules {
+        &self.built.grouping.rules
+    }
+
+    /// How long the receiver remembers ids, if somebody has said so.
+    pub fn ledger_horizon(&self) -> Option<Duration> {
+        self.built.ledger_horizon
+    }
+
     /// What delivers the messages: a handler or a sink, and where to.
     pub fn sink(&self) -> &SinkDescription {
         &self.built.handler.description
@@ -144,9 +156,9 @@ impl PipelineHandle {
         self.built.seat.look(|engine| engine.shared_pause().is_some()).unwrap_or(false)
     }
 
-    /// The replay jobs that all processes of this pipeline share; `None` where it has one process only.
-    pub(crate) fn shared_jobs(&self) -> Option<Arc<dyn SharedJobs>> {
-        self.built.shared_jobs.clone()
+    /// The records that all processes of this pipeline share; `None` where it has one process only.
+    pub(crate) fn shared_records(&self) -> Option<Arc<dyn SharedRecords>> {
+        self.built.shared_records.clone()
     }
 
     /// The time by which messages of this pipeline come due.
@@ -199,6 +211,40 @@ impl PipelineHandle {
         if let Some(far) = batch.iter().find(|new| new.due.is_some_and(|due| due > now.plus(DUE_MAX))) {
             return Err(IngestError::TooFar { id: far.message.id().to_owned() });
         }
+        if batch.iter().all(|new| ids_before(new.message.id()).next().is_none()) {
+            return self.submit(batch, ingest, now).await;
+        }
+        let (mut answers, mut rest) = (Vec::new(), Vec::new());
+        for new in batch {
+            let given = self.letter_with(new.message.id()).await;
+            answers.push(given.map(|seq| Accepted::Duplicate { seq }));
+            rest.extend(given.is_none().then_some(new));
+        }
+        let submitted = if rest.is_empty() { Vec::new() } else { self.submit(rest, ingest, now).await? };
+        // As many as have no answer yet.
+        let mut submitted = submitted.into_iter();
+        Ok(answers.into_iter().filter_map(|answer| answer.or_else(|| submitted.next())).collect())
+    }
+
+    /// The letter to which an edit has given this id: it is taken, however long ago that was.
+    async fn letter_with(&self, id: &str) -> Option<u64> {
+        ids_before(id).next()?;
+        for number in self.letters_of(id).await.ok().flatten()? {
+            let letter = self.letter(number).await.ok().flatten();
+            if letter.is_some_and(|letter| letter.message.id() == id) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    async fn submit(
+        &self,
+        batch: Vec<NewMessage>,
+        ingest: &Arc<dyn Ingest>,
+        now: Time,
+    ) -> Result<Vec<Accepted>, IngestError> {
+        let board = &self.built.board;
         let entering = match board.enter(batch.len(), self.built.max_pending) {
             Ok(entering) => entering,
             // What was accepted before takes no place: its sender must hear so, or it would try for ever.

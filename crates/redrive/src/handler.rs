@@ -150,6 +150,12 @@ pub trait Sink: Send + Sync + 'static {
         None
     }
 
+    /// Public pages on which the services behind this sink say how they are. They are shown to people when deliveries are
+    /// paused because a service fails, and never fetched.
+    fn status_pages(&self) -> &'static [StatusPage] {
+        &[]
+    }
+
     /// For a sink with an endpoint per message: how many calls may run at once against one of them. `None` for a sink
     /// with one endpoint for all.
     fn per_endpoint(&self) -> Option<u32> {
@@ -211,6 +217,21 @@ pub trait Sink: Send + Sync + 'static {
 
 pub(crate) type Attempting = Delivery<'static>;
 
+/// A public page on which a service says how it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusPage {
+    /// The service, as people call it: `APNs`.
+    pub service: &'static str,
+    /// Where the page is.
+    pub url: &'static str,
+}
+
+impl fmt::Display for StatusPage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.service, self.url)
+    }
+}
+
 /// What delivers the messages of a pipeline, as `status` and the API show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkDescription {
@@ -218,11 +239,13 @@ pub struct SinkDescription {
     pub name: &'static str,
     /// [`Sink::target`].
     pub target: Option<String>,
+    /// [`Sink::status_pages`].
+    pub status_pages: &'static [StatusPage],
 }
 
 impl SinkDescription {
     fn of_handler() -> Self {
-        Self { name: "handler", target: None }
+        Self { name: "handler", target: None, status_pages: &[] }
     }
 }
 
@@ -281,7 +304,8 @@ impl AnyHandler {
             router.numbered(numbering).limiting_by(limit_by).one_service(one_service)
         });
         let one_endpoint = sink.is_one_endpoint();
-        let description = SinkDescription { name: sink.name(), target: sink.target() };
+        let (name, target, status_pages) = (sink.name(), sink.target(), sink.status_pages());
+        let description = SinkDescription { name, target, status_pages };
         let execution = if sink.runs_in_process() { Execution::InProcess } else { Execution::Elsewhere };
         let sharing = Arc::clone(&sink);
         Self {

@@ -103,7 +103,7 @@ pub use engine::{
 pub use failure::{Failure, TimedOut};
 pub use figures::{Figures, Histogram};
 pub use handle::{HandleError, PipelineHandle, ReplayOptions, Resume};
-pub use handler::{Call, Delivery, Handler, MessageExt, Notes, Sink, SinkDescription};
+pub use handler::{Call, Delivery, Handler, MessageExt, Notes, Sink, SinkDescription, StatusPage};
 pub use json::{Json, PayloadError};
 pub use redrive::Redrive;
 pub use run::clock::{Clock, VirtualClock, WallClock};

@@ -4,15 +4,17 @@ mod support;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use redrive::actions::{ActionError, ActionKind, Actions, EditPlan, EditUndone, EditWish, NotUndone};
 use redrive::engine::edit::EDITS_MAX;
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, MessageChange, MessageIds, Pointer};
-use redrive::letters::{Filter, Selection};
+use redrive::letters::{Filter, Selection, select};
+use redrive::messages;
 use redrive::{
-    BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline,
-    PipelineHandle, Redrive, Stores,
+    Accepted, BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message,
+    MessagePhase, Pipeline, PipelineHandle, Redrive, Stores,
 };
 use support::{guarded, quick, until};
 
@@ -27,6 +29,10 @@ struct Running {
 }
 
 fn start(stores: impl Stores + 'static) -> Running {
+    start_with(stores, |pipeline| pipeline)
+}
+
+fn start_with(stores: impl Stores + 'static, more: impl Fn(Pipeline) -> Pipeline) -> Running {
     let seen = Seen::default();
     let heard = Arc::clone(&seen);
     let handler = move |message: Message| {
@@ -43,7 +49,7 @@ fn start(stores: impl Stores + 'static) -> Running {
         }
     };
     let pipeline = Pipeline::new("orders").policy(quick(0).outage_gate(false)).handler_fn(handler);
-    let pipeline = pipeline.guard(GuardSettings::off()).breaker(BreakerSettings::off());
+    let pipeline = more(pipeline.guard(GuardSettings::off()).breaker(BreakerSettings::off()));
     let redrive = Redrive::builder().engine(stores).pipeline(pipeline).build().unwrap();
     let handle = redrive.pipeline("orders").unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -275,9 +281,9 @@ async fn where_an_attempt_may_have_been_applied_somebody_has_to_choose_the_id() 
         async move { handle.letter(letter).await.unwrap().unwrap().message.id().to_owned() }
     };
     // Only the one that may have been applied is another message.
-    assert_eq!((id(0).await, id(1).await), ("o-0-e-1".to_owned(), "o-1".to_owned()));
-    assert_eq!(selected(&running.handle, "id:o-0-e-1").await, [0], "the index knows its new id");
-    assert!(selected(&running.handle, "id:o-0").await.is_empty());
+    assert_eq!((id(0).await, id(1).await), ("o-0~e-1".to_owned(), "o-1".to_owned()));
+    assert_eq!(selected(&running.handle, "id:o-0~e-1").await, [0], "the index knows its new id");
+    assert_eq!(selected(&running.handle, "id:o-0").await, [0], "and the one it was accepted under");
     actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
     assert_eq!(id(0).await, "o-0");
     wish.ids = MessageIds::Same;
@@ -320,4 +326,46 @@ async fn a_letter_that_is_not_open_is_not_edited_and_a_stale_text_is_refused() {
     let states = running.handle.letters(Some(LetterState::Open), None, 9).await.unwrap();
     assert_eq!(states.len(), 1);
     running.stop().await;
+}
+
+/// A letter that goes on under a new id is one message: found by either id, replayed once, and its id is nobody else's.
+async fn a_letter_with_a_new_id_is_found_by_both_and_its_id_is_taken(stores: impl Stores + 'static) {
+    let running = start_with(stores, |pipeline| pipeline.dedup(Duration::from_hours(24)));
+    let actions = Actions::open(None).unwrap();
+    running.kill(&[r#"{"note":"lost"}"#, r#"{"note":"lost"}"#]).await;
+    // The id that the second letter would get.
+    let other = Message::builder("o-1~e-1").payload("\"EUR\"").build().unwrap();
+    running.handle.ingest([other]).await.unwrap();
+    guarded(until(&running.handle, |counts| counts.pending() == 0)).await;
+    let wish = EditWish { ids: MessageIds::New, ..set("/currency", "\"EUR\"") };
+    let done = actions.edit(&running.handle, &[0, 1], &wish, "ops").await.unwrap();
+    assert_eq!((done.id.as_deref(), done.letters), (Some("e-1"), 1));
+    assert_eq!(done.refused.letters, [1]);
+    let why = done.refused.why.unwrap();
+    assert!(why.contains("`o-1~e-1`, which another message has"), "{why}");
+
+    for id in ["o-0", "o-0~e-1"] {
+        let found = select::resolve(&running.handle, &[id.to_owned()]).await.unwrap();
+        assert_eq!(found, [0], "{id}");
+        let message = messages::message(&running.handle, id).await.unwrap().unwrap();
+        assert_eq!((message.state, message.letter), (MessagePhase::Dead, Some(0)), "{id}");
+    }
+    let taken = Message::builder("o-0~e-1").payload("\"EUR\"").build().unwrap();
+    let new = Message::builder("o-7~e-1").payload("\"EUR\"").build().unwrap();
+    let accepted = running.handle.ingest([taken, new]).await.unwrap();
+    assert!(matches!(accepted[..], [Accepted::Duplicate { seq: 0 }, Accepted::New { .. }]), "{accepted:?}");
+
+    running.handle.replay(vec![0]).await.unwrap();
+    guarded(until(&running.handle, |counts| counts.letters_succeeded == 1 && counts.pending() == 0)).await;
+    for id in ["o-0", "o-0~e-1"] {
+        let message = messages::message(&running.handle, id).await.unwrap().unwrap();
+        assert_eq!(message.state, MessagePhase::Succeeded, "{id}");
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_with_a_new_id_is_found_by_both_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    a_letter_with_a_new_id_is_found_by_both_and_its_id_is_taken(Embedded::open(dir.path()).unwrap()).await;
 }

@@ -156,6 +156,47 @@ async fn a_letter_is_in_one_running_replay_only() {
     assert_eq!((first.succeeded, rig.delivered.lock().unwrap().len()), (10, 10));
 }
 
+/// Two jobs over the same letters would share letters and pace: the second plan says who has them, and takes the rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_waits_in_a_job_is_left_out_of_the_next_one() {
+    for is_durable in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let rig = match is_durable {
+            true => Rig::new(Embedded::open(&dir.path().join("store")).unwrap()),
+            false => Rig::new(MemoryStores::new()),
+        };
+        rig.run();
+        rig.with_letters((0..10).map(|n| format!("o-{n}"))).await;
+        let all = Selection::all(LetterState::Open);
+        let ids = all.freeze(&rig.handle).await.unwrap();
+        let replays = Replays::open(is_durable.then_some(dir.path())).unwrap();
+        // One in a million seconds: the first letter goes, the others wait.
+        replays.start(&rig.handle, spec(Some(1e-6)), &ids[..6], "ops").await.unwrap();
+        wait_for(&replays, "r-1", |view| view.succeeded == 1).await;
+        replays.pause("r-1").await.unwrap();
+
+        let plan = replays.plan(&rig.handle, &all, PlanOptions::default()).await.unwrap();
+        assert_eq!((&plan.ids[..], plan.taken.to_string().as_str()), (&ids[6..], "5 by r-1"));
+        // Planned without a look at the other jobs, it still takes only the rest.
+        let second = replays.start(&rig.handle, spec(None), &ids[1..], "ops").await.unwrap();
+        assert_eq!(second.total, 4, "{second:?}");
+        wait_for(&replays, "r-2", |view| view.succeeded == 4).await;
+        let refused = replays.start(&rig.handle, spec(None), &ids[1..6], "ops").await.unwrap_err();
+        assert!(matches!(&refused, ReplayError::Taken(by) if by.to_string() == "5 by r-1"), "{refused}");
+
+        // After a restart its letters still wait in it, and an aborted job has none.
+        if is_durable {
+            let replays = Replays::open(Some(dir.path())).unwrap();
+            let plan = replays.plan(&rig.handle, &all, PlanOptions::default()).await.unwrap();
+            assert_eq!((plan.ids.len(), plan.taken.to_string().as_str()), (0, "5 by r-1"));
+        }
+        replays.abort("r-1").await.unwrap();
+        let third = replays.start(&rig.handle, spec(None), ids, "ops").await.unwrap();
+        wait_for(&replays, &third.id, |view| view.succeeded == 5).await;
+        assert_eq!(rig.delivered.lock().unwrap().len(), 10, "each went once");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_paused_job_puts_nothing_back_and_an_aborted_one_never_again() {
     let rig = Rig::new(MemoryStores::new());
@@ -259,18 +300,18 @@ async fn a_damaged_job_or_selection_stops_that_job_and_no_other() {
     let dir = tempfile::tempdir().unwrap();
     let rig = Rig::new(MemoryStores::new());
     rig.run();
-    rig.with_letters((0..4).map(|n| format!("o-{n}"))).await;
+    rig.with_letters((0..6).map(|n| format!("o-{n}"))).await;
     {
         let replays = Replays::open(Some(dir.path())).unwrap();
-        for _ in 0..3 {
-            replays.start(&rig.handle, spec(Some(1e-6)), [0, 1, 2, 3], "ops").await.unwrap();
+        for first in [0, 2, 4] {
+            replays.start(&rig.handle, spec(Some(1e-6)), [first, first + 1], "ops").await.unwrap();
         }
         for id in ["r-1", "r-2", "r-3"] {
             replays.pause(id).await.unwrap();
         }
     }
     std::fs::write(dir.path().join("replays/r-1.json"), "{\"id\":").unwrap();
-    std::fs::write(dir.path().join("replays/r-2.ids"), "0\n1\n2\n7\n").unwrap();
+    std::fs::write(dir.path().join("replays/r-2.ids"), "2\n7\n").unwrap();
     let replays = Replays::open(Some(dir.path())).unwrap();
     assert_eq!(replays.faults().len(), 1);
     assert!(replays.faults()[0].contains("r-1.json"), "{:?}", replays.faults());

@@ -2,11 +2,13 @@
 
 mod discard;
 mod edit;
+mod edit_jq;
 mod editor;
 mod export;
 mod groups;
 mod import;
 mod inspect;
+mod jq;
 mod lesson;
 mod redact;
 mod replay;

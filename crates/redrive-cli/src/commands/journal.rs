@@ -1,6 +1,7 @@
 //! `redrive journal`: prints and verifies a store of the embedded engine. Reads only, and a running owner is no hindrance;
 //! except with `--accept-loss`, which gives up what is missing so that the store opens again.
 
+mod inspected;
 mod removed;
 
 use std::ops::Range;
@@ -10,7 +11,8 @@ use redrive::actions::{Action, ActionError, ActionKind, Actions};
 use redrive::engine::EngineError;
 use redrive::engine::embedded::accept;
 use redrive::engine::embedded::inspect::{self, Inspection, LogInspection};
-use redrive::{Clock as _, WallClock};
+use redrive::subscriptions::check;
+use redrive::{Clock as _, Embedded, WallClock};
 use redrive_core::nearest::nearest;
 use serde_json::{Value, json};
 
@@ -20,6 +22,7 @@ use crate::config::{Config, EngineKind, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Style, Table, bytes, count, safe};
 use crate::service::engine_failed::engine_failed;
+use inspected::Inspected;
 use removed::Removed;
 
 /// Who accepts a loss: whoever may write the directory.
@@ -81,16 +84,20 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         if args.verify {
             inspection.index = inspect::check_index(&dir, name);
         }
+        let subscriptions = check::check(&inspection.path).map_err(|error| {
+            cannot_read(&EngineError::Storage(format!("{}: {error}", inspection.path.display())))
+        })?;
+        let inspected = Inspected { store: inspection, subscriptions };
         match (out.is_json(), args.verify) {
             (true, _) => {}
-            (false, true) => print_verified(&inspection, out)?,
-            (false, false) => print(&inspection, out)?,
+            (false, true) => print_verified(&inspected, out)?,
+            (false, false) => print(&inspected, out)?,
         }
-        inspections.push(inspection);
+        inspections.push(inspected);
     }
-    let damaged = !removed.is_empty() || inspections.iter().any(Inspection::is_damaged);
+    let damaged = !removed.is_empty() || inspections.iter().any(Inspected::is_damaged);
     if out.is_json() {
-        let stores: Vec<Value> = inspections.iter().map(to_json).collect();
+        let stores: Vec<Value> = inspections.iter().map(Inspected::to_json).collect();
         let removed: Vec<Value> = removed.iter().map(Removed::to_json).collect();
         out.json(&json!({
             "dir": dir.display().to_string(), "damaged": damaged, "stores": stores, "removed": removed,
@@ -164,7 +171,8 @@ fn read(dir: &Path, pipeline: &str, frames: bool, out: &mut Output) -> Result<In
 /// Gives up what is missing of a pipeline's store, and records that.
 fn accept(dir: &Path, pipeline: &str, out: &mut Output) -> Result<Exit, Failed> {
     let loss = accept::accept_loss(dir, pipeline).map_err(|error| engine_failed(&error))?;
-    if loss.is_nothing() {
+    let lines = drop_damaged_lines(dir, pipeline).map_err(|error| engine_failed(&error))?;
+    if loss.is_nothing() && lines == 0 {
         out.note(&format!("{pipeline}: nothing is missing, so nothing was changed"));
         return Ok(Exit::Ok);
     }
@@ -174,29 +182,41 @@ fn accept(dir: &Path, pipeline: &str, out: &mut Output) -> Result<Exit, Failed> 
     let actions = Actions::open(Some(dir)).map_err(recorded)?;
     let mut action = Action::new(WallClock.now(), ACTOR, ActionKind::AcceptLoss, pipeline);
     action.letters = loss.letters_max;
-    action.note = Some(loss.to_string());
+    let lost_lines = (lines > 0).then(|| format!("{lines} damaged lines of subscriptions.log"));
+    let lost = (!loss.is_nothing()).then(|| loss.to_string()).into_iter().chain(lost_lines);
+    let lost = lost.collect::<Vec<_>>().join("; ");
+    action.note = Some(lost.clone());
     actions.record_now(&action).map_err(recorded)?;
     if out.is_json() {
         let ranges = |ranges: &[Range<u64>]| -> Vec<Value> {
             ranges.iter().map(|range| json!({"from": range.start, "to": range.end})).collect()
         };
         out.json(&json!({
-            "pipeline": pipeline, "lost": loss.to_string(), "journal": ranges(&loss.journal),
+            "pipeline": pipeline, "lost": lost, "subscription_lines": lines, "journal": ranges(&loss.journal),
             "letter_log": ranges(&loss.letters), "messages_max": loss.messages_max, "letters_max": loss.letters_max,
         }))?;
     } else {
-        out.line(&format!("{pipeline}: accepted as lost: {loss}"))?;
+        out.line(&format!("{pipeline}: accepted as lost: {lost}"))?;
         out.line("recorded in the action log; the store opens again")?;
     }
     Ok(Exit::Ok)
 }
 
+/// Gives up the damaged lines of the log of subscriptions; how many those were.
+fn drop_damaged_lines(dir: &Path, pipeline: &str) -> Result<u64, EngineError> {
+    // Held meanwhile, so that nobody writes the log.
+    let _owned = Embedded::open(dir)?;
+    check::drop_damaged(&dir.join(pipeline))
+}
+
 /// Only what is wrong.
-fn print_verified(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
+fn print_verified(inspected: &Inspected, out: &mut Output) -> Result<(), Failed> {
+    let inspection = &inspected.store;
     let logs = [("journal", &inspection.journal), ("letter log", &inspection.letter_log)];
     let bytes_read: u64 = logs.iter().flat_map(|(_, log)| &log.segments).map(|segment| segment.bytes).sum();
+    let bytes_read = bytes_read + inspected.subscriptions.as_ref().map_or(0, |found| found.bytes);
     let store = inspection.path.display();
-    if !inspection.is_damaged() {
+    if !inspected.is_damaged() {
         let mark = out.paint(Style::Good, "✓");
         return out.line(&format!("{mark} {store}: {} verified", bytes(bytes_read)));
     }
@@ -208,11 +228,28 @@ fn print_verified(inspection: &Inspection, out: &mut Output) -> Result<(), Faile
             print_wrong(log, out)?;
         }
     }
-    print_others(inspection, out)
+    print_others(inspected, out)
 }
 
 /// What is wrong apart from the logs.
-fn print_others(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
+fn print_others(inspected: &Inspected, out: &mut Output) -> Result<(), Failed> {
+    let inspection = &inspected.store;
+    if let Some(found) = inspected.subscriptions.as_ref().filter(|found| found.damaged > 0) {
+        for damage in &found.damage {
+            let line = format!(
+                "  damage in {} at offset {} (line {}), {} bytes: the endpoint that it was about is called again",
+                safe::line(&found.path.display().to_string()),
+                damage.offset,
+                damage.line,
+                damage.bytes
+            );
+            out.line(&out.paint(Style::Error, &line))?;
+        }
+        let more = found.damaged - found.damage.len() as u64;
+        if more > 0 {
+            out.line(&format!("  and {} more lines", count(more)))?;
+        }
+    }
     if let Some(what) = inspection.watermark {
         out.line(&out.paint(Style::Error, &format!("  {what}")))?;
     }
@@ -222,7 +259,8 @@ fn print_others(inspection: &Inspection, out: &mut Output) -> Result<(), Failed>
     Ok(())
 }
 
-fn print(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
+fn print(inspected: &Inspected, out: &mut Output) -> Result<(), Failed> {
+    let inspection = &inspected.store;
     let head = format!(
         "store {} · format {} · id {}",
         inspection.path.display(),
@@ -241,7 +279,11 @@ fn print(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
         .map(|state| format!("{state} {}", count(inspection.letters.get(state).copied().unwrap_or(0))))
         .collect();
     out.line(&format!("letters     {}", letters.join(" · ")))?;
-    print_others(inspection, out)?;
+    if let Some(found) = &inspected.subscriptions {
+        let (lines, size) = (count(found.lines), bytes(found.bytes));
+        out.line(&format!("subscriptions  {lines} lines · {size}"))?;
+    }
+    print_others(inspected, out)?;
     let mark = out.paint(Style::Error, "✗");
     let missing = [&inspection.journal, &inspection.letter_log].iter().any(|log| !log.missing.is_empty());
     if missing || inspection.watermark.is_some() {
@@ -254,6 +296,13 @@ fn print(inspection: &Inspection, out: &mut Output) -> Result<(), Failed> {
     if inspection.is_damaged() {
         return out.line(&format!(
             "{mark} damage was found; opening the store keeps what is whole and parks the rest as `corrupt`"
+        ));
+    }
+    if inspected.damaged_lines() > 0 {
+        return out.line(&format!(
+            "{mark} damage was found in subscriptions.log; `redrive journal --pipeline {} --accept-loss` removes the \
+             damaged lines",
+            inspection.pipeline
         ));
     }
     let mark = out.paint(Style::Good, "✓");
@@ -313,47 +362,4 @@ fn print_wrong(log: &LogInspection, out: &mut Output) -> Result<(), Failed> {
         )?;
     }
     Ok(())
-}
-
-fn to_json(inspection: &Inspection) -> Value {
-    let log = |log: &LogInspection| {
-        let damage: Vec<Value> = log
-            .damage
-            .iter()
-            .map(|damage| {
-                json!({"segment": damage.segment, "position": damage.position, "offset": damage.offset,
-                       "bytes": damage.bytes, "kind": damage.was.map(|was| was.0), "number": damage.was.map(|was| was.1)})
-            })
-            .collect();
-        let segments: Vec<Value> = log
-            .segments
-            .iter()
-            .map(|segment| {
-                json!({"name": segment.name, "base": segment.base, "bytes": segment.bytes, "frames": segment.frames})
-            })
-            .collect();
-        let frames: serde_json::Map<String, Value> = log
-            .frames
-            .iter()
-            .map(|(kind, (frames, bytes))| ((*kind).to_owned(), json!({"frames": frames, "bytes": bytes})))
-            .collect();
-        let missing: Vec<Value> =
-            log.missing.iter().map(|range| json!({"from": range.start, "to": range.end})).collect();
-        json!({"segments": segments, "frames": frames, "batches": log.batches, "damage": damage, "missing": missing,
-               "unfinished_bytes": log.unfinished_bytes, "leftovers": log.leftovers, "start": log.start, "end": log.end})
-    };
-    json!({
-        "pipeline": inspection.pipeline,
-        "path": inspection.path.display().to_string(),
-        "format": inspection.format,
-        "id": inspection.store_id,
-        "owner": inspection.owner,
-        "damaged": inspection.is_damaged(),
-        "journal": log(&inspection.journal),
-        "letter_log": log(&inspection.letter_log),
-        "pending": inspection.pending,
-        "letters": inspection.letters,
-        "watermark": inspection.watermark,
-        "index": inspection.index,
-    })
 }

@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redrive_core::duration::rough;
-use redrive_lab::experiments::{EXPERIMENTS, Finished, LabError, Order, run as run_order};
+use redrive_lab::experiments::{
+    EXPERIMENTS, Finished, LabError, Order, expected_runs, refuse_kafka, run as run_order,
+};
 use redrive_lab::results::summary::Standing;
 use redrive_lab::results::{page, report};
 use redrive_lab::scenario::Size;
@@ -35,6 +37,9 @@ enum LabCommand {
     List,
     /// Run a scenario and write its result
     Run(RunArgs),
+    /// A process that the scenario `kills` starts and kills
+    #[command(hide = true)]
+    Victim { order: String },
     /// Write docs/findings.md and the index of lab/results from the results there
     Report {
         /// The repository
@@ -80,10 +85,14 @@ pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
     match &args.command {
         LabCommand::List => list(out),
         LabCommand::Run(args) => experiment(args, out),
+        LabCommand::Victim { order } => {
+            let lived = redrive_lab::testbed::victim::run(order);
+            lived.map(|()| Exit::Ok).map_err(|error| Failed::new(Exit::Bad, error.to_string()))
+        }
         LabCommand::Report { root } => {
-            let names: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.name).collect();
+            let known = expected_runs().map_err(|error| failed(&error))?;
             let written =
-                report::write(root, &names).map_err(|fault| Failed::new(Exit::Storage, fault.to_string()))?;
+                report::write(root, &known).map_err(|fault| Failed::new(Exit::Storage, fault.to_string()))?;
             for file in &written.files {
                 out.line(&format!("{} ({} results)", file.display(), written.results))?;
             }
@@ -120,6 +129,10 @@ fn list(out: &mut Output) -> Result<Exit, Failed> {
 }
 
 fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
+    if args.engine == EngineName::Kafka {
+        // Before a broker is started for it.
+        refuse_kafka(&args.name, args.file.as_deref()).map_err(|error| failed(&error))?;
+    }
     let broker = broker(args, out)?;
     let order = Order {
         name: args.name.clone(),
@@ -128,6 +141,7 @@ fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
         size: Size { quick: args.quick, broken: false },
         kafka: broker.as_ref().map(Broker::address),
         postgres: args.postgres.clone(),
+        victim: victim()?,
         out: Some(args.out.clone()),
         command: command(args),
     };
@@ -148,6 +162,12 @@ fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
         Standing::NotAsExpected | Standing::AuditFailed => Exit::Bad,
         Standing::Partial => Exit::Interrupted,
     })
+}
+
+/// This program, as the process that the scenario `kills` starts and kills.
+fn victim() -> Result<Vec<String>, Failed> {
+    let program = std::env::current_exe()?.to_string_lossy().into_owned();
+    Ok([program.as_str(), "lab", "victim"].map(str::to_owned).to_vec())
 }
 
 /// Where the broker is, and the broker if it is ours.

@@ -65,6 +65,12 @@ fn lines(pipeline: &str, message: &MessageView, session: &Session) -> Vec<String
     first.extend(message.due.map(|due| format!("due {}", when(due, session))));
     first.extend(message.deadline.map(|deadline| format!("deadline {}", instant::print(deadline.0))));
     let mut lines = vec![first.join("   ")];
+    if let Some(id) = &message.continued_as {
+        lines.push(format!("edited   continued as {}", safe::line(id)));
+    }
+    if let Some(id) = &message.accepted_as {
+        lines.push(format!("edited   accepted as {}", safe::line(id)));
+    }
     if let Some(letter) = &message.letter {
         let reason = message.reason.as_deref().map(|reason| format!("   reason {reason}"));
         lines.push(format!("letter   {letter}{}", reason.unwrap_or_default()));

@@ -52,6 +52,8 @@ pub struct PipelineConfig {
     pub max_pending: u64,
     /// How long an id is remembered; `None`: off.
     pub dedup: Option<Duration>,
+    /// How long the receiver remembers ids; `None`: nobody has said so.
+    pub ledger_horizon: Option<Duration>,
     pub breaker: BreakerSettings,
     pub guard: GuardSettings,
     pub auto_replay: AutoReplayConfig,
@@ -119,9 +121,15 @@ impl PipelineConfig {
             // A policy with faults of its own says nothing about the limit of an attempt.
             let timeout = policy.as_ref().map(Policy::timeout);
             let (kind, settings, given) = (*kind, Arc::clone(&read.settings), given.clone());
+            let is_complete = read.is_complete;
             let look = move || {
                 let faults = settings.check(timeout);
-                faults.iter().map(|fault| sink_fault(fault, kind, &given)).collect()
+                // Nobody wrote a place-holder, and that something is missing is said already.
+                let is_written = |fault: &&SinkFault| {
+                    place(&fault.key, format!("sink.{kind}.{}", fault.key), &given).1.is_some()
+                };
+                let real = faults.iter().filter(|fault| is_complete || is_written(fault));
+                real.map(|fault| sink_fault(fault, kind, &given)).collect()
             };
             reader.named.push(Named::new(section.part_name(), look));
         }
@@ -139,6 +147,7 @@ impl PipelineConfig {
         let tenant = reader.pick(section, "tenant");
         let max_pending = reader.whole(section, "max_pending").map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
+        let ledger_horizon = reader.duration(section, "ledger_horizon").map(|set| set.value);
         // A profile that nobody knows is a fault of the policy.
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
         let breaker = health::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
@@ -161,6 +170,7 @@ impl PipelineConfig {
                 after_dead,
                 max_pending,
                 dedup,
+                ledger_horizon,
                 breaker,
                 guard,
                 auto_replay,

@@ -27,6 +27,7 @@ use super::engine_failed::engine_failed;
 use super::hangup::Certificate;
 use super::health_log::HealthLog;
 use super::on_purged::OnPurged;
+use super::subscriptions::LogScrub;
 use super::{events, orphans, subscriptions, tokens};
 use crate::args::Global;
 use crate::config::server;
@@ -53,6 +54,8 @@ pub struct Assembled {
     /// Where the stores are, if they are on disk.
     pub dir: Option<PathBuf>,
     pub on_purged: Vec<OnPurged>,
+    /// Logs of subscriptions that are checked for damage.
+    pub log_scrubs: Vec<LogScrub>,
     /// Pipelines whose letters are replayed by themselves, by name.
     pub auto_replays: Vec<(String, AutoReplay)>,
 }
@@ -88,18 +91,24 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let dir = (config.engine.kind != EngineKind::Memory).then_some(config.engine.dir.as_path());
     let events: Vec<Events> = parts.iter().map(|parts| parts.events.clone()).collect();
     let mut service = service(config, &redrive, dir, &events)?;
-    let mut on_purged = Vec::new();
+    let (mut on_purged, mut log_scrubs) = (Vec::new(), Vec::new());
     for (pipeline, parts) in config.pipelines.iter().zip(parts) {
         let served = service.pipelines.iter_mut().find(|served| served.handle.name() == pipeline.name);
         if let (Some(served), Some(table)) = (served, parts.subscriptions) {
             follow(&table, &served.events);
             let settings = pipeline.sink.settings.subscriptions();
-            on_purged.extend(
-                settings
-                    .and_then(|settings| settings.on_purged)
-                    .map(|to| OnPurged { subscriptions: table.clone(), to: to.clone() }),
-            );
+            if let Some(to) = settings.and_then(|settings| settings.on_purged) {
+                table.announce_purges();
+                let source = || served.source.clone().unwrap_or_else(|| pipeline.name.clone());
+                on_purged.push(OnPurged {
+                    subscriptions: table.clone(),
+                    to: to.clone(),
+                    handle: served.handle.clone(),
+                    shared_source: (config.engine.kind == EngineKind::Kafka).then(source),
+                });
+            }
             findings.extend(subscriptions::open(&table, config, pipeline)?);
+            log_scrubs.extend(LogScrub::of(&table, config, pipeline));
             served.subscriptions = Some(table);
         }
     }
@@ -129,6 +138,7 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         pills,
         dir,
         on_purged,
+        log_scrubs,
         auto_replays,
     })
 }
@@ -228,6 +238,7 @@ fn prepare(
         config.pipelines.iter().zip(parts).map(|(pipeline, PipelineParts { subscriptions, events })| {
             let parts = SinkParts {
                 timeout: pipeline.policy.timeout(),
+                other_members: other_members(pipeline),
                 hash_key: hash_key.cloned(),
                 subscriptions: subscriptions.clone(),
             };
@@ -249,6 +260,12 @@ fn prepare(
             }))
         });
     pipelines.collect()
+}
+
+/// Members of a JSON payload that are the pipeline's: where ids and tenants come from.
+fn other_members(pipeline: &PipelineConfig) -> Vec<String> {
+    let picks = [&pipeline.id, &pipeline.tenant].into_iter().flatten();
+    picks.filter_map(redrive_core::pick::Pick::top_member).collect()
 }
 
 fn build(pipelines: Vec<Pipeline>, stores: impl redrive::Stores + 'static) -> Result<Redrive, Failed> {
@@ -283,6 +300,10 @@ fn pipeline_of(
         .on_store(store_log(&config.name))
         .on_failure(move |failed| log.attempt_failed(failed));
     let pipeline = config.groups.iter().cloned().fold(pipeline, Pipeline::group);
+    let pipeline = match config.ledger_horizon {
+        Some(horizon) => pipeline.ledger_horizon(horizon),
+        None => pipeline,
+    };
     match config.dedup {
         Some(window) => pipeline.dedup(window),
         None => pipeline,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use redrive::letters::correlation_id;
-use redrive::{Call, Delivery, Endpoint, LimitBy, Message, Notes, Sink};
+use redrive::{Call, Delivery, Endpoint, LimitBy, Message, Notes, Sink, StatusPage};
 use redrive_core::{Ratio, SplitMix64};
 
 const TARGET: &str = "redrive::attempt";
@@ -73,6 +73,10 @@ impl Sink for DeliveredLog {
 
     fn target(&self) -> Option<String> {
         self.sink.target()
+    }
+
+    fn status_pages(&self) -> &'static [StatusPage] {
+        self.sink.status_pages()
     }
 
     fn per_endpoint(&self) -> Option<u32> {

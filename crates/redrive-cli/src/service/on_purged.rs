@@ -1,85 +1,204 @@
-//! `on_purged`: tells the owner's system of every subscription that was purged, so that it can forget it too.
+//! `on_purged`: announces every purge to the owner's system, so that it can forget the subscription too.
 //!
-//! What cannot be delivered is logged and given up; `redrive subscriptions export --state purged` has them all.
+//! At least once: a purge waits in the table of subscriptions, durably, until its announcement was accepted, over restarts
+//! and crashes. Repeats have the same id. A receiver that fails is tried less and less often and never given up; what waits
+//! for too long is shown by `status`. On Kafka the member that reads partition 0 of the source announces for all.
+
+mod schedule;
 
 use std::time::Duration;
 
-use redrive::subscriptions::{Change, Changed, Subscriptions};
-use redrive::timestamp;
+use redrive::PipelineHandle;
+use redrive::engine::Condition;
+use redrive::subscriptions::{Change, Changed, EndpointId, Subscriptions};
+use redrive::{Time, timestamp};
 use serde_json::Value;
 use tokio::runtime::Runtime;
-use tokio::sync::mpsc;
+use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::events::{concerned, subscription_fields};
 use super::outlet::{Outlet, Post};
 use crate::config::AlertTarget;
 use crate::exit::Failed;
+use schedule::AnnounceSchedule;
 
 /// How long one call may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
-const TRY_AGAIN_AFTER: [Duration; 3] =
-    [Duration::from_secs(1), Duration::from_secs(10), Duration::from_mins(1)];
-/// Purges that wait to be told.
-const QUEUE_MAX: usize = 10_000;
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Purges that are looked at together.
+const PAGE: usize = 100;
 
 /// Whom to tell of the purges of a pipeline.
 #[derive(Clone, Debug)]
 pub struct OnPurged {
     pub subscriptions: Subscriptions,
     pub to: AlertTarget,
+    pub handle: PipelineHandle,
+    /// The topic that the members of a group share, if there are several.
+    pub shared_source: Option<String>,
 }
 
 impl OnPurged {
-    /// Tells of every purge from now on, one after the other.
+    /// Announces what waits, and every purge from now on, one after the other.
     pub fn start(self, runtime: &Runtime) -> Result<(), Failed> {
         let outlet = Outlet::build(&self.to, TIMEOUT, "on_purged")?;
-        let (queue, mut waiting) = mpsc::channel::<Post>(QUEUE_MAX);
-        runtime.spawn(async move {
-            while let Some(post) = waiting.recv().await {
-                send(&outlet, &post).await;
+        runtime.spawn(async move { self.run(&outlet).await });
+        Ok(())
+    }
+
+    async fn run(&self, outlet: &Outlet) {
+        let mut schedule = AnnounceSchedule::default();
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // Where the last round was stopped: the next one begins with others.
+        let mut from = None;
+        loop {
+            looks.tick().await;
+            from = self.round(outlet, &mut schedule, from).await;
+        }
+    }
+
+    /// Tries everything that is due. Returns where to go on if it stopped before the end.
+    async fn round(
+        &self,
+        outlet: &Outlet,
+        schedule: &mut AnnounceSchedule,
+        mut from: Option<(Time, EndpointId)>,
+    ) -> Option<(Time, EndpointId)> {
+        loop {
+            if schedule.is_paused(Instant::now()) {
+                return from;
             }
-        });
-        let pipeline = self.subscriptions.pipeline().to_owned();
-        self.subscriptions.on_change(move |changed| {
-            for id in concerned(changed) {
-                let Some(post) = post(&pipeline, changed, id) else { return };
-                if queue.try_send(post).is_err() {
-                    tracing::error!(pipeline, "on_purged is not told: {QUEUE_MAX} others wait");
+            let page = self.subscriptions.unannounced(from, PAGE);
+            if page.is_empty() || !self.is_announcer() {
+                return None;
+            }
+            for purge in page {
+                self.announce(outlet, schedule, purge).await;
+                from = Some(purge);
+                if schedule.is_paused(Instant::now()) {
+                    return from;
                 }
             }
-        });
-        Ok(())
+        }
+    }
+
+    /// Announces one purge, if it is due.
+    async fn announce(&self, outlet: &Outlet, schedule: &mut AnnounceSchedule, purge: (Time, EndpointId)) {
+        let Some(attempt) = schedule.due(purge, Instant::now()) else { return };
+        // One that was undone does not have to be announced any more.
+        let changed = self.subscriptions.announcement(purge).filter(|_| !schedule.was_made(purge));
+        if let Some(changed) = changed {
+            let pipeline = self.subscriptions.pipeline();
+            if let Err(error) = send_all(outlet, pipeline, &changed, attempt).await {
+                let again_s = schedule.failed(purge, Instant::now()).as_secs();
+                let endpoint_hash = purge.1.to_string();
+                tracing::warn!(
+                    pipeline,
+                    error,
+                    endpoint_hash,
+                    attempt,
+                    again_s,
+                    "on_purged failed; the purge is announced again later"
+                );
+                return;
+            }
+            schedule.succeeded(purge);
+        }
+        if let Err(error) = self.subscriptions.announced(purge).await {
+            tracing::warn!(
+                pipeline = self.subscriptions.pipeline(),
+                %error,
+                "that a purge was announced is not durable; it is announced again after a restart"
+            );
+        }
+    }
+
+    fn is_announcer(&self) -> bool {
+        match &self.shared_source {
+            None => true,
+            Some(source) => reads_first_partition(&self.handle.figures().condition, source),
+        }
     }
 }
 
-/// What is told of a purge; nothing of other changes.
+/// Of the members of a group only one does.
+fn reads_first_partition(condition: &Condition, source: &str) -> bool {
+    // A partition without a lag was read here before.
+    condition.flows.iter().any(|flow| *flow.topic == *source && flow.partition == 0 && flow.lag.is_some())
+}
+
+/// One call for each stored subscription of the endpoint.
+async fn send_all(outlet: &Outlet, pipeline: &str, changed: &Changed, attempt: u32) -> Result<(), String> {
+    for id in concerned(changed) {
+        if let Some(post) = post(pipeline, changed, id) {
+            outlet.send(&post, attempt).await?;
+        }
+    }
+    Ok(())
+}
+
+/// What is said of a purge; nothing of other changes.
 fn post(pipeline: &str, changed: &Changed, subscription: Option<&str>) -> Option<Post> {
     let endpoint = changed.endpoint.filter(|_| changed.change == Change::Purged)?;
+    let id = event_id(endpoint, changed.at, subscription);
     let mut fields = subscription_fields(changed, subscription);
     if let Value::Object(fields) = &mut fields {
+        fields.insert("id".to_owned(), id.as_str().into());
         fields.insert("type".to_owned(), changed.change.name().into());
         fields.insert("pipeline".to_owned(), pipeline.into());
         fields.insert("at".to_owned(), timestamp::print(changed.at).into());
     }
     let env = vec![
+        ("REDRIVE_EVENT_ID", id.clone()),
         ("REDRIVE_PIPELINE", pipeline.to_owned()),
         ("REDRIVE_ENDPOINT_HASH", endpoint.to_string()),
         ("REDRIVE_SUBSCRIPTION_ID", subscription.unwrap_or_default().to_owned()),
     ];
-    let id = format!("purged-{}-{}", endpoint.digits(), changed.at.as_millis());
     Some(Post { id, pipeline: pipeline.to_owned(), body: fields.to_string(), env })
 }
 
-async fn send(outlet: &Outlet, post: &Post) {
-    let mut waits = TRY_AGAIN_AFTER.into_iter();
-    for attempt in 1.. {
-        let Err(error) = outlet.send(post, attempt).await else { return };
-        let pipeline = &post.pipeline;
-        let Some(wait) = waits.next() else {
-            tracing::error!(pipeline, error, id = post.id, "on_purged could not be told, and is given up");
-            return;
+/// The same for every repeat, also by another process, and another one for each stored subscription.
+fn event_id(endpoint: EndpointId, at: Time, subscription: Option<&str>) -> String {
+    let id = format!("purged-{}-{}", endpoint.digits(), at.as_millis());
+    match subscription {
+        Some(subscription) => format!("{id}-{:08x}", crc32fast::hash(subscription.as_bytes())),
+        None => id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use redrive::engine::PartitionFlow;
+
+    use super::*;
+
+    #[test]
+    fn of_the_members_of_a_group_the_one_with_partition_0_of_the_source_announces() {
+        let flow = |topic: &str, partition, lag| PartitionFlow {
+            topic: Arc::from(topic),
+            partition,
+            lag,
+            consumed: 1,
         };
-        tracing::warn!(pipeline, error, id = post.id, "on_purged could not be told, and is tried again");
-        tokio::time::sleep(wait).await;
+        let reads = |flow: PartitionFlow| {
+            reads_first_partition(&Condition { flows: vec![flow], ..Condition::default() }, "push")
+        };
+        assert!(reads(flow("push", 0, Some(7))));
+        assert!(!reads(flow("push", 1, Some(0))));
+        assert!(!reads(flow("push.retry.5s", 0, Some(0))));
+        assert!(!reads(flow("push", 0, None)), "another member reads it by now");
+        assert!(!reads_first_partition(&Condition::default(), "push"), "nothing is assigned yet");
+    }
+
+    #[test]
+    fn an_event_id_is_the_same_for_repeats_and_differs_between_subscriptions_of_one_endpoint() {
+        let (endpoint, at) = (EndpointId::from_number(7), Time::from_millis(5));
+        let id = |subscription| event_id(endpoint, at, subscription);
+        assert_eq!(id(None), "purged-0000000000000007-5");
+        assert_eq!(id(Some("user-1/phone")), id(Some("user-1/phone")));
+        assert_ne!(id(Some("user-1/phone")), id(Some("user-2/phone")));
     }
 }

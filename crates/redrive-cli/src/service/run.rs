@@ -52,8 +52,8 @@ pub fn run(
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<RunEnd, Failed> {
-    let Assembled { redrive, service, server, findings, alerts, pills, dir, on_purged, auto_replays, .. } =
-        assembled;
+    let Assembled { redrive, service, server, findings, alerts, pills, dir, .. } = assembled;
+    let Assembled { on_purged, log_scrubs, auto_replays, .. } = assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }
@@ -72,13 +72,17 @@ pub fn run(
     for one in on_purged {
         one.start(&runtimes.api)?;
     }
+    for one in log_scrubs {
+        one.start(&runtimes.api);
+    }
     for (pipeline, settings) in auto_replays {
         super::auto_replay::start(&runtimes.api, &service, &pipeline, settings);
     }
-    let watched = service
-        .pipelines
-        .iter()
-        .map(|served| Watched { handle: served.handle.clone(), subscriptions: served.subscriptions.clone() });
+    let watched = service.pipelines.iter().map(|served| Watched {
+        handle: served.handle.clone(),
+        subscriptions: served.subscriptions.clone(),
+        replays: service.replays.clone(),
+    });
     let watched = watched.collect();
     let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;
     let (address, readiness) = (server.address(), server.readiness());

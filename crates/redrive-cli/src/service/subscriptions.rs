@@ -1,8 +1,14 @@
-//! The subscriptions of a push pipeline: described before the stores are open, loaded afterwards.
+//! The subscriptions of a push pipeline: described before the stores are open, loaded afterwards, and checked for damage now
+//! and then.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use redrive::engine::EngineError;
+use redrive::subscriptions::check;
 use redrive::subscriptions::file::SubscriptionFile;
 use redrive::subscriptions::{SubscriptionStore, Subscriptions};
+use tokio::runtime::Runtime;
 
 use super::engine_failed::engine_failed;
 use crate::config::{Config, EngineKind, PipelineConfig};
@@ -21,7 +27,62 @@ pub fn open(
     pipeline: &PipelineConfig,
 ) -> Result<Vec<String>, Failed> {
     let Some(store) = store(config, pipeline)? else { return Ok(Vec::new()) };
-    table.open(store).map_err(|error| engine_failed(&error))
+    if let Some(dir) = log_dir(config, pipeline) {
+        note_damage(table, &dir);
+    }
+    let mut findings = table.open(store).map_err(|error| engine_failed(&error))?;
+    findings.extend(table.missing_keys().into_iter().map(|(key, count)| {
+        let (name, were) = (&pipeline.name, if count == 1 { "subscription" } else { "subscriptions" });
+        format!(
+            "pipeline {name}: key {key} is still used by {count} stored {were}, and is not configured: their messages \
+             become dead letters. Put its file into `previous_vapid_key_files` until `redrive subscriptions keys {name}` \
+             shows that nobody uses it"
+        )
+    }));
+    Ok(findings)
+}
+
+/// The log of a pipeline's subscriptions, to be checked as often as the store is scrubbed.
+#[derive(Clone, Debug)]
+pub struct LogScrub {
+    table: Subscriptions,
+    dir: PathBuf,
+    every: Duration,
+}
+
+impl LogScrub {
+    /// `None` if there is no such log, or nothing is scrubbed.
+    pub fn of(table: &Subscriptions, config: &Config, pipeline: &PipelineConfig) -> Option<Self> {
+        let (dir, every) = (log_dir(config, pipeline)?, config.engine.scrub?);
+        Some(Self { table: table.clone(), dir, every })
+    }
+
+    pub fn start(self, runtime: &Runtime) {
+        runtime.spawn(async move {
+            let mut turns = tokio::time::interval(self.every);
+            // The first one is at once, and the log has just been read.
+            turns.tick().await;
+            loop {
+                turns.tick().await;
+                let Self { table, dir, .. } = self.clone();
+                // Its panic has been printed.
+                let _ = tokio::task::spawn_blocking(move || note_damage(&table, &dir)).await;
+            }
+        });
+    }
+}
+
+/// Checks the log, and notes what is wrong with it for `status`.
+fn note_damage(table: &Subscriptions, dir: &Path) {
+    let pipeline = table.pipeline();
+    match check::check(dir) {
+        Ok(found) => table.note_damage(found.map_or(0, |found| found.damaged)),
+        Err(error) => tracing::warn!(pipeline, %error, "the log of subscriptions cannot be checked"),
+    }
+}
+
+fn log_dir(config: &Config, pipeline: &PipelineConfig) -> Option<PathBuf> {
+    (config.engine.kind == EngineKind::Embedded).then(|| config.engine.dir.join(&pipeline.name))
 }
 
 fn store(config: &Config, pipeline: &PipelineConfig) -> Result<Option<Box<dyn SubscriptionStore>>, Failed> {

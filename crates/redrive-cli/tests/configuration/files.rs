@@ -96,6 +96,54 @@ fn faults_of_files_are_told_together_with_those_of_the_text() {
     assert!(faults.iter().all(|fault| fault["fix"].is_string()), "{faults:?}");
 }
 
+fn push_sink(kind: &str, lines: &str) -> String {
+    format!("[[pipeline]]\nname = \"push\"\nprofile = \"push\"\n[pipeline.sink.{kind}]\n{lines}")
+}
+
+/// A key that was missing was reported, and beside it the emptiness of a file that nobody had named.
+#[test]
+fn what_a_push_sink_lacks_is_reported_once_and_nothing_is_made_up() {
+    for (kind, lines, missing) in [
+        ("apns", "", &["key_file", "key_id", "team_id"][..]),
+        ("apns", "key_file = \"k\"\n", &["key_id", "team_id"]),
+        ("apns", "certificate_file = \"c\"\n", &["certificate_key_file"]),
+        ("apns", "key_file = \"k\"\ncertificate_file = \"c\"\n", &["certificate_file"]),
+        ("webpush", "", &["vapid_key_file", "subject"]),
+        ("fcm", "", &["service_account_file"]),
+        // What was written is checked all the same.
+        ("apns", "url = \"http://x\"\nkey_id = \"ABC\"\n", &["key_file", "team_id", "url"]),
+    ] {
+        let dir = with_config(&push_sink(kind, lines));
+        let ran = redrive(dir.path(), &["config", "check", "--json"]);
+        assert_eq!(ran.code, Some(2), "{kind} {lines}: {}", ran.stdout);
+        let faults: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        let faults = faults["faults"].as_array().unwrap_or_else(|| panic!("{faults}"));
+        let mut told: Vec<&str> = faults.iter().map(|fault| fault["key"].as_str().unwrap()).collect();
+        told.sort_unstable();
+        let mut missing: Vec<String> = missing.iter().map(|key| format!("sink.{kind}.{key}")).collect();
+        missing.sort_unstable();
+        assert_eq!(told, missing, "{kind} {lines}: {faults:?}");
+    }
+}
+
+#[test]
+fn a_hash_key_that_could_be_guessed_and_an_on_purged_with_a_password_are_refused() {
+    let dir = with_config("");
+    fs::write(dir.path().join("account.json"), "{}").unwrap();
+    fs::write(dir.path().join("hash.key"), "abc").unwrap();
+    let sink = "service_account_file = \"account.json\"\nhash_key_file = \"hash.key\"\n";
+    fs::write(dir.path().join("redrive.toml"), push_sink("fcm", sink)).unwrap();
+    let ran = redrive(dir.path(), &["config", "check"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("has 3 bytes; at least 16 are needed"), "{}", ran.stderr);
+    let sink = "service_account_file = \"account.json\"\non_purged = \"https://ops:hunter2@example.com/\"\n";
+    fs::write(dir.path().join("redrive.toml"), push_sink("fcm", sink)).unwrap();
+    let ran = redrive(dir.path(), &["config", "check"]);
+    assert!(ran.stderr.contains("`sink.fcm.on_purged` cannot be used"), "{}", ran.stderr);
+    let said = ran.stderr.contains("headers.authorization_file") || ran.stderr.contains("hunter2");
+    assert!(!said, "there are no headers of on_purged: {}", ran.stderr);
+}
+
 /// The secrets of a processor may be unreadable for who only looks at it; its address is in the same file.
 #[test]
 fn a_client_needs_no_file_that_the_configuration_names() {

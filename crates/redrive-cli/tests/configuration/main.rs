@@ -165,6 +165,7 @@ timeout = "10s"
 max_pending = 1000
 log_delivered = "12.5%"
 dedup = "off"
+ledger_horizon = "9d"
 outage_gate = false
 budget = { retries_per_minute = 9, on_exhausted = "dead_letter" }
 crash = { threshold = 4, window = "10m" }

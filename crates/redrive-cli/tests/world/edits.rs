@@ -123,3 +123,49 @@ pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Proces
     let unknown = processor.cli(&["dlq", "edit", "--undo", "e-999"]);
     assert!(!unknown.status.success() && stderr(&unknown).contains("e-999"), "{}", stderr(&unknown));
 }
+
+/// A letter whose attempt may have been applied is edited under a new id and replayed: both ids find it, and an audit counts
+/// it once.
+pub fn a_letter_that_goes_on_under_a_new_id_counts_once(stub: &Stub, processor: &Processor, pipeline: &str) {
+    let line = |id: &str, ambiguous: bool| {
+        let attempt = serde_json::json!({
+            "attempt": 1, "class": "transient", "kind": "timeout", "error": "timeout after 30 s", "counted": true,
+            "ambiguous": ambiguous,
+        });
+        let payload = format!(r#"{{"order_id":"{id}","amount":1}}"#);
+        serde_json::json!({ "message": id, "payload": { "utf8": payload }, "history": [attempt] }).to_string()
+    };
+    let lines = format!("{}\n{}\n", line("o-100", true), line("o-101", false));
+    std::fs::write(processor.dir.join("letters.ndjson"), lines).unwrap();
+    good(processor, &["dlq", "import", "--file", "letters.ndjson", "--pipeline", pipeline]);
+    wait_for("the letters", || open(processor, pipeline) == 2);
+    let done = good(processor, &["dlq", "edit", pipeline, "--all", "--set", "/amount=7", "--new-id"]);
+    let edit = done.trim().rsplit(' ').next().unwrap();
+    let new = format!("o-100~{edit}");
+    let audit = |exit: i32| {
+        let args = ["audit", pipeline, "--applied", &stub.url, "--ids", "o-100..o-101", "--json", "-q"];
+        let ran = processor.cli(&args);
+        assert_eq!(ran.status.code(), Some(exit), "{}{}", stdout(&ran), stderr(&ran));
+        serde_json::from_str::<Value>(&stdout(&ran)).unwrap()
+    };
+
+    for id in ["o-100", &new] {
+        let shown = letter(processor, pipeline, id);
+        assert_eq!((&shown["message"], &shown["accepted_as"]), (&Value::from(new.as_str()), &"o-100".into()));
+    }
+    let message = json(processor, &["message", "o-100", "--pipeline", pipeline, "--json"]);
+    assert_eq!((&message["state"], &message["continued_as"]), (&"dead".into(), &Value::from(new.as_str())));
+    let message = json(processor, &["message", &new, "--pipeline", pipeline, "--json"]);
+    assert_eq!((&message["state"], &message["accepted_as"]), (&"dead".into(), &"o-100".into()));
+    let found = audit(0);
+    assert_eq!((&found["dead"]["open"], &found["missing"]), (&2.into(), &0.into()), "{found}");
+
+    let plan = good(processor, &["dlq", "replay", pipeline, "--all", "--dry-run"]);
+    assert!(plan.contains("1 letter has an attempt whose end is unknown"), "{plan}");
+    assert!(plan.contains("1 of them has a new message id since an edit"), "{plan}");
+    good(processor, &["dlq", "replay", pipeline, "--all", "--ambiguous", "ok"]);
+    assert!(stub.has_applied(&new) && stub.has_applied("o-101") && !stub.has_applied("o-100"));
+    let found = audit(0);
+    let counts = ["produced", "succeeded", "missing", "not_produced", "continued"].map(|name| &found[name]);
+    assert_eq!(counts, [2, 2, 0, 0, 1].map(Value::from).each_ref(), "{found}");
+}

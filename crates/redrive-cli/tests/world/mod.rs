@@ -12,6 +12,8 @@ pub mod http;
 #[cfg(feature = "kafka")]
 pub mod kafka;
 pub mod kills;
+#[cfg(feature = "kafka")]
+pub mod members;
 pub mod outage;
 pub mod payments;
 pub mod pill;

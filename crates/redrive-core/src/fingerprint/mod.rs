@@ -49,6 +49,13 @@ pub struct Fingerprint {
     pub title: String,
 }
 
+impl Fingerprint {
+    /// Whether a user's rule put the letter into its group: such a group is made of the name alone.
+    pub fn is_of_rule(&self) -> bool {
+        self.group == GroupId::of(self.version, &["rule", &self.title])
+    }
+}
+
 /// The title of a letter whose message was never attempted.
 const UNTRIED: &str = "(no attempt was made)";
 

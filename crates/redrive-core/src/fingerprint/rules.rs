@@ -1,6 +1,6 @@
 //! Rules of a user: which errors belong together, whatever their texts look like otherwise.
 
-use super::TITLE_BYTES_MAX;
+use super::{Fingerprint, TITLE_BYTES_MAX};
 use crate::text::printable::is_unsafe;
 
 /// The most rules of one pipeline.
@@ -95,6 +95,11 @@ impl GroupRules {
     /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
+    }
+
+    /// The rule that has made this group, if it is one of these. A group may be older than the rules.
+    pub fn rule_of(&self, fingerprint: &Fingerprint) -> Option<&GroupRule> {
+        self.rules.iter().find(|rule| fingerprint.is_of_rule() && rule.name == fingerprint.title)
     }
 
     pub(super) fn name_for(&self, error: &str) -> Option<&str> {

@@ -20,6 +20,15 @@ pub struct PickError {
     pub text: String,
 }
 
+impl Pick {
+    /// The member of the payload itself that a value is in; `None` for a header.
+    pub fn top_member(&self) -> Option<String> {
+        let Self::Json(pointer) = self else { return None };
+        let first = pointer.strip_prefix('/')?.split('/').next()?;
+        Some(first.replace("~1", "/").replace("~0", "~"))
+    }
+}
+
 impl FromStr for Pick {
     type Err = PickError;
 
@@ -53,6 +62,14 @@ impl fmt::Display for Pick {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pointer_begins_with_a_member_of_the_payload() {
+        let top = |text: &str| text.parse::<Pick>().unwrap().top_member();
+        assert_eq!(top("json:/order/id").as_deref(), Some("order"));
+        assert_eq!(top("json:/a~1b~0c/0").as_deref(), Some("a/b~c"));
+        assert_eq!(top("header:x-tenant"), None);
+    }
 
     #[test]
     fn pointers_and_headers_are_read_and_written_back() {

@@ -1,6 +1,6 @@
 //! Where newly assigned partitions begin: at what is committed, with what is done beyond it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,10 @@ use crate::duplicates::died::Died;
 use crate::options::Start;
 use crate::record::RecordReader;
 use crate::topics::LaneKind;
-use crate::topics::scan;
+use crate::topics::scan::{self, Scan, Span};
+
+/// Offsets at the end of a partition of `T.DLQ` among which its last letter is looked for.
+const TAIL_MAX: i64 = 1_000;
 
 /// What an assignment begins with.
 #[derive(Debug)]
@@ -57,6 +60,7 @@ pub fn begin(
     let overtaken = growth::overtaken(consumer, plan, assigned)?;
     let names = names(plan, assigned);
     let letter_ends = letter_ends(consumer, plan, &names, &partitions)?;
+    let letter_ends = if plan.ordered { readable_ends(plan, letter_ends)? } else { letter_ends };
     let mut asked = TopicPartitionList::with_capacity(names.len());
     for (topic, partition) in &names {
         asked.add_partition(topic, *partition);
@@ -167,6 +171,36 @@ fn letter_ends(
         }
     }
     Ok(ends)
+}
+
+/// Behind the last letter of each partition that can be read. An import leaves the marker of its transaction at the end, which
+/// no consumer is given: whoever waited to have read it would wait for ever.
+fn readable_ends(plan: &ReadPlan, ends: Vec<(i32, i64)>) -> Result<Vec<(i32, i64)>, AssignFault> {
+    if ends.is_empty() {
+        return Ok(ends);
+    }
+    let scan = Scan::new(&plan.cluster)?;
+    let mut readable: BTreeMap<i32, i64> = BTreeMap::new();
+    // Nearly always one of the last two is a letter.
+    for tail in [2, TAIL_MAX] {
+        let unread = ends.iter().filter(|(partition, _)| !readable.contains_key(partition));
+        let span = |(partition, end): &(i32, i64)| Span {
+            topic: plan.letters.clone(),
+            partition: *partition,
+            low: 0,
+            end: *end,
+            committed: None,
+        };
+        let unread: Vec<Span> = unread.map(span).collect();
+        if unread.is_empty() {
+            break;
+        }
+        scan.read_tails(&unread, tail, |record| {
+            let end = readable.entry(record.partition()).or_default();
+            *end = (*end).max(record.offset() + 1);
+        })?;
+    }
+    Ok(readable.into_iter().collect())
 }
 
 fn names(plan: &ReadPlan, assigned: &TopicPartitionList) -> Vec<Name> {

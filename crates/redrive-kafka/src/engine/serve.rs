@@ -8,7 +8,7 @@ use redrive::engine::{
     Announced, Claimed, Condition, Counts, Delivery, EditAnswer, Engine, EngineError, Event, ForeignLetter,
     GroupFigures, GroupMark, GroupMarks, ImportAnswer, Letter, LetterChange, LetterEdit, LetterScan,
     LetterStanding, LetterState, Oldest, OnBehalf, Partitions, PendingAt, PendingScan, PendingState,
-    ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, SharedJobs, TakeGate, Ticket,
+    ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, SharedRecords, TakeGate, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::{GroupId, Message, Time};
@@ -228,8 +228,8 @@ impl Engine for KafkaEngine {
         self.control.mark(mark)
     }
 
-    fn shared_jobs(&self) -> Option<Arc<dyn SharedJobs>> {
-        Some(self.control.jobs())
+    fn shared_records(&self) -> Option<Arc<dyn SharedRecords>> {
+        Some(self.control.shared_records())
     }
 
     fn scan_pending(

@@ -1,6 +1,6 @@
 //! `T.control`: what holds for all processes of a group. A pause is a record there, so that it holds for members that join
 //! later, over restarts and rebalances, until somebody resumes the pipeline anywhere. So are decisions about groups of
-//! letters, and replay jobs with their selections.
+//! letters, replay jobs with their selections, and the log of actions.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientContext, Message as _};
-use redrive::engine::{EngineError, GroupMark, GroupMarks, SharedJobs};
+use redrive::engine::{EngineError, GroupMark, GroupMarks, SharedRecords};
 use redrive_core::GroupId;
 use serde::{Deserialize, Serialize};
 
@@ -27,8 +27,8 @@ use crate::topics::Topics;
 const PAUSE: &str = "pause";
 /// In front of the id of a group whose state the record says.
 const GROUP: &str = "group/";
-/// In front of the keys of replay jobs.
-const REPLAY: &str = "replay/";
+/// In front of the keys that others choose: of replay jobs and of actions.
+const SHARED: [&str; 2] = ["replay/", "action/"];
 /// How long the cluster may take to accept a record, and to give it back.
 const WRITE_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
@@ -54,8 +54,8 @@ struct ControlState {
     pause: Option<Pause>,
     /// What was decided about groups of letters.
     marks: GroupMarks,
-    /// Replay jobs and their selections.
-    jobs: BTreeMap<String, Bytes>,
+    /// Replay jobs with their selections, and actions.
+    shared: BTreeMap<String, Bytes>,
     problem: Option<String>,
 }
 
@@ -74,10 +74,10 @@ impl ControlState {
                 Some(mark) => self.marks.set(mark),
                 None => self.marks.remove(group),
             }
-        } else if let Some(key) = key.and_then(job_key) {
+        } else if let Some(key) = key.and_then(shared_key) {
             match value {
-                Some(value) => drop(self.jobs.insert(key.to_owned(), Bytes::copy_from_slice(value))),
-                None => drop(self.jobs.remove(key)),
+                Some(value) => drop(self.shared.insert(key.to_owned(), Bytes::copy_from_slice(value))),
+                None => drop(self.shared.remove(key)),
             }
         }
     }
@@ -124,8 +124,8 @@ impl Control {
         locked(&self.writer.shared.state)
     }
 
-    /// The replay jobs of the group.
-    pub fn jobs(&self) -> Arc<dyn SharedJobs> {
+    /// The records that the members of the group share.
+    pub fn shared_records(&self) -> Arc<dyn SharedRecords> {
         Arc::new(self.writer.clone())
     }
 
@@ -212,14 +212,14 @@ impl ControlWriter {
     }
 }
 
-impl SharedJobs for ControlWriter {
+impl SharedRecords for ControlWriter {
     fn write(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError> {
         Self::write(self, key, value)
     }
 
     fn records(&self, prefix: &str) -> Vec<(String, Bytes)> {
         let state = locked(&self.shared.state);
-        let from = state.jobs.range(prefix.to_owned()..);
+        let from = state.shared.range(prefix.to_owned()..);
         let records = from.take_while(|(key, _)| key.starts_with(prefix));
         records.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
@@ -292,9 +292,9 @@ fn group_of(key: &[u8]) -> Option<GroupId> {
     std::str::from_utf8(key).ok()?.strip_prefix(GROUP)?.parse().ok()
 }
 
-/// The key of a record about a replay job.
-fn job_key(key: &[u8]) -> Option<&str> {
-    std::str::from_utf8(key).ok().filter(|key| key.starts_with(REPLAY))
+/// The key of a record that the members share.
+fn shared_key(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key).ok().filter(|key| SHARED.iter().any(|prefix| key.starts_with(prefix)))
 }
 
 fn take(state: &mut ControlState, record: &BorrowedMessage<'_>) {
@@ -340,11 +340,14 @@ mod tests {
         state.read(0, Some(b"replay/r-a-1/job"), Some(b"{}"));
         state.read(1, Some(b"replay/r-a-1/job"), Some(b"{\"beat\":2}"));
         state.read(2, Some(b"replay/r-a-1/ids/000000"), Some(b"\x02"));
-        let keys: Vec<&str> = state.jobs.keys().map(String::as_str).collect();
+        let keys: Vec<&str> = state.shared.keys().map(String::as_str).collect();
         assert_eq!(keys, ["replay/r-a-1/ids/000000", "replay/r-a-1/job"]);
-        assert_eq!(&*state.jobs["replay/r-a-1/job"], b"{\"beat\":2}");
+        assert_eq!(&*state.shared["replay/r-a-1/job"], b"{\"beat\":2}");
         state.read(3, Some(b"replay/r-a-1/job"), None);
-        assert_eq!(state.jobs.len(), 1);
+        assert_eq!(state.shared.len(), 1);
+        state.read(4, Some(b"action/1-a/0000"), Some(b"{}"));
+        state.read(5, Some(b"other/1"), Some(b"{}"));
+        assert_eq!(state.shared.len(), 2);
     }
 
     #[test]

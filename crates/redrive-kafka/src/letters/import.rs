@@ -68,7 +68,8 @@ pub(super) fn import(
         let Plan { answers: mut part, new } =
             plan_import(writer, &letters[answers.len()..], asked.at, &refused, &mut tried)?;
         if dry_run {
-            part.iter_mut().for_each(forget_number);
+            let planned: HashSet<u64> = new.iter().map(|new| new.copy.origin.number()).collect();
+            part.iter_mut().for_each(|answer| forget_number(answer, &planned));
             answers.append(&mut part);
             continue;
         }
@@ -233,8 +234,11 @@ fn publish_letters(
 }
 
 /// Nothing has a number that was only looked at.
-fn forget_number(answer: &mut ImportAnswer) {
-    if let ImportAnswer::Imported { number, .. } = answer {
-        *number = None;
+fn forget_number(answer: &mut ImportAnswer, planned: &HashSet<u64>) {
+    match answer {
+        ImportAnswer::Imported { number, .. } => *number = None,
+        // The same as one before it in the batch.
+        ImportAnswer::Already { number } => *number = number.filter(|number| !planned.contains(number)),
+        ImportAnswer::Refused { .. } => {}
     }
 }

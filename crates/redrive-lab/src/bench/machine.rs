@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+const UNKNOWN: &str = "unknown";
+
 /// What must stand beside every figure.
 pub fn describe(dir: &Path) -> Vec<(&'static str, String)> {
     let cpu = first_field("/proc/cpuinfo", "model name").unwrap_or_else(|| "unknown".into());
@@ -17,7 +19,7 @@ pub fn describe(dir: &Path) -> Vec<(&'static str, String)> {
         ("memory", format!("{:.1} GB", memory_kb as f64 / 1e6)),
         ("kernel", one_line("uname", &["-sr"])),
         ("file system", file_system(dir)),
-        ("commit", one_line("git", &["describe", "--always", "--dirty", "--abbrev=12"])),
+        ("commit", commit()),
         ("load at start", load()),
     ]
 }
@@ -27,9 +29,17 @@ pub fn load() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
+/// Of the checkout that it runs in; elsewhere the one that whoever built the binary named in `REDRIVE_COMMIT`.
+fn commit() -> String {
+    let here = one_line("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
+    if here == UNKNOWN { option_env!("REDRIVE_COMMIT").unwrap_or(UNKNOWN).to_owned() } else { here }
+}
+
+/// What a program prints, or [`UNKNOWN`] if it fails or prints nothing.
 fn one_line(program: &str, args: &[&str]) -> String {
-    let output = Command::new(program).args(args).output();
-    output.map_or("unknown".into(), |out| String::from_utf8_lossy(&out.stdout).trim().to_owned())
+    let output = Command::new(program).args(args).output().ok().filter(|out| out.status.success());
+    let line = output.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned());
+    line.filter(|line| !line.is_empty()).unwrap_or_else(|| UNKNOWN.to_owned())
 }
 
 fn first_field(file: &str, name: &str) -> Option<String> {
@@ -82,4 +92,16 @@ pub fn disk_bytes(dir: &Path) -> u64 {
         Err(_) => 0,
     });
     sizes.sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_fails_is_unknown_and_not_empty() {
+        assert_eq!(one_line("git", &["no-such-command"]), UNKNOWN);
+        assert_eq!(one_line("no-such-program", &[]), UNKNOWN);
+        assert_eq!(one_line("echo", &["a"]), "a");
+    }
 }

@@ -3,7 +3,7 @@
 use redrive_core::OutageForecast;
 use serde::Deserialize;
 
-use super::run::LabError;
+use super::fault::LabError;
 use super::setting::{Setting, built, complete, tiers};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
@@ -84,9 +84,5 @@ fn measure(name: &str, trace: &Trace, outage: Outage) -> (VariantResult, Curve) 
         .with("p99_seconds", quantile(took(), 0.99) / 1000.0)
         .with("once_failed_p99_seconds", quantile(once, 0.99) / 1000.0)
         .with("wasted_per_message", wasted / arrived.len() as f64);
-    let mut all: Vec<u32> = took().collect();
-    all.sort_unstable();
-    let of = failed.len().max(1) as f64;
-    let points = all.iter().enumerate().map(|(i, ms)| (f64::from(*ms) / 1000.0, (i + 1) as f64 / of));
-    (result, Curve::new(name, points.collect()))
+    (result, Curve::share_over_seconds(name, took(), failed.len()))
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redrive::Mode;
 use serde::Deserialize;
 
-use super::run::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::fault::LabError;
+use super::setting::{Setting, against_first, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -15,8 +15,6 @@ use crate::testbed::{Fates, Load, Subject, Trace};
 
 /// Points of a lag curve.
 const STEPS: u32 = 60;
-/// The variant that the others are compared with.
-const BASELINE: &str = "no failures";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -50,7 +48,7 @@ impl Parameters {
             "blocking" => Mode::Blocking,
             _ => Mode::NonBlocking,
         };
-        let policy = tiers(&self.tiers).jitter("none").classify(false).outage_gate(false).mode(mode);
+        let policy = unprotected(&self.tiers).mode(mode);
         Ok(Subject::plain(built(&policy)?, 1))
     }
 }
@@ -63,15 +61,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
         Ok(trace.map(|trace| measure(&variant.name, &trace)))
     })?;
     let (variants, curves, is_partial) = complete(each);
-    let baseline = variants.iter().find(|variant| variant.name == BASELINE);
-    let zero = baseline.map_or(f64::NAN, |variant| variant.get("first_attempts_per_second"));
-    let variants = variants
-        .into_iter()
-        .map(|variant| {
-            let ratio = variant.get("first_attempts_per_second") / zero;
-            variant.with("happy_ratio", ratio)
-        })
-        .collect();
+    let variants = against_first(variants, "first_attempts_per_second", "happy_ratio");
     let plots = vec![Plot::new(
         "lag",
         "Lag of the partition with the highest lag",

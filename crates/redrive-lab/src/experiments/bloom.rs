@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
-use super::run::LabError;
+use super::fault::LabError;
 use super::setting::{Setting, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::Scenario;

@@ -7,7 +7,7 @@ use redrive_core::policy::BudgetRate;
 use redrive_core::{Random, SplitMix64, Time};
 use serde::Deserialize;
 
-use super::run::LabError;
+use super::fault::LabError;
 use super::setting::{Setting, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share};

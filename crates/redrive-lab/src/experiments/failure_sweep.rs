@@ -5,8 +5,8 @@ use std::time::Duration;
 use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
-use super::run::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::fault::LabError;
+use super::setting::{Setting, against_first, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -33,7 +33,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             follow: Duration::from_mins(1),
             ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
         };
-        let policy = built(&tiers(&p.tiers).jitter("none").classify(false).outage_gate(false))?;
+        let policy = built(&unprotected(&p.tiers))?;
         let shares = Shares {
             transient: p.transient.0.as_f64(),
             failing_twice: 1.0 / 3.0,
@@ -52,12 +52,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
     })?;
     let (variants, rest, is_partial) = complete(each);
     let (curves, forecasts) = rest.into_iter().unzip();
-    let zero = variants.first().map_or(f64::NAN, |none| none.get("first_attempts_per_second"));
-    let of_none = |variant: VariantResult| {
-        let ratio = variant.get("first_attempts_per_second") / zero;
-        variant.with("happy_ratio", ratio)
-    };
-    let variants = variants.into_iter().map(of_none).collect();
+    let variants = against_first(variants, "first_attempts_per_second", "happy_ratio");
     let plots = vec![Plot::new("calls", "Calls of the downstream", "seconds", "calls per second", curves)];
     Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })
 }

@@ -11,7 +11,7 @@ use redrive_core::jitter::Unspread;
 use redrive_core::{Jitter, Random, SplitMix64};
 use serde::Deserialize;
 
-use super::run::LabError;
+use super::fault::LabError;
 use super::setting::{Setting, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::Scenario;

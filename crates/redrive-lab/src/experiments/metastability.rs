@@ -10,11 +10,11 @@ use redrive::{BreakerSettings, Policy};
 use redrive_core::Ratio;
 use serde::Deserialize;
 
-use super::run::LabError;
+use super::fault::LabError;
 use super::setting::{Setting, built, complete, tiers};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, HeatMap, HeatPanel, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
-use crate::testbed::simulated::{self, Downstream, Reply};
+use crate::testbed::simulated::{self, Reply, Responder};
 use crate::testbed::{Answer, Audit, Load, Stage, Subject, Trace};
 
 /// At least this share of the arrivals must be served at the end.
@@ -67,7 +67,7 @@ impl Server {
     }
 }
 
-impl Downstream for Server {
+impl Responder for Server {
     fn call(&mut self, _number: u64, _call: u16, at: Duration) -> Reply {
         let now_ms = at.as_secs_f64() * 1000.0;
         self.free_ms = self.done_ms(self.free_ms.max(now_ms));
@@ -93,11 +93,17 @@ struct Cell {
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let Some(cells) = map(variant, setting, stage)? else { return Ok(None) };
-        Ok(Some(measure(variant, &cells)))
+        let (result, curve) = measure(variant, &cells);
+        Ok(Some((result, (curve, text(variant, &cells), panel(variant, &cells)))))
     })?;
     let (variants, rest, is_partial) = complete(each);
-    let (curves, maps): (Vec<Curve>, Vec<String>) = rest.into_iter().unzip();
-    let notes = maps;
+    let (mut curves, mut notes, mut panels) = (Vec::new(), Vec::new(), Vec::new());
+    for (curve, note, panel) in rest {
+        curves.push(curve);
+        notes.push(note);
+        panels.push(panel);
+    }
+    let heat_maps = vec![heat_map(scenario, setting, panels)?];
     let title = "Goodput through the published trigger";
     let plots = vec![Plot::new("goodput", title, "seconds", "served, share of the arrivals", curves)];
     let columns = vec![
@@ -107,7 +113,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
         Column::new("lowest goodput at the end", "goodput_min", Unit::Share),
         Column::new("after 10 s at −80 %", "goodput_published", Unit::Share),
     ];
-    Ok(Outcome { columns, variants, plots, notes, is_partial, ..Outcome::default() })
+    Ok(Outcome { columns, variants, plots, heat_maps, notes, is_partial, ..Outcome::default() })
 }
 
 fn subject(p: &Parameters) -> Result<Subject, LabError> {
@@ -197,7 +203,7 @@ fn served(trace: &Trace) -> Vec<(f64, f64)> {
     seconds.into_iter().enumerate().map(share).collect()
 }
 
-fn measure(variant: &Variant<Parameters>, cells: &[Cell]) -> (VariantResult, (Curve, String)) {
+fn measure(variant: &Variant<Parameters>, cells: &[Cell]) -> (VariantResult, Curve) {
     let recovered = cells.iter().filter(|cell| cell.goodput >= RECOVERED).count();
     let lowest = cells.iter().map(|cell| cell.goodput).fold(f64::INFINITY, f64::min);
     let audit = cells.iter().fold(Audit::default(), |sum, cell| sum.plus(&cell.audit));
@@ -213,7 +219,26 @@ fn measure(variant: &Variant<Parameters>, cells: &[Cell]) -> (VariantResult, (Cu
         result = result.with(&name, cell.goodput);
     }
     let shown = published.or(cells.last()).map(|cell| cell.curve.clone()).unwrap_or_default();
-    (result, (Curve::new(&variant.name, shown), text(variant, cells)))
+    (result, Curve::new(&variant.name, shown))
+}
+
+/// Goodput by depth and length.
+fn panel(variant: &Variant<Parameters>, cells: &[Cell]) -> HeatPanel {
+    let each = variant.parameters.lengths.len().max(1);
+    let values = cells.chunks(each).map(|row| row.iter().map(|cell| cell.goodput).collect()).collect();
+    HeatPanel { name: variant.name.clone(), values }
+}
+
+/// All variants have the same grid.
+fn heat_map(scenario: &Scenario, setting: &Setting<'_>, panels: Vec<HeatPanel>) -> Result<HeatMap, LabError> {
+    let variants = scenario.variants::<Parameters>(setting.size)?;
+    let grid = variants.first().map(|first| &first.parameters);
+    let rows = grid.map_or_else(Vec::new, |p| p.depths.iter().map(|depth| format!("−{depth} %")).collect());
+    let columns = grid.map_or_else(Vec::new, |p| {
+        p.lengths.iter().map(|length| format!("{} s", length.0.as_secs())).collect()
+    });
+    let title = "Goodput at the end, by capacity that was taken away (rows) and for how long (columns)";
+    Ok(HeatMap { name: "map".to_owned(), title: title.to_owned(), rows, columns, panels })
 }
 
 /// The map in a line: which triggers it does not recover from.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::run::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::fault::LabError;
+use super::setting::{Setting, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -38,7 +38,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             follow: Duration::from_mins(1),
             ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
         };
-        let policy = built(&tiers(&p.tiers).jitter("none").classify(p.classify).outage_gate(false))?;
+        let policy = built(&unprotected(&p.tiers).classify(p.classify))?;
         let waiting = policy.forecast().waiting_max;
         let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
@@ -57,7 +57,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
     let title = "How long poison stays before it is parked";
     let plots =
         vec![Plot::new("time-to-park", title, "seconds", "share of the poison that is parked", curves)];
-    Ok(Outcome { columns: columns(), variants, forecasts, plots, notes, is_partial })
+    Ok(Outcome { columns: columns(), variants, forecasts, plots, notes, is_partial, ..Outcome::default() })
 }
 
 fn columns() -> Vec<Column> {
@@ -89,11 +89,7 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
         .with("park_max_ms", quantile(parked(), 1.0))
         .with("lost", lost)
         .with("lost_share", lost / transient.len() as f64);
-    let mut all: Vec<u32> = parked().collect();
-    all.sort_unstable();
-    let count = poison.len().max(1) as f64;
-    let points = all.iter().enumerate().map(|(i, ms)| (f64::from(*ms) / 1000.0, (i + 1) as f64 / count));
-    (result, Curve::new(name, points.collect()))
+    (result, Curve::share_over_seconds(name, parked(), poison.len()))
 }
 
 /// Where an error that may be either should go.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redrive::Ordering;
 use serde::Deserialize;
 
-use super::run::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::fault::LabError;
+use super::setting::{Setting, against_first, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -38,18 +38,13 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
         };
         let ordering = if p.ordering == "key" { Ordering::Key } else { Ordering::None };
-        let policy = built(&tiers(&p.tiers).jitter("none").classify(false).outage_gate(false))?;
+        let policy = built(&unprotected(&p.tiers))?;
         let subject = Subject { ordering, ..Subject::plain(policy, p.concurrency) };
         let trace = setting.play(scenario, &load, &subject, stage)?;
         Ok(trace.map(|trace| measure(&variant.name, &trace)))
     })?;
     let (variants, curves, is_partial) = complete(each);
-    let zero = variants.first().map_or(f64::NAN, |none| none.get("succeeded_per_second"));
-    let of_none = |variant: VariantResult| {
-        let ratio = variant.get("succeeded_per_second") / zero;
-        variant.with("throughput_ratio", ratio)
-    };
-    let variants = variants.into_iter().map(of_none).collect();
+    let variants = against_first(variants, "succeeded_per_second", "throughput_ratio");
     let title = "End to end, messages that do not fail themselves";
     let plots = vec![Plot::new("end-to-end", title, "share of the messages, %", "milliseconds", curves)];
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
@@ -76,11 +71,9 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
         .with("good_p99_ms", quantile(good.iter().copied(), 0.99))
         .with("blocked_p99_ms", quantile(blocked.iter().copied(), 0.99))
         .with("blocked_share", blocked.len() as f64 / all);
-    let mut took: Vec<u32> = good.into_iter().chain(blocked).collect();
-    took.sort_unstable();
-    let of = took.len().max(1) as f64;
-    let points = took.iter().enumerate().map(|(i, ms)| ((i + 1) as f64 * 100.0 / of, f64::from(*ms)));
-    (result, Curve::new(name, points.collect()))
+    let took: Vec<u32> = good.into_iter().chain(blocked).collect();
+    let shares = Curve::share_over_ms(took, 0);
+    (result, Curve::new(name, shares.into_iter().map(|(ms, share)| (share * 100.0, ms)).collect()))
 }
 
 /// How long messages took that succeeded at once, by whether an earlier message of their key had failed and was not over

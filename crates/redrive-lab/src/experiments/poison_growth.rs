@@ -5,8 +5,8 @@ use std::time::Duration;
 use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
-use super::run::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::fault::LabError;
+use super::setting::{Setting, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -37,7 +37,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             triage_per_second: Some(p.triage),
             ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
         };
-        let policy = built(&tiers(&p.tiers).jitter("none").classify(false).outage_gate(false))?;
+        let policy = built(&unprotected(&p.tiers))?;
         let forecast = policy.forecast();
         let waiting = forecast.waiting_max;
         let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;

@@ -1,6 +1,6 @@
 //! Every experiment, in the order in which `lab list` shows them.
 
-use super::run::LabError;
+use super::fault::LabError;
 use super::setting::Setting;
 use crate::results::Outcome;
 use crate::scenario::{Scenario, ScenarioFault};
@@ -37,6 +37,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("budgets", budgets),
     experiment!("metastability", metastability),
     experiment!("bloom", bloom),
+    experiment!("false-dead-letters", false_dead_letters),
+    experiment!("noisy-endpoint", noisy_endpoint),
+    experiment!("lateness", lateness),
+    experiment!("kills", kills),
+    experiment!("soak-50k", soak),
 ];
 
 impl Experiment {

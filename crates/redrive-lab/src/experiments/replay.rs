@@ -4,29 +4,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use redrive::engine::ReplayAnswer;
-use redrive::{
-    BreakerSettings, Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle,
-    Redrive,
-};
+use redrive::letters::Selection;
+use redrive::replay::{Ambiguous, PlanOptions, ReplaySpec, Replays};
+use redrive::{BreakerSettings, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle};
 use redrive_core::Ratio;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
+use super::fault::LabError;
+use super::replay_engine::ReplayEngine;
 use super::replay_store::{Effects, Store};
-use super::run::LabError;
 use super::setting::{Setting, built, complete, tiers};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
-use crate::testbed::{Audit, Fates, Load, Scratch, Stage};
-use crate::{order, seed};
+use crate::seed;
+use crate::testbed::{Audit, Fates, Load, Stage};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-const PIPELINE: &str = "orders";
-const BATCH: u64 = 500;
-const PAGE: usize = 200;
 const LOOK: Duration = Duration::from_millis(10);
 /// Far longer than any step of a run takes.
 const STEP_MAX: Duration = Duration::from_mins(5);
@@ -48,7 +44,7 @@ struct Parameters {
 }
 
 /// What the handler plays.
-struct Downstream {
+struct FixableHandler {
     load: Load,
     half_applied: Ratio,
     effects: Effects,
@@ -57,7 +53,12 @@ struct Downstream {
     succeeded: Vec<AtomicU8>,
 }
 
-impl Downstream {
+impl FixableHandler {
+    /// Messages that have succeeded.
+    fn done(&self) -> u64 {
+        self.succeeded.iter().filter(|count| count.load(Relaxed) > 0).count() as u64
+    }
+
     async fn handle(self: Arc<Self>, id: String, number: u64) -> Result<(), Failure> {
         let slot = number as usize;
         let attempt = self.attempts[slot].fetch_add(1, Relaxed).saturating_add(1);
@@ -67,6 +68,8 @@ impl Downstream {
             let drawn = seed::draw(self.load.seed, &id, SALT) % 10_000;
             if drawn < self.half_applied.basis_points() {
                 self.effects.apply(&id, number).await?;
+                // The order is there, and whoever sent it cannot know.
+                return Err(Failure::permanent("the answer was cut off").ambiguous());
             }
             return Err(Failure::permanent("422 no such product"));
         }
@@ -83,6 +86,8 @@ impl Downstream {
 #[derive(Debug)]
 struct Steps {
     letters: u64,
+    /// Letters with an attempt whose end is unknown.
+    ambiguous: u64,
     replayed: u64,
     again: u64,
     replay_seconds: f64,
@@ -95,9 +100,11 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
     let place =
         setting.postgres.map_or("a set in memory", |_| "PostgreSQL, id and effect in one transaction");
     let each = setting.each(scenario, |variant: &Variant<Parameters>, stage| {
+        let engine = ReplayEngine::new(setting.engine).map_err(|error| LabError::Run(error.to_string()))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| LabError::Run(error.to_string()))?;
-        let played = runtime.block_on(play(variant, setting, stage));
+        let played = runtime.block_on(play(variant, setting, &engine, stage));
+        drop(runtime);
         played.map_err(|error| LabError::Run(error.to_string()))
     })?;
     let (variants, rest, is_partial) = complete(each);
@@ -106,6 +113,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
     notes.extend(sql.into_iter().flatten());
     let columns = vec![
         Column::new("dead letters", "letters", Unit::Count),
+        Column::new("of these with an unknown end", "ambiguous", Unit::Count),
         Column::new("replayed", "replayed", Unit::Count),
         Column::new("replayed by a second --all", "again", Unit::Count),
         Column::new("remaining", "remaining", Unit::Count),
@@ -122,6 +130,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
 async fn play(
     variant: &Variant<Parameters>,
     setting: &Setting<'_>,
+    engine: &ReplayEngine<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<(VariantResult, (Curve, Vec<String>))>, Error> {
     let p = &variant.parameters;
@@ -133,7 +142,7 @@ async fn play(
     };
     let store = Store::open(setting.postgres, p.messages, p.ledger).await?;
     let zeros = || (0..p.messages).map(|_| AtomicU8::new(0)).collect();
-    let downstream = Arc::new(Downstream {
+    let downstream = Arc::new(FixableHandler {
         load,
         half_applied: p.half_applied.0,
         effects: store.effects(),
@@ -141,10 +150,10 @@ async fn play(
         attempts: zeros(),
         succeeded: zeros(),
     });
-    let scratch = Scratch::new()?;
     let called = Arc::clone(&downstream);
-    let pipeline = Pipeline::new(PIPELINE)
-        .policy(built(&tiers(&p.tiers).jitter("none").outage_gate(false))?)
+    let policy = built(&tiers(&p.tiers).jitter("none").outage_gate(false))?;
+    let pipeline = Pipeline::new(engine.name())
+        .policy(policy.clone())
         .breaker(BreakerSettings::off())
         .guard(GuardSettings::off())
         .concurrency(p.concurrency)
@@ -152,11 +161,11 @@ async fn play(
             let number = seed::parse(message.id()).map_or(0, |(_, number)| number);
             Arc::clone(&called).handle(message.id().to_owned(), number)
         });
-    let redrive = Redrive::builder().engine(Embedded::open(scratch.path())?).pipeline(pipeline).build()?;
-    let handle = redrive.pipeline(PIPELINE).ok_or("a pipeline that was built is missing")?;
+    let redrive = engine.build(pipeline, &policy)?;
+    let handle = redrive.pipeline(engine.name()).ok_or("a pipeline that was built is missing")?;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { redrive.run_until(stopped).await });
-    let steps = walk(p, &downstream, &handle, stage).await;
+    let steps = walk(p, &downstream, engine, &handle, stage).await;
     let _ = stop.send(());
     running.await??;
     let Some(steps) = steps? else { return Ok(None) };
@@ -179,6 +188,7 @@ async fn play(
     };
     let result = VariantResult::new(&variant.name, Some(audit))
         .with("letters", steps.letters as f64)
+        .with("ambiguous", steps.ambiguous as f64)
         .with("replayed", steps.replayed as f64)
         .with("again", steps.again as f64)
         .with("remaining", steps.remaining as f64)
@@ -196,46 +206,48 @@ async fn play(
 /// Fill, fix, replay all, replay all again. `None` if it was interrupted.
 async fn walk(
     p: &Parameters,
-    downstream: &Downstream,
+    downstream: &FixableHandler,
+    engine: &ReplayEngine<'_>,
     handle: &PipelineHandle,
     stage: Stage<'_>,
 ) -> Result<Option<Steps>, Error> {
-    for first in (0..p.messages).step_by(BATCH as usize) {
-        let numbers = first..(first + BATCH).min(p.messages);
-        let now = handle.now();
-        let messages = numbers.map(|n| downstream.load.message(n, order::payload(n), now));
-        handle.ingest(messages.collect::<Vec<_>>()).await?;
+    let go_on = |first: u64| {
         stage.share(0.3 * first as f64 / p.messages as f64);
-        if stage.is_interrupted() {
-            return Ok(None);
-        }
+        !stage.is_interrupted()
+    };
+    if !engine.feed(handle, &downstream.load, 0..p.messages, go_on).await? {
+        return Ok(None);
     }
-    let letters = until(handle, stage, |counts| counts.pending() == 0).await?.letters_open;
+    // What waits in topics is not the engine's to count.
+    let counts_all = handle.takes_messages();
+    let has_ended = |counts: &redrive::Counts| {
+        downstream.done() + counts.letters_open >= p.messages && (!counts_all || counts.pending() == 0)
+    };
+    let letters = until(handle, stage, has_ended).await?.letters_open;
     stage.share(0.6);
     downstream.is_fixed.store(true, Relaxed);
-    let began = Instant::now();
-    let replayed = replay_all(handle).await?;
-    until(handle, stage, |counts| counts.pending() == 0 && counts.letters_replaying == 0).await?;
+    let replays = Replays::open(None)?;
+    // As `redrive dlq replay --all --ambiguous ok`.
+    let all = Selection::all(LetterState::Open);
+    let options = PlanOptions { ambiguous: Ambiguous::Ok, ..PlanOptions::default() };
+    let plan = replays.plan(handle, &all, options).await?;
+    let (ambiguous, began) = (plan.ambiguous, Instant::now());
+    let job = replays.start_planned(handle, ReplaySpec::default(), plan, "lab").await?;
+    let is_over = || replays.get(&job.id).is_none_or(|job| job.state.is_over());
+    until(handle, stage, |counts| is_over() && counts.letters_replaying == 0).await?;
     let replay_seconds = began.elapsed().as_secs_f64();
-    let again = replay_all(handle).await?;
-    let counts = until(handle, stage, |counts| counts.pending() == 0).await?;
+    let replayed = replays.get(&job.id).map_or(0, |job| job.published);
+    let again = replays.plan(handle, &all, options).await?.ids.len() as u64;
+    let counts = until(handle, stage, has_ended).await?;
     stage.share(1.0);
-    let (remaining, accepted, pending) = (counts.letters_open, counts.accepted, counts.pending());
-    let steps = Steps { letters, replayed, again, replay_seconds, remaining, accepted, pending };
+    let (remaining, done) = (counts.letters_open, downstream.done());
+    let (accepted, pending) = if counts_all {
+        (counts.accepted, counts.pending())
+    } else {
+        (p.messages, p.messages.saturating_sub(done + remaining))
+    };
+    let steps = Steps { letters, ambiguous, replayed, again, replay_seconds, remaining, accepted, pending };
     Ok((!stage.is_interrupted()).then_some(steps))
-}
-
-/// Puts every open letter back; how many that were.
-async fn replay_all(handle: &PipelineHandle) -> Result<u64, Error> {
-    let (mut after, mut replayed) = (None, 0);
-    loop {
-        let letters = handle.letters(Some(LetterState::Open), after, PAGE).await?;
-        let Some(last) = letters.last() else { return Ok(replayed) };
-        after = Some(last.id);
-        let ids: Vec<u64> = letters.iter().map(|letter| letter.id).collect();
-        let answers = handle.replay(ids).await?;
-        replayed += answers.iter().filter(|answer| **answer == ReplayAnswer::Replayed).count() as u64;
-    }
 }
 
 async fn until(

@@ -6,7 +6,7 @@ use redrive::{BreakerSettings, Policy};
 use redrive_core::OutageForecast;
 use serde::Deserialize;
 
-use super::run::LabError;
+use super::fault::LabError;
 use super::setting::{Setting, built, complete, tiers};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
@@ -87,7 +87,21 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
         plot("burst", "A burst that fails together: calls after the outage", burst),
     ];
     let forecasts = forecasts.into_iter().flatten().collect();
-    Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })
+    let notes = bound_of_the_wave(&variants).into_iter().collect();
+    Ok(Outcome { columns: columns(), variants, forecasts, plots, notes, is_partial, ..Outcome::default() })
+}
+
+/// What the ramp after an outage does, and what it does not.
+fn bound_of_the_wave(variants: &[VariantResult]) -> Option<String> {
+    let peak = |name: &str| variants.iter().find(|variant| variant.name == name).map(|v| v.get("peak"));
+    let (unlimited, limited) =
+        (peak("steady, equal, breaker")?, peak("steady, equal, breaker, permits for 2 ×")?);
+    Some(format!(
+        "The breaker stops the calls during the outage; it does not bound the wave afterwards. The ramp doubles the permits every \
+         second, up to the limit of concurrent calls and no further: with a limit of 200 × what normal traffic needs, what was \
+         held comes back at {unlimited:.1} × within seconds; with a limit of 2 ×, at {limited:.1} ×. Set `concurrency` to what \
+         the downstream can take."
+    ))
 }
 
 fn columns() -> Vec<Column> {

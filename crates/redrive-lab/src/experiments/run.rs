@@ -4,33 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use super::fault::LabError;
 use super::registry::{EXPERIMENTS, Experiment};
 use super::setting::{LabEngine, Setting};
 use crate::bench::machine;
 use crate::results::summary::About;
-use crate::results::{Outcome, ResultFault, Summary, files};
-use crate::scenario::{Clock, Scenario, ScenarioFault, Size};
+use crate::results::{Outcome, ScenarioRuns, Summary, files};
+use crate::scenario::{Clock, Scenario, Size};
 use crate::testbed::Watch;
-
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    #[error("there is no scenario `{name}`; there are {known}", known = known())]
-    Unknown { name: String },
-    #[error("{}: {error}", .path.display())]
-    File { path: PathBuf, error: std::io::Error },
-    #[error("scenario file: {0}")]
-    Scenario(#[from] ScenarioFault),
-    #[error("the run failed: {0}")]
-    Run(String),
-    #[error("scenario `{name}` runs on the embedded engine only: {why}")]
-    NoKafka { name: String, why: &'static str },
-    #[error(transparent)]
-    Result(#[from] ResultFault),
-}
-
-fn known() -> String {
-    EXPERIMENTS.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ")
-}
 
 /// What somebody wants to be run.
 #[derive(Clone, Debug)]
@@ -44,6 +25,9 @@ pub struct Order {
     pub kafka: Option<String>,
     /// A database for experiments that can use one: `postgres://…`.
     pub postgres: Option<String>,
+    /// The command of a process that can be killed, for experiments that kill: [`crate::testbed::victim::run`] with the
+    /// argument that is appended.
+    pub victim: Vec<String>,
     /// Where the result goes: below it, a folder per scenario and seed. `None`: nothing is written.
     pub out: Option<PathBuf>,
     /// The command that repeats it.
@@ -58,9 +42,14 @@ pub struct Finished {
     pub dir: Option<PathBuf>,
 }
 
+fn unknown(name: &str) -> LabError {
+    let known = EXPERIMENTS.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ");
+    LabError::Unknown { name: name.to_owned(), known }
+}
+
 /// The scenario that an order names.
 pub fn scenario(name: &str, file: Option<&Path>) -> Result<(&'static Experiment, Scenario), LabError> {
-    let experiment = Experiment::named(name).ok_or_else(|| LabError::Unknown { name: name.to_owned() })?;
+    let experiment = Experiment::named(name).ok_or_else(|| unknown(name))?;
     let scenario = match file {
         None => experiment.scenario()?,
         Some(path) => {
@@ -74,13 +63,11 @@ pub fn scenario(name: &str, file: Option<&Path>) -> Result<(&'static Experiment,
 pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
     let (experiment, scenario) = scenario(&order.name, order.file.as_deref())?;
     let engine = order.kafka.as_deref().map_or(LabEngine::Embedded, LabEngine::Kafka);
-    if engine != LabEngine::Embedded
-        && let Some(why) = no_kafka(&scenario, experiment.name)
-    {
-        return Err(LabError::NoKafka { name: experiment.name.to_owned(), why });
+    if engine != LabEngine::Embedded {
+        refuse_kafka(&order.name, order.file.as_deref())?;
     }
     let (size, postgres) = (order.size, order.postgres.as_deref());
-    let setting = Setting { seed: order.seed, size, engine, postgres, watch };
+    let setting = Setting { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
     let began = Instant::now();
     let outcome = (experiment.run)(&scenario, &setting)?;
     let about = About {
@@ -114,11 +101,37 @@ const fn ran_on(clock: Clock, engine: LabEngine<'_>) -> &'static str {
 /// Why a scenario cannot run on Kafka, if it cannot.
 fn no_kafka(scenario: &Scenario, name: &str) -> Option<&'static str> {
     match scenario.clock {
-        Clock::Virtual => Some("its clock is virtual, and no broker waits by it"),
-        Clock::Model => Some("it is a model"),
-        Clock::Real if name == "replay" => Some("it replays through the store"),
+        Clock::Virtual => Some("its clock is virtual, and a broker cannot run on a virtual clock"),
+        Clock::Model => Some("it is a model, and no messages are delivered in it"),
+        Clock::Real if name == "kills" => {
+            Some("it kills a process with an embedded store; `make proofs-kafka` kills members of a group")
+        }
         Clock::Real => None,
     }
+}
+
+/// Why an order for Kafka cannot be carried out, before anything is started for it.
+pub fn refuse_kafka(name: &str, file: Option<&Path>) -> Result<(), LabError> {
+    let (experiment, scenario) = scenario(name, file)?;
+    match no_kafka(&scenario, experiment.name) {
+        Some(why) => Err(LabError::NoKafka { name: experiment.name.to_owned(), why }),
+        None => Ok(()),
+    }
+}
+
+/// Every scenario with the runs whose results should be committed.
+pub fn expected_runs() -> Result<Vec<ScenarioRuns>, LabError> {
+    let of = |experiment: &Experiment| {
+        let scenario = experiment.scenario()?;
+        let command = format!("redrive lab run {}", experiment.name);
+        let on = |engine, command| (ran_on(scenario.clock, engine).to_owned(), command);
+        let mut runs = vec![on(LabEngine::Embedded, command.clone())];
+        if no_kafka(&scenario, experiment.name).is_none() {
+            runs.push(on(LabEngine::Kafka(""), format!("{command} --engine kafka")));
+        }
+        Ok(ScenarioRuns { name: experiment.name.to_owned(), title: scenario.title, runs })
+    };
+    EXPERIMENTS.iter().map(of).collect()
 }
 
 /// What matters for the figures. The load says whether anything else ran.

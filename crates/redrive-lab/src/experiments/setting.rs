@@ -1,13 +1,19 @@
 //! What every experiment gets: seed, size, and somebody who watches. And what most of them do with it.
 
+use std::sync::Arc;
+
 use redrive::Policy;
 use redrive_core::PolicyBuilder;
 use serde::de::DeserializeOwned;
 
-use super::run::LabError;
+use super::fault::LabError;
 use crate::results::VariantResult;
 use crate::scenario::{Clock, Scenario, Size, Span, Variant};
-use crate::testbed::{Load, Stage, Subject, Trace, Watch, real, simulated};
+#[cfg(not(feature = "kafka"))]
+use crate::testbed::Error;
+#[cfg(feature = "kafka")]
+use crate::testbed::kafka::{run as on_kafka, run_with as logged_on_kafka};
+use crate::testbed::{CallLog, Load, RunEnd, Stage, Subject, Trace, Watch, real, simulated};
 
 /// Where scenarios by the real clock run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +31,8 @@ pub struct Setting<'a> {
     pub engine: LabEngine<'a>,
     /// Where effects are stored, for experiments that can use a database.
     pub postgres: Option<&'a str>,
+    /// The command of a process that can be killed.
+    pub victim: &'a [String],
     pub watch: &'a dyn Watch,
 }
 
@@ -50,6 +58,21 @@ impl Setting<'_> {
             (Clock::Real, LabEngine::Embedded) => real::run(load, subject, stage),
             (Clock::Real, LabEngine::Kafka(brokers)) => on_kafka(load, subject, brokers, stage),
             (Clock::Virtual | Clock::Model, _) => simulated::run(load, subject, stage).map_err(Into::into),
+        };
+        played.map_err(|error| LabError::Run(error.to_string()))
+    }
+
+    /// Runs the load by the real clock, with a log of its own; `None` if it was interrupted.
+    pub fn play_with(
+        &self,
+        load: &Load,
+        subject: &Subject,
+        log: Arc<dyn CallLog>,
+        stage: Stage<'_>,
+    ) -> Result<Option<RunEnd>, LabError> {
+        let played = match self.engine {
+            LabEngine::Embedded => real::run_with(load, subject, log, stage),
+            LabEngine::Kafka(brokers) => logged_on_kafka(load, subject, brokers, log, stage),
         };
         played.map_err(|error| LabError::Run(error.to_string()))
     }
@@ -88,19 +111,23 @@ impl Setting<'_> {
     }
 }
 
-#[cfg(feature = "kafka")]
-fn on_kafka(
-    load: &Load,
-    subject: &Subject,
-    brokers: &str,
-    stage: Stage<'_>,
-) -> Result<Option<Trace>, crate::testbed::Error> {
-    crate::testbed::kafka::run(load, subject, brokers, stage)
+#[cfg(not(feature = "kafka"))]
+const NO_KAFKA: &str = "this build has no Kafka engine; build it with the feature `kafka`";
+
+#[cfg(not(feature = "kafka"))]
+fn on_kafka(_: &Load, _: &Subject, _: &str, _: Stage<'_>) -> Result<Option<Trace>, Error> {
+    Err(NO_KAFKA.into())
 }
 
 #[cfg(not(feature = "kafka"))]
-fn on_kafka(_: &Load, _: &Subject, _: &str, _: Stage<'_>) -> Result<Option<Trace>, crate::testbed::Error> {
-    Err("this build has no Kafka engine; build it with the feature `kafka`".into())
+fn logged_on_kafka(
+    _: &Load,
+    _: &Subject,
+    _: &str,
+    _: Arc<dyn CallLog>,
+    _: Stage<'_>,
+) -> Result<Option<RunEnd>, Error> {
+    Err(NO_KAFKA.into())
 }
 
 /// The complete variants, and whether one is missing.
@@ -113,6 +140,21 @@ pub fn complete<T>(each: Each<T>) -> (Vec<VariantResult>, Vec<T>, bool) {
 /// A policy with these delays.
 pub fn tiers(spans: &[Span]) -> PolicyBuilder {
     Policy::tiers(spans.iter().map(|span| span.0))
+}
+
+/// The same without what would change the answer of most experiments: jitter, classification and the outage gate.
+pub fn unprotected(spans: &[Span]) -> PolicyBuilder {
+    tiers(spans).jitter("none").classify(false).outage_gate(false)
+}
+
+/// Adds `ratio`: the figure over that of the first variant, which has no failures or no protection.
+pub fn against_first(variants: Vec<VariantResult>, figure: &str, ratio: &str) -> Vec<VariantResult> {
+    let first = variants.first().map_or(f64::NAN, |first| first.get(figure));
+    let compared = |variant: VariantResult| {
+        let value = variant.get(figure) / first;
+        variant.with(ratio, value)
+    };
+    variants.into_iter().map(compared).collect()
 }
 
 pub fn built(policy: &PolicyBuilder) -> Result<Policy, LabError> {

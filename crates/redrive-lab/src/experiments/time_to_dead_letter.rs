@@ -5,8 +5,8 @@ use std::time::Duration;
 use redrive_core::Ratio;
 use serde::Deserialize;
 
-use super::run::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::fault::LabError;
+use super::setting::{Setting, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
@@ -33,7 +33,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             follow: waiting + Duration::from_mins(1),
             ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
         };
-        let policy = built(&tiers(&p.tiers).jitter(p.jitter.as_str()).classify(false).outage_gate(false))?;
+        let policy = built(&unprotected(&p.tiers).jitter(p.jitter.as_str()))?;
         let forecast = policy.forecast();
         let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
@@ -69,8 +69,7 @@ fn columns() -> Vec<Column> {
 fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     let dead = || trace.arrived().map(|(_, record)| record).filter(|record| record.is_dead());
     // From the first attempt: what a message waits before it belongs to the machine.
-    let mut took: Vec<u32> = dead().map(|record| record.ended_ms.saturating_sub(record.first_ms)).collect();
-    took.sort_unstable();
+    let took: Vec<u32> = dead().map(|record| record.ended_ms.saturating_sub(record.first_ms)).collect();
     let calls = |share| quantile(dead().map(|record| u32::from(record.calls)), share);
     let seconds = |share| quantile(took.iter().copied(), share) / 1000.0;
     let result = VariantResult::new(name, Some(trace.audit))
@@ -79,7 +78,6 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
         .with("min_seconds", seconds(0.0))
         .with("p50_seconds", seconds(0.5))
         .with("max_seconds", seconds(1.0));
-    let of = took.len().max(1) as f64;
-    let points = took.iter().enumerate().map(|(i, ms)| (f64::from(*ms) / 1000.0, (i + 1) as f64 / of));
-    (result, Curve::new(name, points.collect()))
+    let of = took.len();
+    (result, Curve::share_over_seconds(name, took, of))
 }

@@ -73,8 +73,18 @@ impl Loader {
 
     /// Writes these orders and returns when each of them is acknowledged.
     pub fn write(&self, orders: Range<u64>) -> Result<(), Error> {
-        for (count, i) in orders.enumerate() {
-            self.send(i)?;
+        self.write_with(orders, |i| self.record(i))
+    }
+
+    /// Writes a record for each number: `record` says its partition, key and payload. Returns when all are acknowledged.
+    pub fn write_with(
+        &self,
+        numbers: Range<u64>,
+        record: impl Fn(u64) -> (i32, String, String),
+    ) -> Result<(), Error> {
+        for (count, i) in numbers.enumerate() {
+            let (partition, key, payload) = record(i);
+            self.send_to(partition, &key, &payload)?;
             if count.is_multiple_of(1000) {
                 self.producer.poll(Duration::ZERO);
             }
@@ -114,8 +124,13 @@ impl Loader {
     }
 
     fn send(&self, i: u64) -> Result<(), Error> {
-        let (payload, customer) = (order::payload(i), i % order::CUSTOMERS);
-        self.send_to((customer % self.partitions) as i32, &format!("c-{customer}"), &payload)
+        let (partition, key, payload) = self.record(i);
+        self.send_to(partition, &key, &payload)
+    }
+
+    fn record(&self, i: u64) -> (i32, String, String) {
+        let customer = i % order::CUSTOMERS;
+        ((customer % self.partitions) as i32, format!("c-{customer}"), order::payload(i))
     }
 
     /// Sends one record; [`Self::rest`] and [`Self::drain`] hear whether it arrived.

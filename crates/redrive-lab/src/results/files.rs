@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 use super::outcome::Outcome;
 use super::page;
-use super::plot::Plot;
 use super::summary::Summary;
 
 #[derive(Debug, thiserror::Error)]
@@ -17,6 +16,8 @@ pub enum ResultFault {
     Summary { path: PathBuf, fault: String },
     #[error("the plot could not be drawn: {0}")]
     Plot(String),
+    #[error("lab/requirements.toml: {0}")]
+    Requirements(String),
 }
 
 /// Replaces what an earlier run left in the directory.
@@ -26,7 +27,11 @@ pub fn write(dir: &Path, summary: &Summary, outcome: &Outcome) -> Result<(), Res
         let svg = plot.svg().map_err(ResultFault::Plot)?;
         put(&dir.join(format!("{}.svg", plot.name)), &svg)?;
     }
-    put(&dir.join("samples.csv"), &samples(&outcome.plots))?;
+    for map in &outcome.heat_maps {
+        let svg = map.svg().map_err(ResultFault::Plot)?;
+        put(&dir.join(format!("{}.svg", map.name)), &svg)?;
+    }
+    put(&dir.join("samples.csv"), &samples(outcome))?;
     let json = serde_json::to_string_pretty(summary).unwrap_or_default();
     put(&dir.join("summary.json"), &format!("{json}\n"))?;
     put(&dir.join("index.md"), &page::markdown(summary))?;
@@ -37,10 +42,15 @@ pub fn put(path: &Path, text: &str) -> Result<(), ResultFault> {
     fs::write(path, text).map_err(|error| ResultFault::Io { path: path.to_owned(), error })
 }
 
-/// The points of every curve.
-fn samples(plots: &[Plot]) -> String {
+/// The points of every curve, and the cells of every map.
+fn samples(outcome: &Outcome) -> String {
     let mut csv = String::from("plot,curve,x,y\n");
-    for plot in plots {
+    for map in &outcome.heat_maps {
+        for (curve, x, y) in map.samples() {
+            let _ = writeln!(csv, "{},{},{x},{y:.4}", map.name, curve.replace(',', ";"));
+        }
+    }
+    for plot in &outcome.plots {
         for curve in &plot.curves {
             for (x, y) in &curve.points {
                 let _ = writeln!(csv, "{},{},{x:.3},{y:.4}", plot.name, curve.name.replace(',', ";"));

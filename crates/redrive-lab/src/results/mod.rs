@@ -2,18 +2,26 @@
 //!
 //! - [`outcome`]: what an experiment measured; [`mod@unit`]: how a figure reads
 //! - [`summary`]: all of it with machine, command and verdicts, as `summary.json` stores it
-//! - [`plot`]: curves as SVG; [`page`]: the page as Markdown and HTML; [`files`]: writes them
-//! - [`report`]: the index and docs/findings.md from all results that are committed
+//! - [`plot`]: curves as SVG, [`heat_map`]: grids; [`page`]: the page as Markdown and HTML; [`files`]: writes them
+//! - [`committed`]: results that are committed, and those that should be
+//! - [`report`]: the index and docs/findings.md from all results that are committed; [`requirements`]: what they have to
+//!   answer; `walk`: requirement by requirement
 
+pub mod committed;
 pub mod files;
+pub mod heat_map;
 pub mod outcome;
 pub mod page;
 pub mod plot;
 pub mod report;
+pub mod requirements;
 pub mod summary;
 pub mod unit;
+mod walk;
 
+pub use committed::ScenarioRuns;
 pub use files::ResultFault;
+pub use heat_map::{HeatMap, HeatPanel};
 pub use outcome::{Bound, Column, ForecastLine, Outcome, VariantResult};
 pub use plot::{Curve, Plot};
 pub use summary::Summary;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::heat_map::HeatMap;
 use super::plot::Plot;
 use super::unit::Unit;
 use crate::testbed::Audit;
@@ -99,6 +100,7 @@ pub struct Outcome {
     pub variants: Vec<VariantResult>,
     pub forecasts: Vec<ForecastLine>,
     pub plots: Vec<Plot>,
+    pub heat_maps: Vec<HeatMap>,
     /// Sentences that belong under the table.
     pub notes: Vec<String>,
     /// It was interrupted: only variants that were complete are in it.
@@ -106,6 +108,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// File and title of every picture.
+    pub fn pictures(&self) -> Vec<(String, String)> {
+        let plots = self.plots.iter().map(|plot| (&plot.name, &plot.title));
+        let maps = self.heat_maps.iter().map(|map| (&map.name, &map.title));
+        maps.chain(plots).map(|(name, title)| (format!("{name}.svg"), title.clone())).collect()
+    }
+
     pub fn variant(&self, name: &str) -> Option<&VariantResult> {
         self.variants.iter().find(|variant| variant.name == name)
     }

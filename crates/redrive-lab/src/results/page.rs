@@ -58,7 +58,7 @@ fn verdicts(summary: &Summary) -> Rows {
     std::iter::once(head).chain(rows).collect()
 }
 
-const fn sign(met: bool) -> &'static str {
+pub const fn sign(met: bool) -> &'static str {
     if met { "✓" } else { "✗" }
 }
 

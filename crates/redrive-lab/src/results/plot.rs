@@ -34,6 +34,19 @@ impl Curve {
         let points = points.chunks(each).filter_map(highest).collect();
         Self { name, points }
     }
+
+    /// The share of `of` that took so long at most, over seconds.
+    pub fn share_over_seconds(name: &str, took_ms: impl IntoIterator<Item = u32>, of: usize) -> Self {
+        let points = Self::share_over_ms(took_ms.into_iter().collect(), of);
+        Self::new(name, points.into_iter().map(|(ms, share)| (ms / 1000.0, share)).collect())
+    }
+
+    /// Points of (milliseconds, share of `of`); `of` 0: of all there are.
+    pub fn share_over_ms(mut took_ms: Vec<u32>, of: usize) -> Vec<(f64, f64)> {
+        took_ms.sort_unstable();
+        let of = if of == 0 { took_ms.len() } else { of } as f64;
+        took_ms.iter().enumerate().map(|(i, ms)| (f64::from(*ms), (i + 1) as f64 / of)).collect()
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -1,11 +1,15 @@
-//! The index of all results and docs/findings.md, made from what `summary.json` files say.
+//! The index of all results and docs/findings.md, made from what `summary.json` files say. The first part of the findings,
+//! requirement by requirement, is in [`super::walk`].
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use super::committed::{Committed, ScenarioRuns, anchor, below};
 use super::files::{self, ResultFault};
 use super::page::{forecasts, markdown_table, table};
+use super::requirements;
 use super::summary::Summary;
+use super::walk::Walk;
 
 const MADE: &str = "<!-- Made by `redrive lab report` from lab/results. Do not edit. -->";
 
@@ -16,105 +20,124 @@ pub struct Report {
     pub files: Vec<PathBuf>,
 }
 
-/// Reads `lab/results` below `root`, and writes its index and docs/findings.md. Scenarios come in the order of `names`.
-pub fn write(root: &Path, names: &[&str]) -> Result<Report, ResultFault> {
-    let results = root.join("lab/results");
-    let mut found = files::read_all(&results)?;
-    let place = |name: &str| names.iter().position(|known| *known == name).unwrap_or(names.len());
-    found.sort_by_key(|(_, summary)| (place(&summary.scenario), summary.seed));
-    let index = results.join("README.md");
-    files::put(&index, &index_page(&found, &results))?;
+/// Reads `lab/results` below `root`, and writes its index and docs/findings.md. Scenarios come in the order of `known`.
+pub fn write(root: &Path, known: &[ScenarioRuns]) -> Result<Report, ResultFault> {
+    let pages = pages(root, known)?;
     let docs = root.join("docs");
     std::fs::create_dir_all(&docs).map_err(|error| ResultFault::Io { path: docs.clone(), error })?;
-    let findings = docs.join("findings.md");
-    files::put(&findings, &findings_page(&found, root))?;
-    Ok(Report { results: found.len(), files: vec![index, findings] })
+    let (index, findings) = (root.join("lab/results/README.md"), docs.join("findings.md"));
+    files::put(&index, &pages.index)?;
+    files::put(&findings, &pages.findings)?;
+    Ok(Report { results: pages.results, files: vec![index, findings] })
 }
 
-fn below(path: &Path, root: &Path) -> String {
-    path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
+/// The texts that [`write`] writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportPages {
+    pub results: usize,
+    pub index: String,
+    pub findings: String,
 }
 
-fn index_page(found: &[(PathBuf, Summary)], results: &Path) -> String {
+pub fn pages(root: &Path, known: &[ScenarioRuns]) -> Result<ReportPages, ResultFault> {
+    let results = root.join("lab/results");
+    let mut found = files::read_all(&results)?;
+    let place = |name: &str| known.iter().position(|known| known.name == name).unwrap_or(known.len());
+    found.sort_by_key(|(dir, summary)| (place(&summary.scenario), summary.seed, dir.clone()));
+    let requirements = requirements::all().map_err(|fault| ResultFault::Requirements(fault.to_string()))?;
+    let walk = Walk { committed: &found, known, root }.text(&requirements);
+    Ok(ReportPages {
+        results: found.len(),
+        index: index_page(&found, &results),
+        findings: findings_page(&found, root, &walk),
+    })
+}
+
+fn index_page(found: &[Committed], results: &Path) -> String {
     let mut page = format!("# Results\n\n{MADE}\n\n");
     page.push_str("| scenario | seed | ran on | result | audit by id |\n| --- | --- | --- | --- | --- |\n");
     for (dir, summary) in found {
         let audit = summary.audit().map_or("model".to_owned(), |audit| audit.to_string());
         let _ = writeln!(
             page,
-            "| [{}]({}/index.md) | {} | {} | {} | {audit} |",
+            "| [{}]({}/index.md) | {} | {}{} | {} | {audit} |",
             summary.title,
             below(dir, results),
             summary.seed,
             summary.ran_on,
+            if summary.quick { ", quick run" } else { "" },
             summary.standing().text()
         );
     }
     page
 }
 
-fn findings_page(found: &[(PathBuf, Summary)], root: &Path) -> String {
+fn findings_page(found: &[Committed], root: &Path, walk: &str) -> String {
     let mut page = format!(
-        "# Findings\n\n{MADE}\n\nEach section is one scenario of [lab/scenarios](../lab/scenarios): the question, the \
-         figures, the plot, and the command that repeats it. Runs of the engine ended with an audit by id; where the method is a model there is nothing to audit.\n\n"
+        "# Findings\n\n{MADE}\n\nFirst what was asked for, [one by one](#requirement-by-requirement), with the figures \
+         that answer it; then each scenario of [lab/scenarios](../lab/scenarios) with its question, all figures, the plots and \
+         the command that repeats it. Runs of the engine ended with an audit by id; where the method is a model there is \
+         nothing to audit.\n\n"
     );
-    for (_, summary) in found {
-        let _ = writeln!(page, "- [{}](#{})", summary.title, anchor(&summary.title));
+    for title in titles(found) {
+        let _ = writeln!(page, "- [{title}](#{})", anchor(title));
     }
-    for (dir, summary) in found {
-        let result = below(dir, root);
-        let _ = writeln!(page, "\n## {}\n\n{}\n", summary.title, summary.question);
-        if !summary.answers.is_empty() {
-            let _ = writeln!(page, "Answers: {}.\n", summary.answers.join(", "));
+    let _ = writeln!(page, "\n## Requirement by requirement\n\n{}", walk.trim_end());
+    for title in titles(found) {
+        let mut of_it = found.iter().filter(|(_, summary)| summary.title == title).peekable();
+        if let Some((_, first)) = of_it.peek() {
+            let _ = writeln!(page, "\n## {title}\n\n{}\n", first.question);
+            if !first.answers.is_empty() {
+                let _ = writeln!(page, "Answers: {}.\n", first.answers.join(", "));
+            }
+            let _ = writeln!(page, "{}", first.why);
         }
-        let _ = writeln!(page, "{}\n", summary.why);
-        let _ = writeln!(page, "{}", markdown_table(&table(summary)));
-        let compared = forecasts(summary);
-        if !compared.is_empty() {
-            let _ = writeln!(page, "{}", markdown_table(&compared));
-        }
-        for note in &summary.notes {
-            let _ = writeln!(page, "- {note}");
-        }
-        for (file, title) in &summary.plots {
-            let _ = writeln!(page, "\n![{title}](../{result}/{file})");
-        }
-        let misses = summary.misses();
-        if misses.is_empty() {
-            let _ = writeln!(page, "\nEvery figure is within its expected range.");
-        } else {
-            let _ = writeln!(page, "\nNot as expected: {}.", misses.join("; "));
-        }
-        if let Some(audit) = summary.audit() {
-            let _ = writeln!(page, "\nAudit by id: {audit}");
-        }
-        let _ = writeln!(
-            page,
-            "\n{}, {:.0} s: `{}` · [page with method, machine, verdicts and raw data](../{result}/index.md)",
-            summary.ran_on, summary.took_seconds, summary.command
-        );
+        of_it.for_each(|(dir, summary)| result(&mut page, &below(dir, root), summary));
     }
     page
 }
 
-/// As GitHub makes it.
-fn anchor(title: &str) -> String {
-    let kept = title.to_lowercase();
-    kept.chars()
-        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, ' ' | '-' | '_'))
-        .map(|c| if c == ' ' { '-' } else { c })
-        .collect()
+/// Each title once.
+fn titles(found: &[Committed]) -> Vec<&str> {
+    let mut titles: Vec<&str> = found.iter().map(|(_, summary)| summary.title.as_str()).collect();
+    titles.dedup();
+    titles
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn anchors_are_those_of_the_headings() {
-        assert_eq!(
-            anchor("Blocking against non-blocking: one, two"),
-            "blocking-against-non-blocking-one-two"
-        );
+/// One run of a scenario.
+fn result(page: &mut String, dir: &str, summary: &Summary) {
+    let _ = writeln!(page, "\n**On: {}, seed {}.**\n", summary.ran_on, summary.seed);
+    if summary.quick {
+        let _ = writeln!(page, "A quick run: its figures are no measurement.\n");
     }
+    if summary.is_partial {
+        let _ = writeln!(page, "Interrupted before it was complete.\n");
+    }
+    let _ = writeln!(page, "{}", markdown_table(&table(summary)));
+    let compared = forecasts(summary);
+    if !compared.is_empty() {
+        let _ = writeln!(page, "{}", markdown_table(&compared));
+    }
+    for note in &summary.notes {
+        let _ = writeln!(page, "- {note}");
+    }
+    for (file, title) in &summary.plots {
+        let _ = writeln!(page, "\n![{title}](../{dir}/{file})");
+    }
+    let misses = summary.misses();
+    if misses.is_empty() {
+        let _ = writeln!(page, "\nEvery figure is within its expected range.");
+    } else {
+        let _ = writeln!(page, "\nNot as expected: {}.", misses.join("; "));
+    }
+    if let Some(audit) = summary.audit() {
+        let _ = writeln!(page, "\nAudit by id: {audit}");
+    }
+    let _ = writeln!(
+        page,
+        "\n{:.0} s, commit {}: `{}` · [page with method, machine, verdicts and raw data](../{dir}/index.md)",
+        summary.took_seconds,
+        summary.machine.get("commit").map_or("unknown", String::as_str),
+        summary.command
+    );
 }

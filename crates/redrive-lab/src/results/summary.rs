@@ -80,7 +80,7 @@ impl Summary {
             forecasts: outcome.forecasts.clone(),
             verdicts: scenario.judge(&outcome.variants, quick),
             notes: outcome.notes.clone(),
-            plots: outcome.plots.iter().map(|p| (format!("{}.svg", p.name), p.title.clone())).collect(),
+            plots: outcome.pictures(),
         }
     }
 

@@ -1,6 +1,7 @@
 //! A run on the Kafka engine, by the real clock: a topic with a partition per lane, orders that come from outside, and the
 //! same handler as on the embedded engine.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive::{Mode, PipelineHandle, Redrive};
@@ -9,36 +10,55 @@ use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, Start, TopicsMode
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
+use super::call_log::CallLog;
 use super::load::Load;
 use super::played::{Error, Played};
+use super::recorder::Recorder;
 use super::scratch::Scratch;
 use super::stage::Stage;
 use super::subject::Subject;
-use super::trace::{EngineCounts, Trace};
+use super::trace::{EngineCounts, RunEnd, Trace};
 use crate::kafka::load::Loader;
 use crate::kafka::topics::{self, Topic};
 
 const TICK: Duration = Duration::from_millis(2);
 const LOOK: Duration = Duration::from_millis(20);
+/// A long run must fit on the disk: records are dropped long after they were read.
+const SOURCE_SETTINGS: [(&str, &str); 2] =
+    [("retention.bytes", "2147483648"), ("segment.bytes", "268435456")];
 /// Far longer than a group of one needs to come together.
 const JOIN_MAX: Duration = Duration::from_mins(1);
 
-/// Runs the load on topics of its own, which are removed afterwards; `None` if it was interrupted.
+/// Runs the load; `None` if it was interrupted.
 pub fn run(load: &Load, subject: &Subject, brokers: &str, stage: Stage<'_>) -> Result<Option<Trace>, Error> {
+    let recorder = Arc::new(Recorder::new(load.messages(), load.ends()));
+    let end = run_with(load, subject, brokers, recorder.clone(), stage)?;
+    Ok(end.map(|end| Trace::of_run(load, &recorder, end)))
+}
+
+/// The same with a log of its own, on topics of its own, which are removed afterwards.
+pub fn run_with(
+    load: &Load,
+    subject: &Subject,
+    brokers: &str,
+    log: Arc<dyn CallLog>,
+    stage: Stage<'_>,
+) -> Result<Option<RunEnd>, Error> {
     let scratch = Scratch::new()?;
     // The directory is new, so its name is too.
     let name =
         scratch.path().file_name().map_or("redrive-lab".into(), |name| name.to_string_lossy().into_owned());
     let partitions = load.lanes.max(1).cast_signed();
     let first = connecting(&name);
-    let topic = |name, partitions| Topic { name, partitions, settings: &[] };
+    let topic = |name, partitions| Topic { name, partitions, settings: &SOURCE_SETTINGS };
     topics::create(brokers, &[topic(&name, partitions), topic(&first, 1)])?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let trace = runtime.block_on(play(load, subject, brokers, &name, &scratch, stage));
+    let played = Played::new(load, log);
+    let end = runtime.block_on(play(&played, subject, brokers, &name, &scratch, stage));
     drop(runtime);
     let found = topics::beginning_with(brokers, &name)?;
     topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
-    trace
+    end
 }
 
 /// Where the producer of the load writes its first record.
@@ -46,7 +66,8 @@ fn connecting(name: &str) -> String {
     format!("{name}-connecting")
 }
 
-fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> KafkaStores {
+/// The stores of one pipeline, whose messages have their ids in `order_id`.
+pub(crate) fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> KafkaStores {
     let delay = |n| Duration::from_millis(policy.schedule().delay_ms(n, Class::Transient));
     let cluster = Cluster {
         brokers: vec![brokers.to_owned()],
@@ -72,15 +93,14 @@ fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> Kafk
 }
 
 async fn play(
-    load: &Load,
+    played: &Arc<Played>,
     subject: &Subject,
     brokers: &str,
     name: &str,
     scratch: &Scratch,
     stage: Stage<'_>,
-) -> Result<Option<Trace>, Error> {
-    let played = Played::new(load);
-    let lanes = load.lanes.max(1);
+) -> Result<Option<RunEnd>, Error> {
+    let lanes = played.load.lanes.max(1);
     let pipeline = played.pipeline(name, subject.concurrency * lanes, subject);
     let stores = stores(brokers, name, scratch, &subject.policy);
     let redrive = block_in_place(|| Redrive::builder().engine(stores).pipeline(pipeline).build())?;
@@ -90,14 +110,14 @@ async fn play(
     joined(&handle, u64::from(lanes)).await?;
     let loader = Loader::new(brokers, name, u64::from(lanes), &[])?;
     block_in_place(|| loader.connect(&connecting(name)))?;
-    let whole = block_in_place(|| arrive(&played, &loader, stage))? && played.follow(stage).await;
+    let whole = block_in_place(|| arrive(played, &loader, stage))? && played.follow(stage).await;
     let ran_for = played.elapsed();
     let handles = [handle];
     let engine =
-        played.come_to_rest(&handles, async |handles| Ok(counts(&played, &loader, &handles[0]))).await?;
+        played.come_to_rest(&handles, async |handles| Ok(counts(played, &loader, &handles[0]))).await?;
     let _ = stop.send(());
     running.await??;
-    Ok(whole.then(|| played.trace(engine, ran_for)))
+    Ok(whole.then(|| played.end(engine, ran_for)))
 }
 
 /// The clock of the run starts when every partition is read and the load's producer is connected: neither is part of the
@@ -119,7 +139,7 @@ fn counts(played: &Played, loader: &Loader, handle: &PipelineHandle) -> Option<E
     let figures = handle.figures();
     let (accepted, letters) = (loader.written(), figures.dead.total());
     let over = figures.succeeded + letters;
-    (over >= played.recorder.ended() && played.recorder.dead() >= letters).then(|| EngineCounts {
+    (over >= played.log.ended() && played.log.dead() >= letters).then(|| EngineCounts {
         accepted,
         pending: accepted.saturating_sub(over),
         letters,
@@ -131,7 +151,7 @@ fn arrive(played: &Played, loader: &Loader, stage: Stage<'_>) -> Result<bool, Er
     let load = &played.load;
     let (mut sent, mut burst) = (0, load.burst);
     let send = |number: u64| {
-        played.recorder.arrived(number, played.elapsed());
+        played.log.arrived(number, played.elapsed());
         let key = format!("c-{}", load.key(number));
         loader.send_to(load.lane(number).cast_signed(), &key, &played.payload(number))
     };

@@ -53,6 +53,8 @@ pub enum Fates {
     Rates(Rates),
     /// Only this message is poison; all others succeed at once.
     OnePoison(u64),
+    /// Messages of the burst are poison; those that arrive at the rate fail once.
+    FailOnceBesidePoisonBurst,
 }
 
 /// What the downstream says of its failures, right or wrong.
@@ -162,6 +164,8 @@ impl Load {
             Fates::Rates(rates) => rates.fate(&self.id(number)),
             Fates::OnePoison(poison) if poison == number => Fate::Poison,
             Fates::OnePoison(_) => Fate::Success,
+            Fates::FailOnceBesidePoisonBurst if number < self.paced() => Fate::Transient { failures: 1 },
+            Fates::FailOnceBesidePoisonBurst => Fate::Poison,
         }
     }
 

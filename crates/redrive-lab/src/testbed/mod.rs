@@ -3,15 +3,20 @@
 //! # Layout
 //!
 //! - [`load`]: what arrives, and what the downstream answers; [`subject`]: the settings under test
-//! - [`recorder`]: what the downstream saw, by id; [`trace`]: what follows from it; [`audit`]: whether every id ended once
+//! - [`record`]: what is known of one message; [`recorder`]: fills in what the downstream saw, by id; [`trace`]: what follows
+//!   from it; [`audit`]: whether every id ended once
+//! - [`call_log`]: what runs report to; [`byte_log`]: a log for runs of many millions of messages
 //! - [`stage`]: progress, and ^C
 //! - [`real`]: the embedded engine and the real clock; `kafka` (feature `kafka`): the Kafka engine; [`simulated`]: the machine that dispatches, on the memory engine and
-//!   a virtual clock, so that an hour takes seconds
+//!   a virtual clock, so that an hour takes seconds; [`victim`]: a process to be killed
 
 pub mod load;
 pub mod subject;
 
 pub mod audit;
+pub mod byte_log;
+pub mod call_log;
+pub mod record;
 pub mod recorder;
 pub mod trace;
 
@@ -23,12 +28,16 @@ mod played;
 pub mod real;
 mod scratch;
 pub mod simulated;
+pub mod victim;
 
 pub use audit::Audit;
+pub use byte_log::ByteLog;
+pub use call_log::CallLog;
 pub use load::{Answer, Burst, Classes, Fates, Load, Outage};
 pub use played::Error;
+pub use record::Record;
 pub use recorder::Recorder;
 pub use scratch::Scratch;
 pub use stage::{Silent, Stage, Watch};
 pub use subject::Subject;
-pub use trace::{Record, Trace};
+pub use trace::{RunEnd, Trace};

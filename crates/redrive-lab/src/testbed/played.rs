@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use redrive::{Failure, GuardSettings, HealthChange, Message, Pipeline, PipelineHandle};
 use redrive_core::breaker::Change;
 
+use super::call_log::CallLog;
 use super::load::Load;
-use super::recorder::Recorder;
 use super::stage::Stage;
 use super::subject::Subject;
-use super::trace::{EngineCounts, Trace};
+use super::trace::{EngineCounts, RunEnd};
 use crate::fate::Fate;
 use crate::{mark, seed};
 
@@ -24,19 +24,14 @@ const REST_MAX: Duration = Duration::from_mins(1);
 #[derive(Debug)]
 pub(super) struct Played {
     pub(super) load: Load,
-    pub(super) recorder: Recorder,
+    pub(super) log: Arc<dyn CallLog>,
     began: OnceLock<Instant>,
     breaker_opened: AtomicU32,
 }
 
 impl Played {
-    pub(super) fn new(load: &Load) -> Arc<Self> {
-        Arc::new(Self {
-            load: load.clone(),
-            recorder: Recorder::new(load.messages(), load.ends()),
-            began: OnceLock::new(),
-            breaker_opened: AtomicU32::new(0),
-        })
+    pub(super) fn new(load: &Load, log: Arc<dyn CallLog>) -> Arc<Self> {
+        Arc::new(Self { load: load.clone(), log, began: OnceLock::new(), breaker_opened: AtomicU32::new(0) })
     }
 
     /// Since the first question.
@@ -50,15 +45,15 @@ impl Played {
     }
 
     async fn handle(self: Arc<Self>, number: u64) -> Result<(), Failure> {
-        let call = self.recorder.called(number, self.elapsed());
+        let call = self.log.called(number, self.elapsed());
         if !self.load.latency.is_zero() {
             tokio::time::sleep(self.load.latency).await;
         }
         let at = self.elapsed();
         let answer = self.load.answer(number, call, at).to_result();
         match &answer {
-            Ok(()) => self.recorder.succeeded(number, at),
-            Err(_) => self.recorder.failed(at),
+            Ok(()) => self.log.succeeded(number, at),
+            Err(_) => self.log.failed(at),
         }
         answer
     }
@@ -72,7 +67,7 @@ impl Played {
             .guard(GuardSettings::off())
             .ordering(subject.ordering)
             .concurrency(concurrency)
-            .on_dead_letter(move |letter| parked.recorder.died(number(&letter.message), parked.elapsed()))
+            .on_dead_letter(move |letter| parked.log.died(number(&letter.message), parked.elapsed()))
             .on_health(move |changed| {
                 let opened =
                     matches!(changed.change, HealthChange::Breaker { change: Change::Opened(_), .. });
@@ -83,7 +78,7 @@ impl Played {
 
     /// Until every message has ended, or the time is over. `false` if interrupted.
     pub(super) async fn follow(&self, stage: Stage<'_>) -> bool {
-        while self.recorder.ended() < self.load.messages() && self.elapsed() < self.load.ends() {
+        while self.log.ended() < self.load.messages() && self.elapsed() < self.load.ends() {
             stage.at(self.elapsed(), self.load.ends());
             if stage.is_interrupted() {
                 return false;
@@ -121,9 +116,7 @@ impl Played {
         }
     }
 
-    pub(super) fn trace(&self, engine: EngineCounts, ran_for: Duration) -> Trace {
-        let mut trace = Trace::new(self.load.clone(), &self.recorder, engine, ran_for);
-        trace.breaker_opened = self.breaker_opened.load(Ordering::Relaxed);
-        trace
+    pub(super) fn end(&self, engine: EngineCounts, ran_for: Duration) -> RunEnd {
+        RunEnd { engine, ran_for, breaker_opened: self.breaker_opened.load(Ordering::Relaxed) }
     }
 }

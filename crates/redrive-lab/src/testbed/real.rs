@@ -1,6 +1,7 @@
 //! A run by the real clock: the library with the embedded engine, a sync before every acknowledgement, and a handler that
 //! plays the downstream.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::IngestError;
@@ -8,12 +9,14 @@ use redrive::{Embedded, NewMessage, PipelineHandle, Redrive};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
+use super::call_log::CallLog;
 use super::load::Load;
 use super::played::{Error, Played};
+use super::recorder::Recorder;
 use super::scratch::Scratch;
 use super::stage::Stage;
 use super::subject::Subject;
-use super::trace::{EngineCounts, Trace};
+use super::trace::{EngineCounts, RunEnd, Trace};
 
 /// Messages in one call of ingest, and calls that may be under way at once.
 const BATCH: u64 = 1_000;
@@ -27,13 +30,30 @@ fn name(lane: u32) -> String {
 
 /// Runs the load; `None` if it was interrupted.
 pub fn run(load: &Load, subject: &Subject, stage: Stage<'_>) -> Result<Option<Trace>, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(play(load, subject, stage))
+    let recorder = Arc::new(Recorder::new(load.messages(), load.ends()));
+    let end = run_with(load, subject, recorder.clone(), stage)?;
+    Ok(end.map(|end| Trace::of_run(load, &recorder, end)))
 }
 
-async fn play(load: &Load, subject: &Subject, stage: Stage<'_>) -> Result<Option<Trace>, Error> {
+/// The same with a log of its own.
+pub fn run_with(
+    load: &Load,
+    subject: &Subject,
+    log: Arc<dyn CallLog>,
+    stage: Stage<'_>,
+) -> Result<Option<RunEnd>, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(play(load, subject, log, stage))
+}
+
+async fn play(
+    load: &Load,
+    subject: &Subject,
+    log: Arc<dyn CallLog>,
+    stage: Stage<'_>,
+) -> Result<Option<RunEnd>, Error> {
     let scratch = Scratch::new()?;
-    let played = Played::new(load);
+    let played = Played::new(load, log);
     let mut builder = Redrive::builder().engine(Embedded::open(scratch.path())?);
     let lanes = load.lanes.max(1);
     for lane in 0..lanes {
@@ -50,7 +70,7 @@ async fn play(load: &Load, subject: &Subject, stage: Stage<'_>) -> Result<Option
     let engine = played.come_to_rest(&handles, async |handles| counts(&played, handles).await).await?;
     let _ = stop.send(());
     running.await??;
-    Ok(whole.then(|| played.trace(engine, ran_for)))
+    Ok(whole.then(|| played.end(engine, ran_for)))
 }
 
 /// `None` until hooks have heard of every letter: that is a moment after it is stored.
@@ -65,7 +85,7 @@ async fn counts(played: &Played, handles: &[PipelineHandle]) -> Result<Option<En
             + counts.letters_succeeded
             + counts.letters_discarded;
     }
-    Ok((played.recorder.dead() >= sum.letters).then_some(sum))
+    Ok((played.log.dead() >= sum.letters).then_some(sum))
 }
 
 /// Offers the messages when they are due by the clock, whether or not earlier ones were answered. `false` if interrupted.
@@ -116,7 +136,7 @@ async fn offer(
         let mine = numbers.clone().filter(|number| played.load.lane(*number) as usize == lane);
         let messages: Vec<NewMessage> = mine
             .map(|number| {
-                played.recorder.arrived(number, played.elapsed());
+                played.log.arrived(number, played.elapsed());
                 NewMessage { message: played.load.message(number, played.payload(number), now), due: None }
             })
             .collect();

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::trace::{BUCKET_MS, NEVER, Record};
+use super::call_log::CallLog;
+use super::record::{BUCKET_MS, NEVER, Record};
 
 #[derive(Debug)]
 struct Slot {
@@ -62,54 +63,9 @@ impl Recorder {
         &self.slots[number as usize]
     }
 
-    pub fn arrived(&self, number: u64, at: Duration) {
-        self.slot(number).arrived_ms.store(ms(at), Relaxed);
-    }
-
-    /// A call begins. Returns its number for this message, from 1.
-    pub fn called(&self, number: u64, at: Duration) -> u16 {
-        let slot = self.slot(number);
-        let call = slot.calls.fetch_add(1, Relaxed) + 1;
-        if call == 1 {
-            slot.first_ms.store(ms(at), Relaxed);
-        }
-        count(&self.calls, at);
-        call
-    }
-
-    pub fn failed(&self, at: Duration) {
-        count(&self.failed, at);
-    }
-
-    pub fn succeeded(&self, number: u64, at: Duration) {
-        let slot = self.slot(number);
-        if slot.successes.fetch_add(1, Relaxed) == 0 {
-            slot.order.store(self.effects.fetch_add(1, Relaxed), Relaxed);
-            self.end(slot, at);
-        }
-    }
-
-    pub fn died(&self, number: u64, at: Duration) {
-        let slot = self.slot(number);
-        if slot.deaths.fetch_add(1, Relaxed) == 0 {
-            self.died.fetch_add(1, Relaxed);
-            self.end(slot, at);
-        }
-    }
-
     fn end(&self, slot: &Slot, at: Duration) {
         slot.ended_ms.store(ms(at), Relaxed);
         self.ended.fetch_add(1, Relaxed);
-    }
-
-    /// Messages that have ended.
-    pub fn ended(&self) -> u64 {
-        self.ended.load(Relaxed)
-    }
-
-    /// Of these, dead letters.
-    pub fn dead(&self) -> u64 {
-        self.died.load(Relaxed)
     }
 
     pub fn records(&self) -> Vec<Record> {
@@ -128,6 +84,50 @@ impl Recorder {
     /// All calls and the failed ones, per [`BUCKET_MS`].
     pub fn series(&self) -> [Vec<u32>; 2] {
         [&self.calls, &self.failed].map(|series| series.iter().map(|at| at.load(Relaxed)).collect())
+    }
+}
+
+impl CallLog for Recorder {
+    fn arrived(&self, number: u64, at: Duration) {
+        self.slot(number).arrived_ms.store(ms(at), Relaxed);
+    }
+
+    fn called(&self, number: u64, at: Duration) -> u16 {
+        let slot = self.slot(number);
+        let call = slot.calls.fetch_add(1, Relaxed) + 1;
+        if call == 1 {
+            slot.first_ms.store(ms(at), Relaxed);
+        }
+        count(&self.calls, at);
+        call
+    }
+
+    fn failed(&self, at: Duration) {
+        count(&self.failed, at);
+    }
+
+    fn succeeded(&self, number: u64, at: Duration) {
+        let slot = self.slot(number);
+        if slot.successes.fetch_add(1, Relaxed) == 0 {
+            slot.order.store(self.effects.fetch_add(1, Relaxed), Relaxed);
+            self.end(slot, at);
+        }
+    }
+
+    fn died(&self, number: u64, at: Duration) {
+        let slot = self.slot(number);
+        if slot.deaths.fetch_add(1, Relaxed) == 0 {
+            self.died.fetch_add(1, Relaxed);
+            self.end(slot, at);
+        }
+    }
+
+    fn ended(&self) -> u64 {
+        self.ended.load(Relaxed)
+    }
+
+    fn dead(&self) -> u64 {
+        self.died.load(Relaxed)
     }
 }
 

@@ -16,6 +16,7 @@ use redrive::{GuardSettings, HealthChange, Time};
 use redrive_core::breaker::Change;
 use redrive_core::{Random, SplitMix64};
 
+use super::call_log::CallLog;
 use super::load::{Answer, Load};
 use super::recorder::Recorder;
 use super::stage::Stage;
@@ -36,12 +37,12 @@ pub struct Reply {
 }
 
 /// The downstream of a virtual run.
-pub trait Downstream {
+pub trait Responder {
     fn call(&mut self, number: u64, call: u16, at: Duration) -> Reply;
 }
 
 /// Answers as the load says, after its latency.
-impl Downstream for &Load {
+impl Responder for &Load {
     fn call(&mut self, number: u64, call: u16, at: Duration) -> Reply {
         Reply { answer: self.answer(number, call, at), takes_ms: self.latency.as_millis() as u64 }
     }
@@ -57,7 +58,7 @@ pub fn run(load: &Load, subject: &Subject, stage: Stage<'_>) -> Result<Option<Tr
 pub fn run_with(
     load: &Load,
     subject: &Subject,
-    downstream: &mut dyn Downstream,
+    downstream: &mut dyn Responder,
     stage: Stage<'_>,
 ) -> Result<Option<Trace>, EngineError> {
     let mut world = World::new(load, subject, downstream);
@@ -107,7 +108,7 @@ const fn answer_of(code: Code) -> Answer {
 
 struct World<'a> {
     load: &'a Load,
-    downstream: &'a mut dyn Downstream,
+    downstream: &'a mut dyn Responder,
     recorder: Recorder,
     machine: Machine,
     engine: Memory,
@@ -131,19 +132,24 @@ struct World<'a> {
 }
 
 impl<'a> World<'a> {
-    fn new(load: &'a Load, subject: &Subject, downstream: &'a mut dyn Downstream) -> Self {
+    fn new(load: &'a Load, subject: &Subject, downstream: &'a mut dyn Responder) -> Self {
         let options = StoreOptions { ordering: subject.ordering, ..StoreOptions::default() };
         let engine = Memory::new(options);
         let protection = ProtectionSettings {
             breaker: subject.breaker.clone(),
             guard: GuardSettings::off(),
-            one_endpoint: true,
+            one_endpoint: subject.router.is_none(),
             ..ProtectionSettings::default()
         };
         let policy = Arc::new(subject.policy.clone());
+        let machine = Machine::protected(policy, subject.concurrency as usize, &protection);
+        let machine = match &subject.router {
+            Some(router) => machine.routed(router.clone(), &protection),
+            None => machine,
+        };
         Self {
             recorder: Recorder::new(load.messages(), load.ends()),
-            machine: Machine::protected(policy, subject.concurrency as usize, &protection),
+            machine,
             ingest: engine.ingest().expect("the memory engine takes messages"),
             engine,
             random: SplitMix64::new(load.seed ^ 0x5eed),

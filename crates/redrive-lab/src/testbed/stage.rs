@@ -44,6 +44,13 @@ impl<'a> Stage<'a> {
         Self { watch, name, from: share(index), to: share(index + 1) }
     }
 
+    /// Part `index` of `of` equal ones of this stage.
+    #[must_use]
+    pub fn part(&self, index: usize, of: usize) -> Self {
+        let at = |index: usize| self.from + (self.to - self.from) * index as f64 / of.max(1) as f64;
+        Self { from: at(index), to: at(index + 1), ..*self }
+    }
+
     /// Where time says how far it is.
     pub fn at(&self, now: Duration, ends: Duration) {
         let share = now.as_secs_f64() / ends.as_secs_f64().max(f64::MIN_POSITIVE);

@@ -1,5 +1,6 @@
 //! The settings under test.
 
+use redrive::dispatch::routes::Router;
 use redrive::{BreakerSettings, Ordering, Policy};
 
 /// One pipeline as a scenario sets it. The dead-letter guard is off: scenarios park many messages on purpose.
@@ -10,11 +11,14 @@ pub struct Subject {
     pub breaker: BreakerSettings,
     /// Calls that may run at once, per partition.
     pub concurrency: u32,
+    /// Where messages go, if each has an endpoint. Only virtual runs know it.
+    pub router: Option<Router>,
 }
 
 impl Subject {
     /// Without a breaker and without key order.
     pub fn plain(policy: Policy, concurrency: u32) -> Self {
-        Self { policy, ordering: Ordering::None, breaker: BreakerSettings::off(), concurrency }
+        let (ordering, breaker) = (Ordering::None, BreakerSettings::off());
+        Self { policy, ordering, breaker, concurrency, router: None }
     }
 }

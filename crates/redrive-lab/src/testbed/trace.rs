@@ -2,63 +2,28 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::audit::Audit;
 use super::load::Load;
+use super::record::{BUCKET_MS, NEVER, Record};
 use super::recorder::Recorder;
 
-/// Calls are counted in steps of this length.
-pub const BUCKET_MS: u32 = 100;
-/// A moment that did not come.
-pub const NEVER: u32 = u32::MAX;
-
-/// One message. Times are milliseconds since the run began.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
-    pub arrived_ms: u32,
-    /// When its first call began.
-    pub first_ms: u32,
-    /// When it was applied or became a dead letter.
-    pub ended_ms: u32,
-    /// Its place among all effects.
-    pub order: u32,
-    pub calls: u16,
-    pub successes: u8,
-    pub deaths: u8,
-}
-
-impl Record {
-    pub const fn has_arrived(&self) -> bool {
-        self.arrived_ms != NEVER
-    }
-
-    pub const fn has_started(&self) -> bool {
-        self.first_ms != NEVER
-    }
-
-    pub const fn is_dead(&self) -> bool {
-        self.deaths > 0
-    }
-
-    pub const fn has_succeeded(&self) -> bool {
-        self.successes > 0
-    }
-
-    pub const fn has_ended(&self) -> bool {
-        self.is_dead() || self.has_succeeded()
-    }
-
-    /// From arrival to its end.
-    pub fn took_ms(&self) -> u32 {
-        self.ended_ms.saturating_sub(self.arrived_ms)
-    }
-}
-
 /// What the engine counted when the run was over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EngineCounts {
     pub accepted: u64,
     pub pending: u64,
     pub letters: u64,
+}
+
+/// How a run by the real clock ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunEnd {
+    pub engine: EngineCounts,
+    pub ran_for: Duration,
+    /// How often the breaker opened, probe rounds that failed not counted.
+    pub breaker_opened: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +61,11 @@ impl Trace {
         };
         let (triaged_ms, breaker_opened) = (Vec::new(), 0);
         Self { load, records, calls, failed, triaged_ms, audit, ran_for, breaker_opened }
+    }
+
+    pub fn of_run(load: &Load, recorder: &Recorder, end: RunEnd) -> Self {
+        let trace = Self::new(load.clone(), recorder, end.engine, end.ran_for);
+        Self { breaker_opened: end.breaker_opened, ..trace }
     }
 
     /// Messages that arrived, with their numbers.
@@ -214,6 +184,7 @@ pub fn mean(values: impl IntoIterator<Item = u32>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::call_log::CallLog;
     use super::*;
 
     fn at(ms: u64) -> Duration {

@@ -2,8 +2,9 @@
 
 use redrive::dispatch::health::{cause, flood};
 use redrive::figures::Figures;
+use redrive::replay::StoppedReplays;
 use redrive::subscriptions::Stopped;
-use redrive::{DeadLetter, Reason, Time};
+use redrive::{DeadLetter, Reason, StatusPage, Time};
 
 /// One pipeline, now. Counters are those since the process began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,10 +16,14 @@ pub struct Facts {
     pub pending: u64,
     /// Why the breaker is open, if it is.
     pub breaker_open: Option<String>,
+    /// Where the services behind the sink say how they are.
+    pub status_pages: &'static [StatusPage],
     /// Why the guard paused the pipeline, if it did.
     pub guarded: Option<String>,
     /// Why no subscription is purged any more, if that is so.
     pub purging_stopped: Option<String>,
+    /// Which replay was stopped and why, if one was and nobody has decided about it.
+    pub replay_stopped: Option<String>,
     /// Poison pills that were found since the last look.
     pub pills: Vec<Pill>,
 }
@@ -35,10 +40,24 @@ impl Facts {
             oldest_letter: figures.oldest_letter,
             pending: pending.pending(),
             breaker_open: health.is_gated().then(why_open),
+            status_pages: &[],
             guarded: health.flood.as_ref().map(flood),
             purging_stopped: None,
+            replay_stopped: None,
             pills: Vec::new(),
         }
+    }
+
+    /// With what its sink says about the services behind it. A service that is paused alone, because its sink has several,
+    /// is as bad as an open breaker.
+    #[must_use]
+    pub fn with_services(self, figures: &Figures, status_pages: &'static [StatusPage]) -> Self {
+        let paused = figures.health.endpoints.as_ref().map_or(0, |endpoints| endpoints.origins);
+        let services = if paused == 1 { "service is" } else { "services are" };
+        let is_paused = !status_pages.is_empty() && paused > 0;
+        let why =
+            is_paused.then(|| format!("{paused} push {services} paused, because too many answers fail"));
+        Self { breaker_open: self.breaker_open.or(why), status_pages, ..self }
     }
 
     /// With what its table of subscriptions says, if it has one.
@@ -48,6 +67,12 @@ impl Facts {
             format!("{} % of active subscriptions were gone within 5 min (limit 2 %)", stopped.percent())
         });
         Self { purging_stopped: why, ..self }
+    }
+
+    /// With what its replay jobs say.
+    #[must_use]
+    pub fn with_replays(self, stopped: Option<&StoppedReplays>) -> Self {
+        Self { replay_stopped: stopped.map(StoppedReplays::sentence), ..self }
     }
 }
 

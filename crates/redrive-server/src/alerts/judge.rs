@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive::Time;
+use redrive::{StatusPage, Time};
 use redrive_core::duration;
 
 use super::facts::{Facts, Pill};
@@ -41,6 +41,8 @@ pub struct Finding {
     /// The number that is too high: letters, seconds, messages.
     pub value: Option<u64>,
     pub limit: Option<u64>,
+    /// Where somebody can see whether it is the service's fault.
+    pub status_pages: &'static [StatusPage],
 }
 
 /// What was counted before, of one pipeline.
@@ -94,10 +96,15 @@ pub fn judge(
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |kind, summary: String, value: Option<u64>, limit: Option<u64>| {
-        findings.push(Finding { kind, summary, value, limit });
+        let is_breaker = kind == AlertKind::BreakerOpen;
+        let status_pages = if is_breaker { facts.status_pages } else { &[] };
+        findings.push(Finding { kind, summary, value, limit, status_pages });
     };
     if let Some(why) = &facts.breaker_open {
-        find(AlertKind::BreakerOpen, format!("{pipeline}: the breaker is open: {why}"), None, None);
+        let pages: Vec<String> = facts.status_pages.iter().map(ToString::to_string).collect();
+        let see =
+            if pages.is_empty() { String::new() } else { format!("; status pages: {}", pages.join(", ")) };
+        find(AlertKind::BreakerOpen, format!("{pipeline}: the breaker is open: {why}{see}"), None, None);
     }
     let arrived = past.arrived(facts.dead, limits.within, now);
     if arrived > limits.dead_letters {
@@ -124,6 +131,9 @@ pub fn judge(
     }
     if let Some(why) = &facts.purging_stopped {
         find(AlertKind::PurgingStopped, format!("{pipeline}: purging stopped: {why}"), None, None);
+    }
+    if let Some(why) = &facts.replay_stopped {
+        find(AlertKind::ReplayStopped, format!("{pipeline}: {why}"), None, None);
     }
     findings
 }
@@ -166,6 +176,11 @@ mod tests {
                 Facts { purging_stopped: Some("2.3 %".to_owned()), ..quiet.clone() },
                 60,
                 &[AlertKind::PurgingStopped],
+            ),
+            (
+                Facts { replay_stopped: Some("replay r-3 was stopped".to_owned()), ..quiet.clone() },
+                60,
+                &[AlertKind::ReplayStopped],
             ),
             (Facts { pills: vec![pill()], ..quiet }, 60, &[AlertKind::PoisonPill]),
         ];

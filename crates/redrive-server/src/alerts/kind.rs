@@ -17,6 +17,8 @@ pub enum AlertKind {
     Guard,
     /// So many subscriptions are gone that none is purged any more.
     PurgingStopped,
+    /// A replay was stopped because too many of its letters died again.
+    ReplayStopped,
     /// The disk is nearly full, or storage failed and the process ended. Of the process, not of a pipeline.
     Storage,
 }
@@ -28,7 +30,7 @@ pub enum Severity {
 }
 
 impl AlertKind {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::BreakerOpen,
         Self::DeadLetters,
         Self::OldestLetter,
@@ -36,6 +38,7 @@ impl AlertKind {
         Self::PoisonPill,
         Self::Guard,
         Self::PurgingStopped,
+        Self::ReplayStopped,
         Self::Storage,
     ];
 
@@ -48,6 +51,7 @@ impl AlertKind {
             Self::PoisonPill => "poison_pill",
             Self::Guard => "guard",
             Self::PurgingStopped => "purging_stopped",
+            Self::ReplayStopped => "replay_stopped",
             Self::Storage => "storage",
         }
     }
@@ -59,9 +63,11 @@ impl AlertKind {
     pub const fn severity(self) -> Severity {
         match self {
             Self::BreakerOpen | Self::PoisonPill | Self::Guard | Self::Storage => Severity::Critical,
-            Self::DeadLetters | Self::OldestLetter | Self::QueueDepth | Self::PurgingStopped => {
-                Severity::Warning
-            }
+            Self::DeadLetters
+            | Self::OldestLetter
+            | Self::QueueDepth
+            | Self::PurgingStopped
+            | Self::ReplayStopped => Severity::Warning,
         }
     }
 
@@ -75,6 +81,7 @@ impl AlertKind {
             Self::PoisonPill => "docs/runbooks/poison-pill.md",
             Self::Guard => "docs/runbooks/paused.md",
             Self::PurgingStopped => "docs/guide/push.md",
+            Self::ReplayStopped => "docs/runbooks/replay-stopped.md",
             Self::Storage => "docs/guide/operations.md",
         }
     }

@@ -1,6 +1,6 @@
 //! What is sent: one JSON object, the same to a webhook and to a command.
 
-use redrive::{Time, timestamp};
+use redrive::{StatusPage, Time, timestamp};
 use serde_json::{Value, json};
 
 use super::facts::Pill;
@@ -33,6 +33,8 @@ pub struct Notice {
     pub summary: String,
     pub value: Option<u64>,
     pub limit: Option<u64>,
+    /// Where somebody can see whether it is the service's fault.
+    pub status_pages: &'static [StatusPage],
     /// Poison pills that were found since the last notice of that kind; at most [`PILLS_MAX`].
     pub pills: Vec<Pill>,
 }
@@ -65,6 +67,10 @@ impl Notice {
         });
         if self.kind == AlertKind::PoisonPill {
             body["quarantined"] = self.pills.iter().map(pill).collect();
+        }
+        if !self.status_pages.is_empty() {
+            let page = |page: &StatusPage| json!({ "service": page.service, "url": page.url });
+            body["status_pages"] = self.status_pages.iter().map(page).collect();
         }
         body
     }

@@ -78,6 +78,7 @@ impl Watcher {
             summary: why.to_owned(),
             value: None,
             limit: None,
+            status_pages: &[],
         });
         let notice = notice(AlertKind::Storage, None, finding.as_ref(), now);
         Some(Notice { state: beat.state, since: beat.since, ..notice })
@@ -98,6 +99,7 @@ fn notice(kind: AlertKind, pipeline: Option<&str>, finding: Option<&Finding>, no
         summary: finding.map_or_else(over, |finding| finding.summary.clone()),
         value: finding.and_then(|finding| finding.value),
         limit: finding.and_then(|finding| finding.limit),
+        status_pages: finding.map_or(&[], |finding| finding.status_pages),
         pills: Vec::new(),
     }
 }
@@ -125,6 +127,48 @@ mod tests {
             attempts: 3,
         };
         Facts { pills: vec![pill], ..Facts::default() }
+    }
+
+    /// S1-44: the alert says where the vendor says how its service is.
+    #[test]
+    fn a_breaker_of_a_push_sink_names_the_status_page_of_the_vendor() {
+        const PAGES: &[redrive::StatusPage] =
+            &[redrive::StatusPage { service: "FCM", url: "https://status.firebase.google.com/" }];
+        let mut figures = redrive::Figures::default();
+        let facts = Facts::of(&figures).with_services(&figures, PAGES);
+        assert!(watcher(&[AlertKind::BreakerOpen]).look("orders", &facts, at(1)).is_empty());
+        figures.health.breaker.state = redrive_core::breaker::BreakerState::Open;
+        let facts = Facts::of(&figures).with_services(&figures, PAGES);
+        let told = watcher(&[AlertKind::BreakerOpen]).look("orders", &facts, at(1)).remove(0).to_json();
+        let page = serde_json::json!([{ "service": "FCM", "url": "https://status.firebase.google.com/" }]);
+        assert_eq!(told["status_pages"], page);
+        assert!(
+            told["text"].as_str().unwrap().ends_with("FCM: https://status.firebase.google.com/"),
+            "{told}"
+        );
+        let other = watcher(&[AlertKind::QueueDepth]);
+        let many = Facts { pending: 50_000, ..facts };
+        let told = { other }.look("orders", &many, at(1)).remove(0).to_json();
+        assert!(told.get("status_pages").is_none(), "it is about the breaker: {told}");
+    }
+
+    /// The breaker of the pipeline stays closed when one of several push services is paused.
+    #[test]
+    fn a_push_service_that_is_paused_alone_is_told_as_well() {
+        use redrive::dispatch::EndpointFigures;
+        const PAGES: &[redrive::StatusPage] = &[redrive::StatusPage { service: "FCM", url: "https://x" }];
+        let mut figures = redrive::Figures::default();
+        let waits = std::sync::Arc::from(Vec::new());
+        let limit_by = redrive::LimitBy::Endpoint;
+        figures.health.endpoints =
+            Some(EndpointFigures { limit_by, endpoints: 0, origins: 1, waiting: 1, waits });
+        let look = |pages| {
+            let facts = Facts::of(&figures).with_services(&figures, pages);
+            watcher(&[AlertKind::BreakerOpen]).look("orders", &facts, at(1))
+        };
+        let told = look(PAGES);
+        assert!(told[0].summary.contains("1 push service is paused"), "{told:?}");
+        assert!(look(&[]).is_empty(), "an origin of webhooks is one customer of many");
     }
 
     #[test]

@@ -1,17 +1,17 @@
 //! Edits of open letters: planned with `dry_run`, carried out, and undone by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use redrive::actions::{EditPlan, EditWish, Skipped};
+use redrive::actions::{EditPlan, EditWish, NewPayload, Skipped};
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
 use redrive_api::{
-    DifferenceView, Edit, EditAnswer, EditUndone, Edited, FirstEdited, MessageIdChoice, Payload,
-    SkippedLetters,
+    DifferenceView, Edit, EditAnswer, EditUndone, Edited, FirstEdited, LetterPayload, MessageIdChoice,
+    Payload, SkippedLetters,
 };
 use redrive_core::text::secret_header::is_secret_header;
 use serde_json::value::RawValue;
@@ -33,15 +33,18 @@ pub(crate) async fn edit(
         let undone = actions.undo_edit(&served.handle, id, &actor.0).await?;
         return Ok(Json(EditAnswer::Undone(undone_view(&served, undone))));
     }
-    let letters = body.take_selection();
-    let wish = wish(&body)?;
-    let ids = selection::open(letters, served.handle.now())?.freeze(&served.handle).await?;
+    let wish = EditWish { payloads: payloads(&body, LetterIds::of(&served.handle))?, ..wish(&body)? };
+    let mut letters = body.take_selection();
+    if let Some(payloads) = body.payloads {
+        letters.ids = Some(payloads.into_iter().map(|one| one.letter).collect());
+    }
+    let (ids, not_open) = selection::freeze(letters, &served.handle).await?;
     let plan = if body.dry_run {
         actions.plan_edit(&served.handle, &ids, &wish).await?
     } else {
         actions.edit(&served.handle, &ids, &wish, &actor.0).await?
     };
-    Ok(Json(EditAnswer::Edited(edited_view(&served, plan, body.dry_run))))
+    Ok(Json(EditAnswer::Edited(Edited { not_open, ..edited_view(&served, plan, body.dry_run) })))
 }
 
 /// An undo names all letters of its edit and has no dry run, so a field beside it would be ignored: refuse it instead.
@@ -77,12 +80,18 @@ fn wish(body: &Edit) -> Result<EditWish, Problem> {
         set_headers: body.set_headers.clone().into_iter().collect(),
         unset_headers: body.unset_headers.clone(),
     };
-    if change.is_empty() {
+    if change.is_empty() && body.payloads.is_none() {
         let message = "it is not said what shall change".to_owned();
         return Err(Problem::bad_request(
             message,
-            "give `set`, `unset`, `set_headers`, `unset_headers` or `payload`, or `undo` to take an edit back",
+            "give `set`, `unset`, `set_headers`, `unset_headers`, `payload` or `payloads`, or `undo` to take an edit back",
         ));
+    }
+    if let Some(place) = change.changed_twice() {
+        return Err(bad(format!("{place} is changed twice")));
+    }
+    if let Some(fault) = change.header_fault() {
+        return Err(bad(format!("`set_headers`: {fault}")));
     }
     let condition = body.condition.as_deref().map(Condition::parse).transpose();
     let condition = condition.map_err(|error| bad(format!("`where`: {error}")))?;
@@ -91,7 +100,35 @@ fn wish(body: &Edit) -> Result<EditWish, Problem> {
         Some(MessageIdChoice::Same) => MessageIds::Same,
         Some(MessageIdChoice::New) => MessageIds::New,
     };
-    Ok(EditWish { change, condition, was: body.was.as_ref().map(bytes_of).transpose()?, ids })
+    let was = body.was.as_ref().map(bytes_of).transpose()?;
+    Ok(EditWish { change, condition, was, payloads: None, ids })
+}
+
+/// The payloads of letters that were named one by one. They say which letters are meant, and what shall change.
+fn payloads(body: &Edit, ids: LetterIds<'_>) -> Result<Option<HashMap<u64, NewPayload>>, Problem> {
+    let Some(all) = &body.payloads else { return Ok(None) };
+    let hint = "`payloads` takes the place of a selection, of a condition and of every other change";
+    let selects = body.filter.is_some() || body.ids.is_some() || body.since.is_some() || body.all;
+    let changes =
+        body.payload.is_some() || body.was.is_some() || !(body.set.is_empty() && body.unset.is_empty());
+    if selects || changes || body.condition.is_some() {
+        return Err(Problem::bad_request("`payloads` stands beside a selection or another change", hint));
+    }
+    let mut payloads = HashMap::with_capacity(all.len());
+    for LetterPayload { letter, payload, was } in all {
+        let Some(number) = ids.number(letter) else {
+            let message = format!("`payloads`: {letter:?} is not the full id of a letter of this pipeline");
+            return Err(Problem::bad_request(message, "write it like orders/17"));
+        };
+        let new = NewPayload { payload: bytes_of(payload)?, was: bytes_of(was)? };
+        if payloads.insert(number, new).is_some() {
+            return Err(Problem::bad_request(
+                format!("`payloads` has two for {letter}"),
+                "send one for each",
+            ));
+        }
+    }
+    Ok(Some(payloads))
 }
 
 fn bytes_of(payload: &Payload) -> Result<Bytes, Problem> {
@@ -124,6 +161,7 @@ fn edited_view(served: &Served, plan: EditPlan, dry_run: bool) -> Edited {
         unchanged: plan.unchanged,
         not_json: skipped_view(ids, plan.not_json),
         refused: skipped_view(ids, plan.refused),
+        not_open: Vec::new(),
         first: plan.first.map(|(letter, differences)| FirstEdited {
             letter: ids.text(letter),
             differences: differences.into_iter().map(difference_view).collect(),

@@ -6,8 +6,8 @@ use redrive::engine::{GroupState, GroupSummary, Handling};
 use redrive::letters::select::LetterIds;
 use redrive::letters::{Filter, Selection};
 use redrive::{GroupId, LetterState, Time, timestamp};
-use redrive_api::{GroupDecision, GroupDetail, GroupView, Groups, Instant};
-use redrive_core::duration;
+use redrive_api::{GroupDecision, GroupDetail, GroupView, Groups, Instant, RuleView};
+use redrive_core::{Fingerprint, duration};
 
 use super::change::{Change, JsonBody};
 use super::view;
@@ -41,6 +41,7 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         status: last.as_ref().and_then(redrive::letters::status_of),
         sink: cause.map(|_| name(served.handle.sink().name)),
         error: summary.title().to_owned(),
+        rule: cause.and_then(|letter| rule(served, &letter.group)),
         version: cause.map(|letter| letter.group.version),
         sample: sample.as_ref().map(|letter| LetterIds::of(&served.handle).text(letter.id)),
         note: mark.as_ref().and_then(|mark| mark.note.clone()),
@@ -49,6 +50,13 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         until: until.map(Instant),
         more,
     }
+}
+
+/// The rule of the configuration that has made the group, if one has.
+fn rule(served: &Served, group: &Fingerprint) -> Option<RuleView> {
+    let rule = served.handle.group_rules().rule_of(group);
+    let pattern = rule.map(|rule| rule.pattern().to_owned());
+    group.is_of_rule().then(|| RuleView { pattern, name: group.title.clone() })
 }
 
 pub(crate) async fn list(

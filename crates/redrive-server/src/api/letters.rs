@@ -9,8 +9,8 @@ use redrive::letters::select::{LetterIds, Page};
 use redrive::letters::{Selection, select};
 use redrive::{Letter, LetterState, Time};
 use redrive_api::{
-    Discard, DiscardAnswer, Discarded, Instant, LetterCounts, LetterPage, LetterStats, LetterView, Restored,
-    Undo, WouldDiscard,
+    Discard, DiscardAnswer, Discarded, Instant, LetterCounts, LetterPage, LetterStats, LetterView,
+    LettersOfTenant, Restored, Undo, WouldDiscard,
 };
 use serde::Deserialize;
 
@@ -27,6 +27,11 @@ use crate::state::Shared;
 const PAGE_DEFAULT: usize = 100;
 /// Letters that statistics look at; beyond it `scanned` says that there are more.
 const STATS_MAX: u64 = 100_000;
+/// Tenants that statistics tell apart, and those that are shown.
+const TENANTS_MAX: usize = 10_000;
+const TENANTS_SHOWN_MAX: usize = 100;
+/// The letters of all other tenants.
+const OTHERS: &str = "(others)";
 /// Payloads of one page; a page with more of them ends early.
 const PAYLOADS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The longest reason for a discard.
@@ -110,6 +115,7 @@ pub(crate) async fn show(
     };
     let served = served.clone();
     let build = move || LetterView {
+        original_headers: original.as_ref().map(view::headers),
         original: original.map(|message| message.payload().map(view::payload)),
         ..shown(&served, &letter, true)
     };
@@ -152,6 +158,7 @@ pub(crate) async fn stats(
         replaying,
         succeeded,
         discarded,
+        by_tenant: tally.tenants(),
         by_reason: owned(tally.by_reason),
         by_class: owned(tally.by_class),
         oldest: tally.oldest.map(Instant),
@@ -164,6 +171,8 @@ pub(crate) async fn stats(
 struct Tally {
     by_reason: BTreeMap<&'static str, u64>,
     by_class: BTreeMap<&'static str, u64>,
+    /// Letters, and when the oldest died.
+    by_tenant: BTreeMap<String, (u64, Time)>,
     oldest: Option<Time>,
     scanned: u64,
 }
@@ -176,6 +185,30 @@ impl Tally {
             *self.by_class.entry(last.class.name()).or_default() += 1;
         }
         self.oldest = Some(self.oldest.map_or(letter.dead_at, |oldest| oldest.min(letter.dead_at)));
+        let tenant = letter.message.tenant().unwrap_or("(none)");
+        let room = self.by_tenant.len() < TENANTS_MAX || self.by_tenant.contains_key(tenant);
+        let tenant = if room { tenant } else { OTHERS };
+        let (letters, oldest) = self.by_tenant.entry(tenant.to_owned()).or_insert((0, letter.dead_at));
+        *letters += 1;
+        *oldest = letter.dead_at.min(*oldest);
+    }
+
+    /// The most letters first; tenants beyond those that are shown are counted together.
+    fn tenants(&self) -> Vec<LettersOfTenant> {
+        let mut all: Vec<(&str, u64, Time)> =
+            self.by_tenant.iter().map(|(tenant, (letters, oldest))| (&**tenant, *letters, *oldest)).collect();
+        let is_other = |tenant: &str| tenant == OTHERS;
+        all.sort_by(|one, other| (is_other(one.0), other.1, one.0).cmp(&(is_other(other.0), one.1, other.0)));
+        let rest = all.split_off(all.len().min(TENANTS_SHOWN_MAX));
+        let others = rest.iter().map(|(_, letters, oldest)| (*letters, *oldest));
+        let others = others.reduce(|one, other| (one.0 + other.0, one.1.min(other.1)));
+        all.extend(others.map(|(letters, oldest)| (OTHERS, letters, oldest)));
+        let view = |(tenant, letters, oldest): (&str, u64, Time)| LettersOfTenant {
+            tenant: tenant.to_owned(),
+            letters,
+            oldest: Some(Instant(oldest)),
+        };
+        all.into_iter().map(view).collect()
     }
 }
 
@@ -184,10 +217,9 @@ pub(crate) async fn discard(
     JsonBody { value: mut wish, .. }: JsonBody<Discard>,
 ) -> Result<Json<DiscardAnswer>, Problem> {
     let Change { shared, served, actor } = change;
-    let letters = selection::open(wish.take_selection(), served.handle.now())?;
-    let ids = letters.freeze(&served.handle).await?;
+    let (ids, not_open) = selection::freeze(wish.take_selection(), &served.handle).await?;
     if wish.dry_run {
-        return Ok(Json(DiscardAnswer::Would(WouldDiscard { would_discard: ids.len() as u64 })));
+        return Ok(Json(DiscardAnswer::Would(WouldDiscard { would_discard: ids.len() as u64, not_open })));
     }
     let reason = reason(wish.reason, REASON_BYTES_MAX)?;
     let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, &reason).await?;
@@ -195,6 +227,7 @@ pub(crate) async fn discard(
         id: done.id,
         discarded: done.discarded,
         undo_until: done.undo_until.map(Instant),
+        not_open,
     })))
 }
 
@@ -204,4 +237,23 @@ pub(crate) async fn undo(
 ) -> Result<Json<Restored>, Problem> {
     let done = shared.service.actions.undo(&served.handle, &wish.id, &actor.0).await?;
     Ok(Json(Restored { restored: done.restored }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_tenants_are_named_and_the_others_counted_together() {
+        let mut tally = Tally::default();
+        for n in 0..TENANTS_SHOWN_MAX + 2 {
+            tally.by_tenant.insert(format!("t-{n:03}"), (n as u64 + 1, Time::from_millis(n as u64)));
+        }
+        let shown = tally.tenants();
+        assert_eq!(shown.len(), TENANTS_SHOWN_MAX + 1);
+        assert_eq!((shown[0].tenant.as_str(), shown[0].letters), ("t-101", 102));
+        let others = shown.last().unwrap();
+        assert_eq!((others.tenant.as_str(), others.letters), (OTHERS, 3));
+        assert_eq!(others.oldest, Some(Instant(Time::from_millis(0))));
+    }
 }

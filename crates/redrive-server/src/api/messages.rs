@@ -92,8 +92,16 @@ pub(crate) async fn show(
 }
 
 async fn shown(served: &Served, id: &str) -> Result<Option<MessageView>, Problem> {
-    let message = messages::message(&served.handle, id).await?;
-    Ok(message.map(|message| view::message(LetterIds::of(&served.handle), &message)))
+    let Some(message) = messages::message(&served.handle, id).await? else { return Ok(None) };
+    let letter = match message.letter {
+        Some(number) => served.handle.letter(number).await?,
+        None => None,
+    };
+    let view = view::message(LetterIds::of(&served.handle), &message);
+    Ok(Some(match letter {
+        Some(letter) => view::with_ids_of(view, &letter),
+        None => view,
+    }))
 }
 
 fn unknown(served: &Served, id: &str) -> Problem {

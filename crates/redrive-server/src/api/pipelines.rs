@@ -22,19 +22,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOKS_MAX: u32 = 200;
 
 pub(crate) async fn list(State(shared): State<Shared>) -> Json<Pipelines> {
-    Json(Pipelines { pipelines: shared.service.pipelines.iter().map(now).collect() })
+    let replays = shared.service.replays.list();
+    let pipelines = shared.service.pipelines.iter().map(|served| view::pipeline(served, &replays));
+    Json(Pipelines { pipelines: pipelines.collect() })
 }
 
 /// The pipeline as it is now.
-fn now(served: &Served) -> PipelineView {
-    view::pipeline(served, &served.handle.figures())
+fn now(shared: &Shared, served: &Served) -> PipelineView {
+    view::pipeline(served, &shared.service.replays.list())
 }
 
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path(name): Path<String>,
 ) -> Result<Json<PipelineView>, Problem> {
-    Ok(Json(now(shared.service.find(&name)?)))
+    Ok(Json(now(&shared, shared.service.find(&name)?)))
 }
 
 pub(crate) async fn pause(change: Change) -> Result<Json<PipelineView>, Problem> {
@@ -89,7 +91,7 @@ async fn breaker(change: Change, order: BreakerOrder) -> Result<Json<PipelineVie
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(Json(now(served)))
+    Ok(Json(now(&change.shared, served)))
 }
 
 /// Closes the gate, or opens it as said. The record comes first: what was done is never missing from it.
@@ -118,5 +120,5 @@ async fn gate(change: Change, resume: Option<Resume>) -> Result<Json<PipelineVie
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    Ok(Json(now(served)))
+    Ok(Json(now(&change.shared, served)))
 }

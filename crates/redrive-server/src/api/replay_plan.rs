@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use redrive::Ordering;
 use redrive::engine::ReplayTarget;
 use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped};
-use redrive_api::{Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TenantLetters};
+use redrive_api::{
+    Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters,
+};
+use redrive_core::duration;
 
 use crate::service::Served;
 
@@ -30,9 +33,12 @@ pub(super) fn forecast(
         to: spec.target.name().to_owned(),
         topic: topic(served, spec.target),
         key_order: served.handle.ordering() == Ordering::Key,
-        canary: spec.canary,
+        canary: spec.canary.min(would_replay),
         stop_at: spec.stop_at.map(|share| share.to_string()),
         ambiguous: plan.ambiguous,
+        ambiguous_new_id: plan.ambiguous_new_id,
+        ledger_horizon: served.handle.ledger_horizon().map(duration::print),
+        beyond_ledger: plan.beyond_ledger,
         ambiguous_undecided: plan.ambiguous > 0 && ambiguous == Ambiguous::Ask,
         superseded: Superseded {
             keys: superseded.keys,
@@ -40,7 +46,13 @@ pub(super) fn forecast(
             since: superseded.since.map(Instant),
             shown: shown.collect(),
         },
+        taken: plan
+            .taken
+            .iter()
+            .map(|(replay, letters)| TakenByReplay { replay: replay.to_owned(), letters })
+            .collect(),
         tenants: tenants(plan.tenants.clone()),
+        beyond_quota: plan.beyond_quota,
         oldest: plan.oldest.map(Instant),
         breaker: figures.health.breaker.state.name().to_owned(),
         budget_remaining: figures.health.budget_remaining,

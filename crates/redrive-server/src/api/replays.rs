@@ -1,15 +1,18 @@
 //! Replay jobs: started from a selection that is frozen first, watched, paused and ended.
 
+use std::time::Duration;
+
 use axum::Extension;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use redrive::actions::{Action, ActionKind};
 use redrive::engine::ReplayTarget;
+use redrive::letters::select::SELECTION_MAX;
 use redrive::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
-use redrive::replay::{Ambiguous, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
+use redrive::replay::{Ambiguous, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
 use redrive_api::{Canary, Instant, JobState, ReplayJob, Replays, StartReplay};
-use redrive_core::Ratio;
+use redrive_core::{Ratio, duration};
 
 use super::change::JsonBody;
 use super::replay_plan::{by_reason, forecast, tenants};
@@ -30,6 +33,10 @@ pub(crate) async fn start(
     let words = selection::words(&letters);
     let target = target(wish.to.as_deref())?;
     ReplayError::check_rate(wish.rate)?;
+    if let Some(canary) = wish.canary.filter(|canary| *canary > SELECTION_MAX as u64) {
+        let message = format!("`canary` is {canary}, and a replay has at most {SELECTION_MAX} letters");
+        return Err(Problem::bad_request(message, "give a few, such as 10; 0 for none"));
+    }
     if target == ReplayTarget::Source && served.handle.takes_messages() {
         return Err(ReplayError::NoSource(wish.pipeline).into());
     }
@@ -43,8 +50,12 @@ pub(crate) async fn start(
         selection: words.clone(),
     };
     let selection = selection::open(letters, served.handle.now())?;
-    let options = PlanOptions { force: wish.force, ambiguous, ..PlanOptions::default() };
-    let plan = Plan::make(&served.handle, &selection, options).await?;
+    if wish.tenant_max == Some(0) {
+        return Err(Problem::bad_request("`tenant_max` is 0: nothing would be replayed", "give 1 or more"));
+    }
+    let options =
+        PlanOptions { force: wish.force, ambiguous, tenant_max: wish.tenant_max, ..PlanOptions::default() };
+    let plan = shared.service.replays.plan(&served.handle, &selection, options).await?;
     let other_groups = match target {
         ReplayTarget::Source if wish.dry_run => Some(served.readers.others().await?),
         _ => None,
@@ -61,6 +72,9 @@ pub(crate) async fn start(
     }
     if plan.ambiguous > 0 && ambiguous == Ambiguous::Ask {
         return Err(undecided(plan.ambiguous));
+    }
+    if plan.beyond_ledger > 0 && !wish.beyond_ledger {
+        return Err(beyond_ledger(plan.beyond_ledger, served.handle.ledger_horizon()));
     }
     let job = shared.service.replays.start_planned(&served.handle, spec, plan, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
@@ -98,6 +112,17 @@ fn undecided(letters: u64) -> Problem {
     );
     let hint = "`ambiguous` = `ok` (--ambiguous ok) replays them with the same message id, which a receiver that \
                 remembers ids ignores; `skip` leaves them open";
+    Problem::new(Code::Conflict, message, hint)
+}
+
+/// Nobody has said that letters may go that the receiver has forgotten, if it has applied them.
+fn beyond_ledger(letters: u64, horizon: Option<Duration>) -> Problem {
+    let horizon = horizon.map(duration::print).unwrap_or_default();
+    let message = format!(
+        "{letters} of these letters were first attempted more than {horizon} ago, longer than the receiver remembers ids \
+         (`ledger_horizon`): what it applied then it would apply again; nothing was replayed"
+    );
+    let hint = "`beyond_ledger` (--beyond-ledger) replays them too; `since` selects younger ones";
     Problem::new(Code::Conflict, message, hint)
 }
 
@@ -175,6 +200,11 @@ impl From<ReplayError> for Problem {
     fn from(error: ReplayError) -> Self {
         match error {
             ReplayError::Nothing => Self::new(Code::NotFound, error, "no open letter fits; list them first"),
+            ReplayError::Taken(_) => Self::new(
+                Code::Conflict,
+                error,
+                "wait until they are put back, or abort that replay (redrive dlq replays abort ID)",
+            ),
             ReplayError::TooMany => {
                 Self::bad_request(error, "narrow it down by `filter` or `since`, and start several replays")
             }

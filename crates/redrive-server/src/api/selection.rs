@@ -1,8 +1,9 @@
 //! Which letters a request means: read from its fields, and checked before anything is touched.
 
+use redrive::letters::select::{self, LetterIds};
 use redrive::letters::{Filter, FilterError, SelectError, Selection};
-use redrive::{LetterState, Time};
-use redrive_api::LetterSelection;
+use redrive::{LetterState, PipelineHandle, Time};
+use redrive_api::{LetterSelection, NotOpenLetter};
 use redrive_core::duration;
 
 use super::view;
@@ -31,6 +32,26 @@ pub fn open(letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
         ids: letters.ids,
         all: letters.all,
     })
+}
+
+/// The numbers of the open letters that are meant, and those that were named one by one and are not open, so that nothing
+/// is done to them.
+pub async fn freeze(
+    letters: LetterSelection,
+    handle: &PipelineHandle,
+) -> Result<(Vec<u64>, Vec<NotOpenLetter>), Problem> {
+    let named = letters.ids.clone();
+    let selection = open(letters, handle.now())?;
+    let states = match named {
+        Some(named) => select::not_open(handle, &named).await?,
+        None => Vec::new(),
+    };
+    let names = LetterIds::of(handle);
+    let not_open = states
+        .into_iter()
+        .map(|(number, state)| NotOpenLetter { letter: names.text(number), state: state.name().to_owned() })
+        .collect();
+    Ok((selection.freeze(handle).await?, not_open))
 }
 
 /// In words, for the record of actions.

@@ -1,6 +1,8 @@
 //! The subscriptions of a push pipeline: which endpoints are alive, flagged or purged. Endpoints are named by their hash;
 //! what is stored of them is never answered.
 
+use std::collections::BTreeSet;
+
 use axum::extract::State;
 use redrive::Time;
 use redrive::actions::ActionKind;
@@ -10,6 +12,7 @@ use redrive_api::{
     SubscriptionKey, SubscriptionKeys, SubscriptionPage, SubscriptionView, UndoSubscription,
     UndoneSubscriptions,
 };
+use redrive_core::text::redact;
 use serde::Deserialize;
 
 use super::change::{Change, JsonBody, reason};
@@ -86,6 +89,10 @@ pub(crate) async fn list(
         }),
         full: counts.is_full,
         unwritten: counts.unwritten,
+        unannounced: counts.unannounced,
+        unannounced_since: counts.unannounced_since.map(Instant),
+        without_key: counts.without_key,
+        damaged: counts.damaged,
         subscriptions: listed.into_iter().map(subscription).collect(),
         next,
     }))
@@ -105,9 +112,13 @@ pub(crate) async fn keys(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
 ) -> Result<Json<SubscriptionKeys>, Problem> {
-    let keys = table(shared.service.find(&pipeline)?)?.keys().into_iter();
-    let keys = keys.map(|(key, subscriptions)| SubscriptionKey { key, subscriptions });
-    Ok(Json(SubscriptionKeys { keys: keys.collect() }))
+    let table = table(shared.service.find(&pipeline)?)?;
+    let missing: BTreeSet<String> = table.missing_keys().into_iter().map(|(key, _)| key).collect();
+    let view = |(key, subscriptions): (Option<String>, u64)| {
+        let is_configured = key.as_ref().is_none_or(|key| !missing.contains(key));
+        SubscriptionKey { key, subscriptions, configured: Some(is_configured) }
+    };
+    Ok(Json(SubscriptionKeys { keys: table.keys().into_iter().map(view).collect() }))
 }
 
 /// Stores a subscription, so that messages can name it. Not an action of an operator: a user's system does it all day.
@@ -157,7 +168,9 @@ async fn marked(
     kind: ActionKind,
 ) -> Result<(String, String), Problem> {
     let table = table(&change.served)?;
-    let reason = reason(wish.reason, REASON_BYTES_MAX)?;
+    // It stands in logs and records: what somebody pasted into it must not.
+    let said = wish.reason.as_deref().map(|text| redact::without_secrets(text.trim()));
+    let reason = reason(said, REASON_BYTES_MAX)?;
     table.check_markable(&wish.id)?;
     change.record(change.action(kind).of(&wish.id, 1).note(&reason)).await?;
     Ok((wish.id, reason))

@@ -8,9 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use redrive::engine::Attempt;
 use redrive::letters::correlation_id;
 use redrive::letters::select::LetterIds;
+use redrive::replay::{ReplayView, StoppedReplays};
 use redrive::{
-    Counts, Figures, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time,
-    messages,
+    Counts, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, messages,
 };
 use redrive_api::{
     AttemptView, Backoff, Instant, LetterCounts, LetterView, ListedMessage, MessageView, Payload, Pending,
@@ -41,7 +41,8 @@ pub fn letter_counts(counts: &Counts) -> LetterCounts {
 }
 
 /// A pipeline with its figures.
-pub fn pipeline(served: &Served, figures: &Figures) -> PipelineView {
+pub fn pipeline(served: &Served, replays: &[ReplayView]) -> PipelineView {
+    let figures = &served.handle.figures();
     let counts = figures.pending;
     let paused = served.handle.is_paused();
     let ordering = match served.handle.ordering() {
@@ -78,7 +79,12 @@ pub fn pipeline(served: &Served, figures: &Figures) -> PipelineView {
             served.handle.name(),
             paused,
             figures,
-            served.purging_stopped(),
+            &view_attention::Circumstances {
+                outage_gate: served.handle.policy().outage_gate(),
+                subscriptions: served.subscription_counts(),
+                stopped_replays: StoppedReplays::of(served.handle.name(), replays).as_ref(),
+                status_pages: served.handle.sink().status_pages,
+            },
             served.handle.now(),
         ),
         breaker: figures.health.breaker.state.name().to_owned(),
@@ -149,6 +155,8 @@ pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
     };
     MessageView {
         id: message.id.clone(),
+        continued_as: None,
+        accepted_as: None,
         state: message.state.name().to_owned(),
         attempts: is_counted(message).then_some(message.attempts),
         due: message.due.map(Instant),
@@ -157,6 +165,13 @@ pub fn message(ids: LetterIds<'_>, message: &MessageState) -> MessageView {
         letter: message.letter.map(|number| ids.text(number)),
         reason: named(message.reason.map(Reason::name)),
     }
+}
+
+/// A message with the ids that its letter knows.
+pub fn with_ids_of(view: MessageView, letter: &Letter) -> MessageView {
+    let other = |id: &str| (id != view.id).then(|| id.to_owned());
+    let (continued_as, accepted_as) = (other(letter.message.id()), other(letter.accepted_id()));
+    MessageView { continued_as, accepted_as, ..view }
 }
 
 /// Whether the number of its attempts is known.
@@ -242,7 +257,9 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         headers: headers(message),
         payload: with_payload.then(|| message.payload().map(payload)),
         edits: letter.edits.clone(),
+        accepted_as: (letter.accepted_id() != message.id()).then(|| letter.accepted_id().to_owned()),
         original: None,
+        original_headers: None,
         history: history.iter().map(attempt).collect(),
     }
 }
@@ -277,7 +294,7 @@ fn kind(message: &Message) -> Option<String> {
 
 /// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as
 /// HTTP has it. Values of secrets are not shown: whoever may read letters must not be able to forge webhooks.
-fn headers(message: &Message) -> BTreeMap<String, String> {
+pub fn headers(message: &Message) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::<String, String>::new();
     for (name, value) in message.headers() {
         match headers.entry(name.to_owned()) {

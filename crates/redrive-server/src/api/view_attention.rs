@@ -4,16 +4,26 @@
 use std::time::Duration;
 
 use redrive::dispatch::health;
-use redrive::subscriptions::Stopped;
-use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, Time, timestamp};
+use redrive::replay::StoppedReplays;
+use redrive::subscriptions::{Counts as SubscriptionCounts, Stopped};
+use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, StatusPage, Time, timestamp};
 use redrive_api::{AttentionNotice, Level, Subject};
 use redrive_core::breaker::{BreakerState, BreakerView};
 
 /// How long a standstill of the process is shown.
 const STANDSTILL_SHOWN: Duration = Duration::from_mins(10);
+/// A purge that is not announced after this time is shown: by then its announcement has failed four times.
+const ANNOUNCED_WITHIN: Duration = Duration::from_mins(5);
 
 fn bad(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> AttentionNotice {
-    AttentionNotice { subject, level: Level::Bad, short: short.into(), text: text.into(), command: None }
+    AttentionNotice {
+        subject,
+        level: Level::Bad,
+        short: short.into(),
+        text: text.into(),
+        command: None,
+        links: Vec::new(),
+    }
 }
 
 fn warning(subject: Subject, short: impl Into<String>, text: impl Into<String>) -> AttentionNotice {
@@ -25,18 +35,38 @@ fn lifted_by(notice: AttentionNotice, command: String) -> AttentionNotice {
     AttentionNotice { command: Some(command), ..notice }
 }
 
+/// The same notice with the pages on which the services behind the sink say how they are.
+fn see(notice: AttentionNotice, pages: &[StatusPage]) -> AttentionNotice {
+    if pages.is_empty() {
+        return notice;
+    }
+    let named = pages.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let text = format!("{}. Status pages: {named}", notice.text);
+    AttentionNotice { text, links: pages.iter().map(|page| page.url.to_owned()).collect(), ..notice }
+}
+
+/// What is known of a pipeline besides its figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Circumstances<'a> {
+    pub outage_gate: bool,
+    /// `None` for a sink without subscriptions.
+    pub subscriptions: Option<SubscriptionCounts>,
+    pub stopped_replays: Option<&'a StoppedReplays>,
+    pub status_pages: &'a [StatusPage],
+}
+
 /// What needs attention in this pipeline.
 pub fn notices(
     name: &str,
     paused: bool,
     figures: &Figures,
-    purging_stopped: Option<Stopped>,
+    beside: &Circumstances<'_>,
     now: Time,
 ) -> Vec<AttentionNotice> {
     let mut notices = Vec::new();
     notices.extend(pause(name, paused, figures));
-    notices.extend(breaker(name, figures));
-    notices.extend(outage(&figures.health));
+    notices.extend(breaker(name, figures).map(|notice| see(notice, beside.status_pages)));
+    notices.extend(outage(&figures.health, beside.outage_gate));
     notices.extend(retry_after(name, &figures.health));
     notices.extend(figures.condition.problems.iter().map(|problem| {
         bad(
@@ -47,8 +77,9 @@ pub fn notices(
     }));
     notices.extend(store(figures));
     notices.extend(standstill(&figures.health, now));
-    notices.extend(purging_stopped.map(|stopped| purging(name, stopped)));
-    notices.extend(slower(figures));
+    notices.extend(beside.subscriptions.iter().flat_map(|counts| of_subscriptions(name, counts, now)));
+    notices.extend(beside.stopped_replays.map(replay));
+    notices.extend(slower(figures, beside.status_pages));
     notices
 }
 
@@ -93,19 +124,27 @@ fn breaker(name: &str, figures: &Figures) -> Option<AttentionNotice> {
     Some(lifted_by(bad(Subject::Breaker, short, text), format!("redrive breaker probe {name}")))
 }
 
-/// Too few messages for the breaker: nothing gets through, and what runs out of attempts is held.
-fn outage(health: &HealthFigures) -> Option<AttentionNotice> {
+/// Nothing gets through, and the breaker is not open: it has seen too few messages, or it is disabled. What becomes of
+/// messages that run out of attempts depends on the outage gate.
+fn outage(health: &HealthFigures, outage_gate: bool) -> Option<AttentionNotice> {
     let outage = health.outage.filter(|_| health.breaker.state == BreakerState::Closed)?;
     let failed = count(outage.failed);
     let since = match outage.last_good {
         Some(at) => format!("no success since {}", utc(at)),
         None => "no success so far".to_owned(),
     };
-    let text = format!(
-        "{since}: {failed} messages failed since. The breaker has seen too few within its window to open. Until a call \
-         succeeds, messages that run out of attempts are held, for `hold_max` at most; permanent failures and expired \
-         messages are still dead-lettered"
-    );
+    let breaker = if health.breaker.enabled {
+        "The breaker has seen too few within its window to open"
+    } else {
+        "The breaker is disabled, so calls go on"
+    };
+    let exhausted = if outage_gate {
+        "Until a call succeeds, messages that run out of attempts are held, for `hold_max` at most; permanent failures and \
+         expired messages are still dead-lettered"
+    } else {
+        "`outage_gate` is off: messages that run out of attempts are dead-lettered"
+    };
+    let text = format!("{since}: {failed} messages failed since. {breaker}. {exhausted}");
     Some(bad(Subject::Outage, format!("OUTAGE: {since}"), text))
 }
 
@@ -125,6 +164,44 @@ fn store(figures: &Figures) -> Option<AttentionNotice> {
     (damaged > 0).then(|| lifted_by(notice, "redrive journal --verify".to_owned()))
 }
 
+/// What is wrong with the table of subscriptions.
+fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<AttentionNotice> {
+    let mut notices = Vec::new();
+    if counts.damaged > 0 {
+        let lines = if counts.damaged == 1 { "line" } else { "lines" };
+        let text = format!(
+            "{} damaged {lines} in subscriptions.log: what they said is lost, and the endpoints they were about are called \
+             again; `redrive journal --pipeline {name} --accept-loss` removes them",
+            count(counts.damaged)
+        );
+        let notice = bad(Subject::Store, "subscriptions.log damaged", text);
+        notices.push(lifted_by(notice, "redrive journal --verify".to_owned()));
+    }
+    notices.extend(counts.stopped.map(|stopped| purging(name, stopped)));
+    let overdue = counts.unannounced_since.filter(|since| now.since(*since) >= ANNOUNCED_WITHIN);
+    if let Some(since) = overdue {
+        let purges = if counts.unannounced == 1 { "purge is" } else { "purges are" };
+        let text = format!(
+            "{} {purges} not announced to `on_purged`, the first of {}: it fails. It is tried again every ten minutes at \
+             least, and nothing is forgotten; the log says why it fails",
+            count(counts.unannounced),
+            utc(since)
+        );
+        notices.push(warning(Subject::Subscriptions, "on_purged FAILS", text));
+    }
+    if counts.without_key > 0 {
+        let stored = if counts.without_key == 1 { "subscription was" } else { "subscriptions were" };
+        let text = format!(
+            "{} stored {stored} made with a VAPID key that is not configured: their messages become dead letters. Put its \
+             file into `previous_vapid_key_files`",
+            count(counts.without_key)
+        );
+        let notice = warning(Subject::Subscriptions, "VAPID key missing", text);
+        notices.push(lifted_by(notice, format!("redrive subscriptions keys {name}")));
+    }
+    notices
+}
+
 fn purging(name: &str, stopped: Stopped) -> AttentionNotice {
     let text = format!(
         "purging of subscriptions stopped at {}: {} % of the active ones were gone within 5 min (limit 2 %). That looks like \
@@ -134,6 +211,11 @@ fn purging(name: &str, stopped: Stopped) -> AttentionNotice {
     );
     let notice = warning(Subject::Subscriptions, "PURGING STOPPED", text);
     lifted_by(notice, format!("redrive subscriptions resume {name}"))
+}
+
+fn replay(stopped: &StoppedReplays) -> AttentionNotice {
+    let notice = warning(Subject::Replay, "REPLAY STOPPED", stopped.sentence());
+    lifted_by(notice, format!("redrive dlq replay --resume {}", stopped.last))
 }
 
 /// A process that did not run for a while, as long as its effects may show.
@@ -154,7 +236,7 @@ fn standstill(health: &HealthFigures, now: Time) -> Option<AttentionNotice> {
 }
 
 /// What makes a pipeline slower than it could be.
-fn slower(figures: &Figures) -> Vec<AttentionNotice> {
+fn slower(figures: &Figures, pages: &[StatusPage]) -> Vec<AttentionNotice> {
     let HealthFigures { suspects, resets, budget_remaining, endpoints, permits, limit, .. } = &figures.health;
     let mut notices = Vec::new();
     if *suspects > 0 {
@@ -195,11 +277,13 @@ fn slower(figures: &Figures) -> Vec<AttentionNotice> {
             .map(|(number, what)| format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" }));
         let some = some.collect::<Vec<_>>().join(" and ");
         let whose = if endpoints.endpoints + endpoints.origins == 1 { "its" } else { "their" };
-        notices.push(warning(
+        let notice = warning(
             Subject::Endpoints,
             format!("{some} in cooldown"),
             format!("{some} in cooldown; {whose} messages are deferred"),
-        ));
+        );
+        // An origin is a whole service, where the sink says so by naming pages.
+        notices.push(if endpoints.origins > 0 { see(notice, pages) } else { notice });
     }
     if !figures.health.is_gated() && permits < limit {
         notices.push(warning(

@@ -102,8 +102,44 @@ struct Content<'a> {
 
 type Headers = Vec<(String, Option<Bytes>)>;
 
+/// A letter that can be imported.
+#[derive(Debug)]
+pub struct ReadLetter {
+    pub letter: ForeignLetter,
+    /// What was changed in it, in words.
+    pub note: Option<String>,
+}
+
+/// Times of a line. None may be in the future: a letter that died tomorrow would be the youngest for a day, and its
+/// retention would not begin.
+struct Times {
+    now: Time,
+    /// The fields that were in the future.
+    ahead: Vec<String>,
+}
+
+impl Times {
+    /// The time of a field, at most now.
+    fn read(&mut self, name: &str, text: Option<&str>) -> Result<Option<Time>, String> {
+        let Some(text) = text else { return Ok(None) };
+        let Some(time) = timestamp::parse(text) else {
+            return Err(format!("`{name}` is {text:?}, which is not a time like 2026-11-15T21:40:05Z"));
+        };
+        if time > self.now {
+            self.ahead.push(format!("`{name}` ({text})"));
+        }
+        Ok(Some(time.min(self.now)))
+    }
+
+    fn note(self) -> Option<String> {
+        let are = if self.ahead.len() == 1 { "is" } else { "are" };
+        let fields = self.ahead.join(", ");
+        (!fields.is_empty()).then(|| format!("{fields} {are} in the future: set to the time of the import"))
+    }
+}
+
 /// Reads one letter; what is wrong with it otherwise, in words.
-pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ForeignLetter, String> {
+pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ReadLetter, String> {
     let given: GivenLetter<'_> =
         serde_json::from_slice(text).map_err(|error| format!("it is not a letter: {error}"))?;
     if let Some(redacted) = given.redacted.map(RawValue::get).filter(|redacted| *redacted != "[]") {
@@ -122,20 +158,15 @@ pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ForeignLetter, St
         (None, None) => None,
     };
     let headers = given.headers.map(headers).transpose()?.unwrap_or_default();
-    let at = |name: &str, text: &Option<String>| match text {
-        Some(text) => match timestamp::parse(text) {
-            Some(time) => Ok(Some(time.min(now))),
-            None => Err(format!("`{name}` is {text:?}, which is not a time like 2026-11-15T21:40:05Z")),
-        },
-        None => Ok(None),
-    };
-    let created = at("created", &given.created)?;
-    let first_seen = at("first_seen", &given.first_seen)?;
-    let failed_at = at("failed_at", &given.failed_at)?.or(at("dead_at", &given.dead_at)?);
+    let mut times = Times { now, ahead: Vec::new() };
+    let created = times.read("created", given.created.as_deref())?;
+    let first_seen = times.read("first_seen", given.first_seen.as_deref())?;
+    let died = times.read("dead_at", given.dead_at.as_deref())?;
+    let failed_at = times.read("failed_at", given.failed_at.as_deref())?.or(died);
     let failed_at = failed_at.or(first_seen).or(created).unwrap_or(now);
     let origin = given.origin.as_deref().map(place).transpose()?;
 
-    let (history, attempts) = history(&given, failed_at)?;
+    let (history, attempts) = history(&given, failed_at, &mut times)?;
     let id = match given.message.filter(|id| !id.is_empty()) {
         Some(id) => Some(id),
         None => picked(intake.id.as_ref(), payload.as_deref(), &headers),
@@ -147,7 +178,7 @@ pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ForeignLetter, St
     let message = parts.message(&headers)?;
     let first_failed = Some(first_seen.unwrap_or(failed_at));
     let meta = Meta { created, attempts, first_failed, ..Meta::default() };
-    Ok(ForeignLetter { message, origin, meta, history })
+    Ok(ReadLetter { letter: ForeignLetter { message, origin, meta, history }, note: times.note() })
 }
 
 struct Parts {
@@ -205,7 +236,7 @@ impl Parts {
 }
 
 /// The attempts that are told of; at least one, for it died of something. And how many counted.
-fn history(given: &GivenLetter<'_>, failed_at: Time) -> Result<(History, u32), String> {
+fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Result<(History, u32), String> {
     let class = |name: &Option<String>| match name {
         Some(name) => Class::from_name(name).ok_or_else(|| format!("`class` is {name:?}, which is no class")),
         None => Ok(Class::Permanent),
@@ -229,7 +260,7 @@ fn history(given: &GivenLetter<'_>, failed_at: Time) -> Result<(History, u32), S
     }
     let mut history = History::default();
     for attempt in &given.history {
-        let at = attempt.at.as_deref().and_then(timestamp::parse).unwrap_or(failed_at);
+        let at = times.read("history.at", attempt.at.as_deref())?.unwrap_or(failed_at);
         let kind = match (attempt.kind.as_deref(), attempt.status) {
             (Some("status") | None, Some(status)) => FailureKind::Status(status),
             (Some("timeout"), _) => FailureKind::Timeout,

@@ -5,7 +5,27 @@ use super::*;
 const NOW: Time = Time::from_millis(1_800_000_000_000);
 
 fn read_plain(text: &str) -> Result<ForeignLetter, String> {
-    read(text.as_bytes(), &Intake::default(), NOW)
+    read(text.as_bytes(), &Intake::default(), NOW).map(|read| read.letter)
+}
+
+/// A letter that died tomorrow would be the youngest for a day, and nobody would know why.
+#[test]
+fn times_in_the_future_become_the_time_of_the_import_and_are_named() {
+    let text = r#"{"message":"m","payload":null,"created":"2099-01-01T00:00:00Z","dead_at":"2026-11-15T10:00:00Z","history":[
+        {"attempt":1,"at":"2099-01-02T00:00:00Z","class":"transient","error":"503","counted":true}]}"#;
+    let read = read(text.as_bytes(), &Intake::default(), NOW).unwrap();
+    assert_eq!(
+        read.note.as_deref(),
+        Some(
+            "`created` (2099-01-01T00:00:00Z), `history.at` (2099-01-02T00:00:00Z) are in the future: set to the time of the \
+             import"
+        )
+    );
+    assert_eq!((read.letter.message.created(), read.letter.history.attempts()[0].at), (NOW, NOW));
+    let past = r#"{"message":"m","payload":null,"created":"2026-11-15T10:00:00Z"}"#;
+    assert_eq!(super::read(past.as_bytes(), &Intake::default(), NOW).unwrap().note, None);
+    let wrong = r#"{"payload":null,"history":[{"attempt":1,"at":"soon"}]}"#;
+    assert!(read_plain(wrong).unwrap_err().contains("`history.at`"));
 }
 
 #[test]
@@ -32,8 +52,9 @@ fn a_record_of_a_topic_becomes_a_letter() {
 
 #[test]
 fn an_id_is_given_picked_or_the_place() {
-    let id =
-        |text: &str, intake: &Intake| read(text.as_bytes(), intake, NOW).unwrap().message.id().to_owned();
+    let id = |text: &str, intake: &Intake| {
+        read(text.as_bytes(), intake, NOW).unwrap().letter.message.id().to_owned()
+    };
     let by_json = Intake { id: Some(Pick::Json("/n".into())), tenant: Some(Pick::Header("t".into())) };
     let with = |more: &str| format!(r#"{{"place":"dlq/0/17","payload":{{"json":{{"n":7}}}}{more}}}"#);
     assert_eq!(id(&with(""), &Intake::default()), "dlq/0/17");
@@ -44,7 +65,7 @@ fn an_id_is_given_picked_or_the_place() {
     assert!(unnamed.starts_with("imported-"), "{unnamed}");
     assert_eq!(unnamed, id(r#"{"payload":{"utf8":"x"},"headers":{"a":"b"}}"#, &Intake::default()));
     assert_ne!(unnamed, id(r#"{"payload":"y"}"#, &Intake::default()));
-    let tenant = read(br#"{"payload":null,"headers":{"T":"acme"}}"#, &by_json, NOW).unwrap();
+    let tenant = read(br#"{"payload":null,"headers":{"T":"acme"}}"#, &by_json, NOW).unwrap().letter;
     assert_eq!(tenant.message.tenant(), Some("acme"));
     assert_eq!(tenant.message.payload(), None);
 }

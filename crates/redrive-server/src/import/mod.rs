@@ -56,7 +56,8 @@ pub(crate) async fn import(
     let letters = lines.letters.into_iter().map(|(_, letter)| letter).collect();
     let actions = &shared.service.actions;
     let done = actions.import(&served.handle, letters, params.dry_run, &actor.0, &from).await?;
-    let mut view = ImportedLetters { dry_run: params.dry_run, ..ImportedLetters::default() };
+    let mut view =
+        ImportedLetters { dry_run: params.dry_run, notes: lines.notes, ..ImportedLetters::default() };
     let mut problems = lines.problems;
     let mut groups: BTreeMap<GroupId, ImportedGroup> = BTreeMap::new();
     for (line, answer) in numbers.into_iter().zip(done.answers) {
@@ -79,11 +80,12 @@ pub(crate) async fn import(
     Ok(Json(view))
 }
 
-/// The lines of a body: letters with their numbers, and what is wrong with the others.
+/// The lines of a body: letters with their numbers, what was changed in them, and what is wrong with the others.
 #[derive(Debug, Default)]
 struct Lines {
     letters: Vec<(usize, ForeignLetter)>,
     problems: Vec<LineProblem>,
+    notes: Vec<LineProblem>,
 }
 
 impl Lines {
@@ -100,7 +102,13 @@ impl Lines {
                 return Err(Problem::new(Code::TooLarge, message, hint).at_line(line));
             }
             match line::read(text, intake, now) {
-                Ok(letter) => lines.letters.push((line, letter)),
+                Ok(read) => {
+                    let room = lines.notes.len() < PROBLEMS_MAX;
+                    lines
+                        .notes
+                        .extend(read.note.filter(|_| room).map(|problem| LineProblem { line, problem }));
+                    lines.letters.push((line, read.letter));
+                }
                 Err(problem) => lines.problems.push(LineProblem { line, problem }),
             }
         }

@@ -30,6 +30,10 @@ pub const PUSH_TYPES: [&str; 11] = [
     "controls",
 ];
 
+/// What an envelope may have.
+const MEMBERS: &[&str] =
+    &["token", "subscription", "payload", "topic", "push_type", "priority", "collapse_id", "registered"];
+
 /// One push.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Push {
@@ -45,10 +49,14 @@ pub struct Push {
 }
 
 impl Push {
-    pub fn of(message: &Message, lookup: Lookup<'_>) -> Result<Self, FieldFault> {
-        let (push, token) = match json::header(message, TOKEN_HEADER) {
-            Some(token) => (Self::of_headers(message)?, token),
-            None => Self::of_envelope(&json::object(message)?, lookup)?,
+    /// `others` are members that an envelope may have besides: the pipeline reads them.
+    pub fn of(message: &Message, lookup: Lookup<'_>, others: &[String]) -> Result<Self, FieldFault> {
+        let (push, token) = if let Some(token) = json::header(message, TOKEN_HEADER) {
+            (Self::of_headers(message)?, token)
+        } else {
+            let envelope = json::object(message)?;
+            json::only(&envelope, MEMBERS, others)?;
+            Self::of_envelope(&envelope, lookup)?
         };
         check_token(&token)?;
         let max = if push.push_type == "voip" { VOIP_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
@@ -127,6 +135,13 @@ impl Push {
     }
 }
 
+/// The device token that a message names, whatever else is wrong with it.
+pub fn readable_token(message: &Message, lookup: Lookup<'_>) -> Option<String> {
+    let token = json::header(message, TOKEN_HEADER);
+    let token = token.or_else(|| json::readable_token(&json::object(message).ok()?, lookup));
+    token.filter(|token| check_token(token).is_ok())
+}
+
 /// Whether it can be a device token.
 pub fn check_token(token: &str) -> Result<(), FieldFault> {
     let is_token =
@@ -179,7 +194,7 @@ mod tests {
 
     #[expect(clippy::needless_pass_by_value, reason = "reads better with json!")]
     fn push(value: Value) -> Result<Push, FieldFault> {
-        Push::of(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None)
+        Push::of(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None, &[])
     }
 
     #[test]
@@ -202,7 +217,7 @@ mod tests {
             .header("apns-device-token", "00ab")
             .header("apns-priority", "1")
             .payload(r#"{"aps":{}}"#);
-        let push = Push::of(&message.build().unwrap(), &|_| None).unwrap();
+        let push = Push::of(&message.build().unwrap(), &|_| None, &[]).unwrap();
         assert_eq!((&*push.body, push.priority, push.push_type), (&br#"{"aps":{}}"#[..], Some("1"), "alert"));
     }
 
@@ -219,12 +234,26 @@ mod tests {
         assert!(with("token", json!("")));
         assert!(with("token", json!("a/../b")));
         assert!(with("push_type", json!("loud")));
+        assert!(
+            with("colapse_id", json!("chat-7")),
+            "a member that means nothing is no option that is ignored"
+        );
         assert!(with("collapse_id", json!("x".repeat(65))));
         assert!(with("payload", json!("text")));
         assert!(with("payload", json!({"aps": "x".repeat(PAYLOAD_BYTES_MAX)})));
         assert!(push(json!({"payload": {}})).is_err());
         let call = json!({"token": "00ab", "push_type": "voip", "payload": {"x": "y".repeat(5000)}});
         assert!(push(call).is_ok(), "calls may be larger");
+    }
+
+    #[test]
+    fn the_token_of_a_message_that_cannot_be_pushed_is_still_readable() {
+        let token = |value: Value| {
+            readable_token(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None)
+        };
+        assert_eq!(token(json!({"token": "00ab", "priority": 7})).as_deref(), Some("00ab"));
+        assert_eq!(token(json!({"token": "nothex!"})), None);
+        assert_eq!(token(json!("text")), None);
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct ApnsOptions {
     pub hash_key: Option<Secret>,
     /// Which device tokens are alive.
     pub subscriptions: Subscriptions,
+    /// Members that an envelope may have besides its own: the pipeline reads them.
+    pub other_members: Vec<String>,
 }
 
 impl ApnsOptions {
@@ -60,6 +62,7 @@ impl ApnsOptions {
             classes: PushClasses::new(ROWS),
             hash_key: None,
             subscriptions: Subscriptions::new("apns", Purge::default()),
+            other_members: Vec::new(),
         }
     }
 
@@ -67,8 +70,13 @@ impl ApnsOptions {
     pub fn check(&self) -> Vec<SinkFault> {
         let mut faults = Vec::new();
         faults.extend(self.token().err());
-        faults.extend(self.sessions().err());
+        faults.extend(self.check_server());
         faults
+    }
+
+    /// All that is wrong with the server and the way to it, the certificate included if there is one.
+    pub fn check_server(&self) -> Vec<SinkFault> {
+        self.sessions().err().into_iter().collect()
     }
 
     pub(super) fn token(&self) -> Result<Option<ProviderToken>, SinkFault> {

@@ -7,11 +7,11 @@ use std::time::{Duration, SystemTime};
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use hyper::http::uri::PathAndQuery;
 use hyper::{Method, Request, StatusCode, Uri};
-use redrive::{Call, Delivery, Failure, Notes, Sink};
+use redrive::{Call, Delivery, Failure, Notes, Sink, StatusPage};
 use tokio::time::{Instant, timeout_at};
 
 use super::classes::{Explained, gone_unless_registered_since};
-use super::message::{Push, apns_id, check_token};
+use super::message::{Push, apns_id, check_token, readable_token};
 use super::options::ApnsOptions;
 use super::token::ProviderToken;
 use crate::fault::SinkFault;
@@ -37,8 +37,12 @@ pub struct ApnsSink {
     topic: Option<String>,
     timeout: Duration,
     classes: PushClasses,
+    other_members: Vec<String>,
     gate: SubscriptionGate,
 }
+
+const STATUS_PAGES: &[StatusPage] =
+    &[StatusPage { service: "APNs", url: "https://developer.apple.com/system-status/" }];
 
 impl ApnsSink {
     /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
@@ -52,6 +56,7 @@ impl ApnsSink {
             topic: options.topic,
             timeout: options.timeout,
             classes: options.classes,
+            other_members: options.other_members,
             gate,
         })
     }
@@ -144,7 +149,11 @@ impl Sink for ApnsSink {
 
     fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         Box::pin(async move {
-            let push = Push::of(&call.message, &|id| self.gate.stored(id)).map_err(failing::unsendable)?;
+            let lookup = |id: &str| self.gate.stored(id);
+            let push = Push::of(&call.message, &lookup, &self.other_members).map_err(|fault| {
+                let token = readable_token(&call.message, &lookup);
+                self.gate.unsendable(fault, token.as_deref(), notes)
+            })?;
             self.gate.pass(&push.token, push.registered_ms, notes, self.push(&call, &push)).await
         })
     }
@@ -155,6 +164,10 @@ impl Sink for ApnsSink {
 
     fn target(&self) -> Option<String> {
         Some(format!("https://{}", self.address.authority().map_or("", |authority| authority.as_str())))
+    }
+
+    fn status_pages(&self) -> &'static [StatusPage] {
+        STATUS_PAGES
     }
 
     /// What is done with a push happens at its receiver.

@@ -16,6 +16,22 @@ const ENVELOPE_BYTES_MAX: usize = 8 * 1024;
 /// What FCM stores at most: four weeks.
 const TTL_SECS_MAX: u64 = 28 * 24 * 3600;
 
+/// What stands around a message of the API.
+const MEMBERS: &[&str] = &["message"];
+/// What a message of the API has today. Others are passed on too: Google adds some now and then.
+const API_MEMBERS: &[&str] = &[
+    "name",
+    "data",
+    "notification",
+    "android",
+    "webpush",
+    "apns",
+    "fcm_options",
+    "token",
+    "topic",
+    "condition",
+];
+
 /// One push.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FcmPush {
@@ -27,12 +43,20 @@ pub struct FcmPush {
 }
 
 impl FcmPush {
-    pub fn of(message: &Message, lookup: Lookup<'_>) -> Result<Self, FieldFault> {
+    /// `others` are members that the pipeline reads; FCM does not get them.
+    pub fn of(message: &Message, lookup: Lookup<'_>, others: &[String]) -> Result<Self, FieldFault> {
         let mut object = json::object(message)?;
         let mut inner = match object.remove("message") {
-            Some(Value::Object(inner)) => inner,
+            Some(Value::Object(inner)) => {
+                json::only(&object, MEMBERS, others)?;
+                inner
+            }
             Some(_) => return Err(FieldFault::Wrong("message", "an object")),
-            None => object,
+            None => {
+                // What the API has, such as a topic, is FCM's also if the pipeline reads it.
+                object.retain(|name, _| API_MEMBERS.contains(&name.as_str()) || !others.contains(name));
+                object
+            }
         };
         let mut registered_ms = None;
         if inner.contains_key("subscription") {
@@ -75,6 +99,17 @@ impl FcmPush {
     }
 }
 
+/// The token, topic or condition that a message names, whatever else is wrong with it.
+pub fn readable_target(message: &Message, lookup: Lookup<'_>) -> Option<String> {
+    let mut object = json::object(message).ok()?;
+    let inner = match object.remove("message") {
+        Some(Value::Object(inner)) => inner,
+        _ => object,
+    };
+    let named = |name| json::text(&inner, name).ok().flatten().filter(|target| !target.is_empty());
+    json::readable_token(&inner, lookup).or_else(|| named("topic")).or_else(|| named("condition"))
+}
+
 /// Whether it can be a registration token: anything but nothing.
 pub fn check_token(token: &str) -> Result<(), FieldFault> {
     if token.is_empty() { Err(FieldFault::Missing("token")) } else { Ok(()) }
@@ -93,7 +128,7 @@ mod tests {
     use super::*;
 
     fn push(value: &Value) -> Result<FcmPush, FieldFault> {
-        FcmPush::of(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None)
+        FcmPush::of(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None, &[])
     }
 
     #[test]
@@ -103,6 +138,31 @@ mod tests {
         assert_eq!((push[0].target.as_str(), &push[0]), ("abc", &push[1]));
         let body: Value = serde_json::from_slice(&push[0].body(None, SystemTime::now()).unwrap()).unwrap();
         assert_eq!(body, json!({"message": bare}));
+    }
+
+    #[test]
+    fn what_the_pipeline_reads_is_not_sent_and_what_means_nothing_is_refused() {
+        let of = |value: Value| {
+            let message = Message::builder("m").payload(value.to_string()).build().unwrap();
+            FcmPush::of(&message, &|_| None, &["id".to_owned(), "topic".to_owned()])
+        };
+        let plain = of(json!({"id": "m-1", "token": "abc"})).unwrap();
+        assert_eq!(plain, of(json!({"id": "m-1", "message": {"token": "abc"}})).unwrap());
+        assert_eq!(plain, push(&json!({"token": "abc"})).unwrap());
+        assert_eq!(of(json!({"topic": "news"})).unwrap().target, "news");
+        let said = of(json!({"validate_only": true, "message": {"token": "abc"}})).unwrap_err().to_string();
+        assert!(said.contains("`validate_only`"), "{said}");
+    }
+
+    #[test]
+    fn the_target_of_a_message_that_cannot_be_pushed_is_still_readable() {
+        let target = |value: Value| {
+            readable_target(&Message::builder("m").payload(value.to_string()).build().unwrap(), &|_| None)
+        };
+        let large = json!({"message": {"token": "abc", "data": {"x": "y".repeat(5000)}}});
+        assert_eq!(target(large).as_deref(), Some("abc"));
+        assert_eq!(target(json!({"topic": "news", "data": 7})).as_deref(), Some("news"));
+        assert_eq!((target(json!({"token": ""})), target(json!([]))), (None, None));
     }
 
     #[test]

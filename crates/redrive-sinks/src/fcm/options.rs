@@ -39,6 +39,8 @@ pub struct FcmOptions {
     pub hash_key: Option<Secret>,
     /// Which device tokens are alive.
     pub subscriptions: Subscriptions,
+    /// Members that may stand beside those of the API: the pipeline reads them, and FCM does not get them.
+    pub other_members: Vec<String>,
 }
 
 impl FcmOptions {
@@ -53,6 +55,7 @@ impl FcmOptions {
             classes: PushClasses::new(ROWS),
             hash_key: None,
             subscriptions: Subscriptions::new("fcm", Purge::default()),
+            other_members: Vec::new(),
         }
     }
 

@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, StatusCode, Uri};
-use redrive::{Call, Delivery, Failure, Notes, Sink};
+use redrive::{Call, Delivery, Failure, Notes, Sink, StatusPage};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::access::Access;
 use super::classes::Explained;
-use super::message::{FcmPush, check_token};
+use super::message::{FcmPush, check_token, readable_target};
 use super::options::FcmOptions;
 use super::pace::RequestPace;
 use crate::fault::SinkFault;
@@ -34,8 +34,12 @@ pub struct FcmSink {
     pace: Option<RequestPace>,
     timeout: Duration,
     classes: PushClasses,
+    other_members: Vec<String>,
     gate: SubscriptionGate,
 }
+
+const STATUS_PAGES: &[StatusPage] =
+    &[StatusPage { service: "FCM", url: "https://status.firebase.google.com/" }];
 
 impl FcmSink {
     /// Reads what the options name and sets everything up. Nothing is connected to before the first message.
@@ -57,6 +61,7 @@ impl FcmSink {
             pace: options.rate.map(RequestPace::new),
             timeout: options.timeout,
             classes: options.classes,
+            other_members: options.other_members,
             gate,
         })
     }
@@ -130,7 +135,11 @@ impl Sink for FcmSink {
 
     fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         Box::pin(async move {
-            let push = FcmPush::of(&call.message, &|id| self.gate.stored(id)).map_err(failing::unsendable)?;
+            let lookup = |id: &str| self.gate.stored(id);
+            let push = FcmPush::of(&call.message, &lookup, &self.other_members).map_err(|fault| {
+                let target = readable_target(&call.message, &lookup);
+                self.gate.unsendable(fault, target.as_deref(), notes)
+            })?;
             self.gate.pass(&push.target, push.registered_ms, notes, self.push(&call, &push)).await
         })
     }
@@ -141,6 +150,10 @@ impl Sink for FcmSink {
 
     fn target(&self) -> Option<String> {
         Some(format!("project {}", self.access.project()))
+    }
+
+    fn status_pages(&self) -> &'static [StatusPage] {
+        STATUS_PAGES
     }
 
     /// The quota is that of the project, whoever pushes.

@@ -41,7 +41,11 @@ pub struct SubscriptionGate {
 
 impl SubscriptionGate {
     pub fn new(hash_key: Option<&Secret>, subscriptions: Subscriptions) -> Result<Self, SinkFault> {
-        Ok(Self { hash: Arc::new(EndpointHash::of_key(hash_key)?), subscriptions })
+        let hash = EndpointHash::of_key(hash_key)?;
+        if hash_key.is_some() {
+            subscriptions.hash_with(&format!("{:016x}", hash.numbering()));
+        }
+        Ok(Self { hash: Arc::new(hash), subscriptions })
     }
 
     pub fn subscriptions(&self) -> &Subscriptions {
@@ -92,6 +96,14 @@ impl SubscriptionGate {
             }
         };
         outcome.map_err(|failure| named(failure, id))
+    }
+
+    /// The failure of a message that no push service needs to see, with the endpoint's hash if it names one all the same.
+    pub fn unsendable(&self, fault: impl ToString, endpoint: Option<&str>, notes: &mut Notes) -> Failure {
+        let failure = failing::unsendable(fault);
+        let Some(id) = endpoint.map(|endpoint| self.id(endpoint)) else { return failure };
+        notes.add("endpoint_hash", id.to_string());
+        named(failure, id)
     }
 }
 

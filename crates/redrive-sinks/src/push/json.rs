@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use redrive::subscriptions::Stored;
 use redrive_core::Message;
+use redrive_core::nearest::nearest;
+use redrive_core::text::redact;
 use serde_json::{Map, Value};
 
 /// Finds a stored subscription by its id.
@@ -22,6 +24,30 @@ pub enum FieldFault {
     Unknown,
     #[error("the payload has {0} bytes; at most {1} are allowed")]
     TooLarge(usize, usize),
+    #[error(transparent)]
+    UnknownMember(#[from] UnknownMember),
+}
+
+/// A message has a member that means nothing here: more likely a typing error than something to be ignored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the message has a member `{0}`, which means nothing here{1}")]
+pub struct UnknownMember(String, String);
+
+/// Longest name of a member that is repeated; the rest is cut off.
+const NAME_CHARS_MAX: usize = 40;
+
+/// Refuses members beyond `known` and `others`, which are the pipeline's.
+pub fn only(
+    envelope: &Map<String, Value>,
+    known: &'static [&'static str],
+    others: &[String],
+) -> Result<(), UnknownMember> {
+    let is_known = |name: &&String| known.contains(&name.as_str()) || others.contains(name);
+    let Some(name) = envelope.keys().find(|name| !is_known(name)) else { return Ok(()) };
+    let hint = nearest(name, known.iter().copied()).map(|near| format!("; did you mean `{near}`?"));
+    let shown = redact::without_secrets(name);
+    let shown = shown.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
+    Err(UnknownMember(shown, hint.unwrap_or_default()))
 }
 
 /// The token that an envelope carries, or that of the stored subscription which it names, with when that registered.
@@ -55,8 +81,37 @@ pub fn text(object: &Map<String, Value>, name: &'static str) -> Result<Option<St
     }
 }
 
+/// The token that a message names, whatever else is wrong with it: its own, or that of a stored subscription.
+pub fn readable_token(envelope: &Map<String, Value>, lookup: Lookup<'_>) -> Option<String> {
+    token(envelope, lookup).ok().map(|(token, _)| token).filter(|token| !token.is_empty())
+}
+
 /// A header that is a text.
 pub fn header(message: &Message, name: &str) -> Option<String> {
     let found = message.headers().find(|(given, _)| given.eq_ignore_ascii_case(name));
     found.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_member_that_means_nothing_is_named_with_the_nearest_that_does() {
+        let check = |value: Value| {
+            let others = ["order".to_owned()];
+            only(value.as_object().unwrap(), &["token", "urgency"], &others)
+                .map_err(|fault| fault.to_string())
+        };
+        assert_eq!(check(json!({"token": "t", "order": {"id": 1}})), Ok(()));
+        let said = check(json!({"urgancy": "high"})).unwrap_err();
+        assert_eq!(
+            said,
+            "the message has a member `urgancy`, which means nothing here; did you mean `urgency`?"
+        );
+        let said = check(json!({"https://push.example/wp/1\n": 1})).unwrap_err();
+        assert!(said.contains("`[url]`") && !said.contains("push.example"), "{said}");
+    }
 }

@@ -26,6 +26,7 @@ impl EndpointHash {
 
     /// With the key of a setting, else with a random one.
     pub(crate) fn of_key(key: Option<&Secret>) -> Result<Self, SinkFault> {
+        check_hash_key(key)?;
         let hash = match key {
             Some(key) => Some(Self::keyed(key.expose().as_bytes())),
             None => Self::random(),
@@ -64,9 +65,31 @@ impl EndpointHash {
     }
 }
 
+/// With a short key all hashes could be tried out.
+const KEY_BYTES_MIN: usize = 16;
+
+/// Whether a key is long enough to hide what it hashes.
+pub fn check_hash_key(key: Option<&Secret>) -> Result<(), SinkFault> {
+    let Some(bytes) = key.map(|key| key.expose().len()).filter(|bytes| *bytes < KEY_BYTES_MIN) else {
+        return Ok(());
+    };
+    let problem =
+        format!("the key of endpoint hashes has {bytes} bytes; at least {KEY_BYTES_MIN} are needed");
+    let fix = "a file made by `openssl rand -hex 32 > hash.key`";
+    Err(SinkFault::of("hash_key_file", "", problem, fix))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_that_could_be_guessed_is_refused() {
+        let key = |text: &str| EndpointHash::of_key(Some(&Secret::from(text)));
+        assert!(key("0123456789abcdef").is_ok());
+        let fault = key("abc").err().unwrap();
+        assert!(fault.problem.contains("has 3 bytes; at least 16"), "{}", fault.problem);
+    }
 
     #[test]
     fn a_given_key_gives_the_standard_hmac_and_another_key_another_hash() {

@@ -32,27 +32,6 @@ impl Room {
     }
 }
 
-/// Headers that speak of one connection or of the framing of one request. They are never taken from elsewhere.
-const HOP_BY_HOP: [&str; 12] = [
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Whether a header speaks of the connection and not of the message.
-pub(super) fn is_hop_by_hop(name: &str) -> bool {
-    HOP_BY_HOP.iter().any(|hop| name.eq_ignore_ascii_case(hop))
-}
-
 /// Whether a header is for Redrive to set.
 pub(super) fn is_ours(name: &str) -> bool {
     let name = name.to_ascii_lowercase();

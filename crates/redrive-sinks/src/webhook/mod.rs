@@ -37,6 +37,7 @@ pub(crate) mod endpoint_hash;
 pub use auth::{Auth, OAuth2};
 pub use cloud_event::Format;
 pub use endpoint::EndpointFault;
+pub use endpoint_hash::check_hash_key;
 pub use names::Names;
 pub use options::{HeaderFrom, WebhookOptions};
 pub use outcome::classes::{Case, ClassTable, Meaning, Trouble};

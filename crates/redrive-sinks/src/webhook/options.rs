@@ -10,13 +10,14 @@ use redrive::LimitBy;
 use redrive_core::Pick;
 use redrive_core::pace::RATE_MIN;
 use redrive_core::rate::{self, RATE_MAX};
+use redrive_core::text::connection_header::is_connection_header;
 
 use super::auth::Auth;
 use super::cloud_event::Format;
 use super::connect::{self, Pool};
 use super::endpoint::{self, EndpointFault, EndpointSource};
 use super::guard::Guard;
-use super::header::{is_hop_by_hop, is_ours};
+use super::header::is_ours;
 use super::names::Names;
 use super::outcome::classes::ClassTable;
 use super::proxy::Proxy;
@@ -191,12 +192,13 @@ impl WebhookOptions {
             )),
             (None, Some(pick)) => Ok(MessageTarget::PerMessage(EndpointSource::of(pick))),
             (Some(url), None) => endpoint::judge(url.expose()).map(MessageTarget::Fixed).map_err(|fault| {
-                let instead = match fault {
-                    EndpointFault::User => "; they belong into `headers.authorization_file`",
-                    _ => "",
+                let fix = match fault {
+                    EndpointFault::User => {
+                        "url = \"https://example.com/hook\", and put them into `headers.authorization_file`"
+                    }
+                    _ => "url = \"https://example.com/hook\"",
                 };
-                let problem = format!("`url` cannot be used: {fault}{instead}");
-                SinkFault::of("url", "", problem, "url = \"https://example.com/hook\"")
+                SinkFault::of("url", "", format!("`url` cannot be used: {fault}"), fix)
             }),
         }
     }
@@ -250,7 +252,7 @@ pub(super) fn header(name: &str, from: &HeaderFrom) -> Result<(HeaderName, Heade
     let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
         return refused("which is no name of a header: that has letters, digits and hyphens", &remove);
     };
-    if is_hop_by_hop(name) {
+    if is_connection_header(name) {
         return refused("which belongs to the connection and is set by the client", &remove);
     }
     if is_ours(name) {

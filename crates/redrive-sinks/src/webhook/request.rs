@@ -6,10 +6,11 @@ use hyper::header::{
 use hyper::{Method, Request, Uri};
 use redrive::engine::SourcePlace;
 use redrive::{Call, Time};
+use redrive_core::text::connection_header::is_connection_header;
 
 use super::cloud_event::{self, Format};
 use super::endpoint::EndpointSource;
-use super::header::{Room, is_hop_by_hop, is_plain, printable};
+use super::header::{Room, is_plain, printable};
 use super::payload::{Payload, Sent};
 use super::signing::{Fetched, Signer, SigningError, Unsigned, id};
 
@@ -122,7 +123,7 @@ impl Template {
     fn pass_on(&self, call: &Call, headers: &mut HeaderMap, room: &mut Room) {
         for (name, value) in call.message.headers() {
             if name.is_empty()
-                || is_hop_by_hop(name)
+                || is_connection_header(name)
                 || self.source.as_ref().is_some_and(|source| source.is_header(name))
                 || self.signer.is_secret_header(name)
                 || (self.format == Format::CloudEvents && cloud_event::attribute(name, value).is_some())

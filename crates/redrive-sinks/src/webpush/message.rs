@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::encrypt::{self, EncryptFault};
 use super::subscription::{Subscription, SubscriptionFault};
-use crate::push::json::Lookup;
+use crate::push::json::{self, Lookup, UnknownMember};
+use crate::webhook::endpoint;
 
 const SUBSCRIPTION_HEADER: &str = "push-subscription";
 const KEY_HEADER: &str = "push-vapid-key";
@@ -20,7 +21,7 @@ const URGENCIES: [&str; 4] = ["very-low", "low", "normal", "high"];
 const TOPIC_BYTES_MAX: usize = 32;
 
 /// Why nothing can be pushed for a message. No retry helps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageFault {
     #[error("the message's payload is not a JSON object, and it has no header `{SUBSCRIPTION_HEADER}`")]
     NotEnvelope,
@@ -34,7 +35,12 @@ pub enum MessageFault {
     Topic,
     #[error("the content encoding is not aes128gcm")]
     ContentEncoding,
+    #[error(transparent)]
+    Member(#[from] UnknownMember),
 }
+
+/// What an envelope may have.
+const MEMBERS: &[&str] = &["subscription", "payload", "urgency", "topic", "vapid_key"];
 
 /// What is sent in the body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,14 +65,17 @@ pub struct Push {
 }
 
 impl Push {
-    pub fn of(message: &Message, allow_http: bool, lookup: Lookup<'_>) -> Result<Self, MessageFault> {
-        let header = |name: &str| {
-            let found = message.headers().find(|(given, _)| given.eq_ignore_ascii_case(name));
-            found.and_then(|(_, value)| std::str::from_utf8(value).ok()).map(str::to_owned)
-        };
+    /// `others` are members that an envelope may have besides: the pipeline reads them.
+    pub fn of(
+        message: &Message,
+        allow_http: bool,
+        lookup: Lookup<'_>,
+        others: &[String],
+    ) -> Result<Self, MessageFault> {
+        let header = |name: &str| json::header(message, name);
         match header(SUBSCRIPTION_HEADER) {
             Some(text) => Self::of_headers(message, &text, header, allow_http, lookup),
-            None => Self::of_envelope(message, allow_http, lookup),
+            None => Self::of_envelope(message, allow_http, lookup, others),
         }
     }
 
@@ -77,8 +86,7 @@ impl Push {
         allow_http: bool,
         lookup: Lookup<'_>,
     ) -> Result<Self, MessageFault> {
-        let given = serde_json::from_str(subscription);
-        let given: Value = given.unwrap_or_else(|_| Value::String(subscription.to_owned()));
+        let given = in_header(subscription);
         let value = found(&given, lookup)?;
         let subscription = Subscription::of(&value, allow_http)?;
         let body = message.payload().map(|payload| message.wire().slice_ref(payload)).unwrap_or_default();
@@ -101,10 +109,16 @@ impl Push {
         })
     }
 
-    fn of_envelope(message: &Message, allow_http: bool, lookup: Lookup<'_>) -> Result<Self, MessageFault> {
+    fn of_envelope(
+        message: &Message,
+        allow_http: bool,
+        lookup: Lookup<'_>,
+        others: &[String],
+    ) -> Result<Self, MessageFault> {
         let value: Value = serde_json::from_slice(message.payload().unwrap_or_default())
             .map_err(|_| MessageFault::NotEnvelope)?;
         let envelope = value.as_object().ok_or(MessageFault::NotEnvelope)?;
+        json::only(envelope, MEMBERS, others)?;
         let given = found(envelope.get("subscription").ok_or(SubscriptionFault::Missing)?, lookup)?;
         let text = |name: &str| match envelope.get(name) {
             None | Some(Value::Null) => None,
@@ -140,6 +154,22 @@ impl PushContent {
     fn plain(bytes: Bytes) -> Self {
         if bytes.is_empty() { Self::Nothing } else { Self::Plain(bytes) }
     }
+}
+
+/// The endpoint that a message names, whatever else is wrong with it.
+pub fn readable_endpoint(message: &Message, lookup: Lookup<'_>) -> Option<String> {
+    let given = match json::header(message, SUBSCRIPTION_HEADER) {
+        Some(text) => in_header(&text),
+        None => json::object(message).ok()?.remove("subscription")?,
+    };
+    let found = found(&given, lookup).ok()?;
+    let endpoint = endpoint::judge(found.get("endpoint")?.as_str()?).ok()?;
+    Some(endpoint.to_string())
+}
+
+/// A subscription, or the id of a stored one.
+fn in_header(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned()))
 }
 
 /// The subscription itself, where a message only names a stored one.
@@ -190,7 +220,7 @@ mod tests {
         let mut value = json!({"subscription": subscription()});
         value.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let message = Message::builder("m").payload(value.to_string()).build().unwrap();
-        Push::of(&message, false, &|_| None)
+        Push::of(&message, false, &|_| None, &[])
     }
 
     #[test]
@@ -211,7 +241,7 @@ mod tests {
             .header("Push-Subscription", subscription().to_string())
             .header("urgency", "low")
             .payload("hello");
-        let push = Push::of(&message.build().unwrap(), false, &|_| None).unwrap();
+        let push = Push::of(&message.build().unwrap(), false, &|_| None, &[]).unwrap();
         assert_eq!(
             (push.content, push.urgency),
             (PushContent::Plain(Bytes::from_static(b"hello")), Some("low"))
@@ -230,14 +260,14 @@ mod tests {
         let lookup = |id: &str| (id == "user-1/phone").then(|| Arc::clone(&stored));
         let named = |id: &str| {
             let value = json!({"subscription": id, "payload": "hi"}).to_string();
-            Push::of(&Message::builder("m").payload(value).build().unwrap(), false, &lookup)
+            Push::of(&Message::builder("m").payload(value).build().unwrap(), false, &lookup, &[])
         };
         let push = named("user-1/phone").unwrap();
         assert_eq!(push.subscription.endpoint.path(), "/abc");
         assert_eq!(push.vapid_key.as_deref(), Some("BOld"));
         assert_eq!(named("nobody"), Err(MessageFault::Subscription(SubscriptionFault::Unknown)));
         let message = Message::builder("m").header("push-subscription", "user-1/phone").payload("hi");
-        assert!(Push::of(&message.build().unwrap(), false, &lookup).is_ok());
+        assert!(Push::of(&message.build().unwrap(), false, &lookup, &[]).is_ok());
     }
 
     #[test]
@@ -249,7 +279,7 @@ mod tests {
                 .header("push-subscription", subscription().to_string())
                 .header("content-encoding", encoding.to_owned())
                 .payload(body.to_vec());
-            Push::of(&message.build().unwrap(), false, &|_| None)
+            Push::of(&message.build().unwrap(), false, &|_| None, &[])
         };
         assert_eq!(encrypted(&body, "aes128gcm").unwrap().body().unwrap(), body);
         assert!(matches!(encrypted(b"{}", "aes128gcm"), Err(MessageFault::Encrypt(_))));
@@ -257,9 +287,32 @@ mod tests {
     }
 
     #[test]
+    fn members_that_the_pipeline_reads_may_be_there_too() {
+        let value = json!({"subscription": subscription(), "payload": "hi", "order": {"id": 7}}).to_string();
+        let message = Message::builder("m").payload(value).build().unwrap();
+        assert!(Push::of(&message, false, &|_| None, &["order".to_owned()]).is_ok());
+        assert!(matches!(Push::of(&message, false, &|_| None, &[]), Err(MessageFault::Member(_))));
+    }
+
+    #[test]
+    fn the_endpoint_of_a_message_that_cannot_be_pushed_is_still_readable() {
+        let endpoint = |value: Value| {
+            let message = Message::builder("m").payload(value.to_string()).build().unwrap();
+            readable_endpoint(&message, &|_| None)
+        };
+        let at = Some("https://push.example/abc".to_owned());
+        assert_eq!(endpoint(json!({"subscription": {"endpoint": at, "keys": {}}})), at);
+        assert_eq!(endpoint(json!({"subscription": subscription(), "urgency": "asap"})), at);
+        assert_eq!(endpoint(json!({"subscription": {"endpoint": "no address"}})), None);
+        assert_eq!(endpoint(json!({"subscription": "nobody"})), None);
+        assert_eq!(endpoint(json!([])), None);
+    }
+
+    #[test]
     fn what_no_push_service_would_take_is_refused_before_a_call() {
         let fault = |more: Value| envelope(more).unwrap_err();
         assert_eq!(fault(json!({"urgency": "asap"})), MessageFault::Urgency);
+        assert!(fault(json!({"urgancy": "high"})).to_string().contains("did you mean `urgency`?"));
         assert_eq!(fault(json!({"urgency": 7})), MessageFault::Urgency);
         assert_eq!(fault(json!({"topic": "a b"})), MessageFault::Topic);
         assert_eq!(fault(json!({"topic": "x".repeat(33)})), MessageFault::Topic);
@@ -267,7 +320,11 @@ mod tests {
         assert_eq!(large.body(), Err(EncryptFault::TooLarge(4000)));
         for payload in ["", "text", "[]"] {
             let message = Message::builder("m").payload(payload).build().unwrap();
-            assert_eq!(Push::of(&message, false, &|_| None), Err(MessageFault::NotEnvelope), "{payload}");
+            assert_eq!(
+                Push::of(&message, false, &|_| None, &[]),
+                Err(MessageFault::NotEnvelope),
+                "{payload}"
+            );
         }
     }
 }

@@ -38,6 +38,8 @@ pub struct WebPushOptions {
     pub hash_key: Option<Secret>,
     /// Which endpoints are alive.
     pub subscriptions: Subscriptions,
+    /// Members that an envelope may have besides its own: the pipeline reads them.
+    pub other_members: Vec<String>,
     pub names: Names,
 }
 
@@ -53,6 +55,7 @@ impl WebPushOptions {
             allow_private_addresses: false,
             hash_key: None,
             subscriptions: Subscriptions::new("webpush", Purge::default()),
+            other_members: Vec::new(),
             names: Names::system(),
         }
     }

@@ -10,11 +10,11 @@ use hyper::header::{
 };
 use hyper::{Method, Request, StatusCode, Uri};
 use redrive::subscriptions::{Reader, Registered};
-use redrive::{Call, Delivery, Endpoint, Failure, Message, Notes, Sink};
+use redrive::{Call, Delivery, Endpoint, Failure, Message, Notes, Sink, StatusPage};
 use tokio::time::{Instant, timeout_at};
 
 use super::classes;
-use super::message::{MessageFault, Push, vapid_key};
+use super::message::{MessageFault, Push, readable_endpoint, vapid_key};
 use super::options::WebPushOptions;
 use super::subscription::Subscription;
 use super::vapid::Vapid;
@@ -38,6 +38,11 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 /// What push services store at most: four weeks. Also sent for messages without a deadline.
 const TTL_SECS_MAX: u64 = 28 * 24 * 3600;
 const EXCERPT_BYTES_MAX: usize = 256;
+/// The push services with a public status page. Mozilla's has none that is known.
+const STATUS_PAGES: &[StatusPage] = &[
+    StatusPage { service: "Chrome (FCM)", url: "https://status.firebase.google.com/" },
+    StatusPage { service: "Safari (APNs)", url: "https://developer.apple.com/system-status/" },
+];
 
 /// Pushes each message to the browser that it names.
 pub struct WebPushSink {
@@ -50,6 +55,7 @@ pub struct WebPushSink {
     allow_http: bool,
     trust: KeyTrust,
     redactor: Redactor,
+    other_members: Vec<String>,
     gate: SubscriptionGate,
 }
 
@@ -67,6 +73,7 @@ impl WebPushSink {
         let tls = crate::tls::client(options.ca_file.as_deref())?;
         let gate = SubscriptionGate::new(options.hash_key.as_ref(), options.subscriptions)?;
         gate.subscriptions().read_with(reader(&gate, &keys, options.allow_private_addresses));
+        gate.subscriptions().sign_with(keys.iter().map(|key| key.public().to_owned()));
         let guard = if options.allow_private_addresses { Guard::Off } else { Guard::On };
         Ok(Self {
             keys,
@@ -77,12 +84,13 @@ impl WebPushSink {
             allow_http: options.allow_private_addresses,
             trust: KeyTrust::default(),
             redactor: Redactor::of([]),
+            other_members: options.other_members,
             gate,
         })
     }
 
     fn read(&self, message: &Message) -> Result<Push, MessageFault> {
-        Push::of(message, self.allow_http, &|id| self.gate.stored(id))
+        Push::of(message, self.allow_http, &|id| self.gate.stored(id), &self.other_members)
     }
 
     /// The key that the subscription was made with.
@@ -93,7 +101,10 @@ impl WebPushSink {
         };
         let bare = named.trim_end_matches('=');
         self.keys.iter().find(|key| key.public() == bare).ok_or_else(|| {
-            failing::unsendable("the subscription was made with a VAPID key that is not configured here")
+            failing::unsendable(
+                "the subscription was made with a VAPID key that is not configured: put its file into \
+                 `previous_vapid_key_files`, or the browser must subscribe again",
+            )
         })
     }
 
@@ -189,7 +200,10 @@ impl Sink for WebPushSink {
 
     fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         Box::pin(async move {
-            let push = self.read(&call.message).map_err(failing::unsendable)?;
+            let push = self.read(&call.message).map_err(|fault| {
+                let endpoint = readable_endpoint(&call.message, &|id| self.gate.stored(id));
+                self.gate.unsendable(fault, endpoint.as_deref(), notes)
+            })?;
             let endpoint = push.subscription.endpoint.to_string();
             self.gate.pass(&endpoint, None, notes, self.exchange(&call, &push)).await
         })
@@ -201,6 +215,10 @@ impl Sink for WebPushSink {
 
     fn target(&self) -> Option<String> {
         Some("the subscription that each message carries".to_owned())
+    }
+
+    fn status_pages(&self) -> &'static [StatusPage] {
+        STATUS_PAGES
     }
 
     fn per_endpoint(&self) -> Option<u32> {

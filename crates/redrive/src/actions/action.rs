@@ -238,8 +238,12 @@ impl Action {
         value
     }
 
-    pub(super) fn to_line(&self) -> String {
+    /// `record` is the id of the record that other processes have of it.
+    pub(super) fn to_line(&self, record: Option<&str>) -> String {
         let mut value = self.to_json();
+        if let Some(record) = record {
+            value["record"] = json!(record);
+        }
         if !self.ids.is_empty() {
             value["ids"] = json!(ranges::print(&self.ids));
         }
@@ -251,20 +255,25 @@ impl Action {
 
     /// `with_ids`: whether the letters' ids are wanted, of which there may be many.
     pub(super) fn from_line(line: &str, with_ids: bool) -> Option<Self> {
+        Self::with_record(line, with_ids).map(|(action, _)| action)
+    }
+
+    /// The same, with the id of the record that other processes have of it.
+    pub(super) fn with_record(line: &str, with_ids: bool) -> Option<(Self, Option<String>)> {
         let value: Value = serde_json::from_str(line).ok()?;
         let text = |key: &str| value.get(key)?.as_str().map(str::to_owned);
         let ids = match value.get("ids").filter(|_| with_ids) {
             Some(ids) => ranges::parse(ids.as_str()?)?,
             None => Vec::new(),
         };
-        let action = ActionKind::from_name(&text("action")?)?;
-        Some(Self {
+        let kind = ActionKind::from_name(&text("action")?)?;
+        let action = Self {
             at: timestamp::parse(&text("at")?)?,
             actor: text("actor")?,
-            action,
+            action: kind,
             id: text("id"),
             pipeline: text("pipeline")?,
-            letters: value.get(action.counts()).or_else(|| value.get("letters"))?.as_u64()?,
+            letters: value.get(kind.counts()).or_else(|| value.get("letters"))?.as_u64()?,
             note: text("note"),
             ids,
             fields: match value.get("fields").and_then(Value::as_array) {
@@ -274,7 +283,8 @@ impl Action {
                 None => Vec::new(),
             },
             mark: value.get("mark").and_then(GroupMark::from_json),
-        })
+        };
+        Some((action, text("record")))
     }
 }
 
@@ -291,9 +301,11 @@ mod tests {
             let fields = vec!["/currency".to_owned(), "header x-src".to_owned()];
             let full = Action { ids: vec![1, 2, 3, 9], fields, ..full };
             for action in [plain, full] {
-                let line = action.to_line();
+                let line = action.to_line(None);
                 assert_eq!(line.matches('\n').count(), 1, "one action, one line");
                 assert_eq!(Action::from_line(line.trim_end(), true), Some(action.clone()));
+                let shared = Action::with_record(&action.to_line(Some("7-a")), true);
+                assert_eq!(shared, Some((action.clone(), Some("7-a".to_owned()))));
                 assert_eq!(Action::from_line(&line, false), Some(Action { ids: Vec::new(), ..action }));
             }
         }

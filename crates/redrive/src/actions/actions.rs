@@ -48,6 +48,17 @@ impl Actions {
         Ok(Self { log: ActionLog::open(dir, naming)? })
     }
 
+    /// From now on the actions on a pipeline are those of all processes that share its letters, if several do. What
+    /// another one does not finish is finished here, as long as there is a tokio runtime.
+    pub fn attach(&self, handle: &PipelineHandle) {
+        if let Some(records) = handle.shared_records()
+            && self.log.group().attach(handle.name(), records)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(discards::finish_for_others(self.log.clone(), handle.clone()));
+        }
+    }
+
     /// What was wrong with the file when it was opened: a torn end, lines that cannot be read.
     pub fn faults(&self) -> &[String] {
         self.log.faults()

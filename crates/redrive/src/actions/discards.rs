@@ -3,17 +3,21 @@
 use std::time::Duration;
 
 use redrive_core::Time;
+use tokio::time::Instant;
 
 use super::action::{Action, ActionKind};
 use super::error::ActionError;
 use super::log::ActionLog;
+use super::unfinished::{RunningAction, Unfinished};
 use crate::engine::{LetterStanding, LetterState};
-use crate::handle::PipelineHandle;
+use crate::handle::{HandleError, PipelineHandle};
 
 /// How long a closed letter is kept, counted from its death, so that a discard can be taken back.
 pub const CLOSED_KEEP: Duration = Duration::from_hours(30 * 24);
 /// Letters that are changed or asked about in one go.
 const BATCH_MAX: usize = 1024;
+/// How long between two looks at what other processes have not finished.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// No replay job has this name: standings are asked for their state alone.
 const NO_JOB: u64 = u64::MAX;
 
@@ -52,12 +56,12 @@ pub(super) async fn discard(
     let now = handle.now();
     let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
     let action = Action::new(now, actor, ActionKind::Discard, handle.name()).note(reason);
-    let action = Action { letters: ids.len() as u64, ids: ids.clone(), ..action };
-    let id = log.record_named('d', action).await?;
-    let mut discarded = 0;
-    for part in ids.chunks(BATCH_MAX) {
-        discarded += count(&handle.discard_by(Some(actor), part).await?);
-    }
+    let id = log.next_name('d');
+    let action = Action { ids: ids.clone(), ..action }.of(id.clone(), ids.len() as u64);
+    let mut running = log.record_running(action).await?;
+    let discarded = discard_each(handle, &ids, actor, &mut running).await;
+    running.end().await;
+    let discarded = discarded?;
     // The engine counts from a letter's death, so an old one may go with the next cleaning.
     let undo_until = Some(oldest.plus(CLOSED_KEEP).max(now));
     Ok(Discarded { id: Some(id), discarded, undo_until })
@@ -76,22 +80,101 @@ pub(super) async fn undo(
     if discard.pipeline != handle.name() {
         return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: discard.pipeline });
     }
-    let later = log.discarded_after(id, handle.name()).await?;
-    let ids: Vec<u64> = discard.ids.iter().filter(|id| !later.contains(id)).copied().collect();
-    let closed = in_state(handle, &ids, LetterState::Discarded).await?;
-    let ids: Vec<u64> = closed.iter().map(|(id, _)| *id).collect();
+    let ids = still_discarded(log, handle, discard).await?;
     let action = Action::new(handle.now(), actor, ActionKind::Undo, handle.name());
-    log.record(action.of(id, ids.len() as u64)).await?;
-    let mut restored = 0;
-    for part in ids.chunks(BATCH_MAX) {
-        restored += count(&handle.undo_by(Some(actor), part).await?);
+    let mut running = log.record_running(action.of(id, ids.len() as u64)).await?;
+    let restored = restore_each(handle, &ids, actor, &mut running).await;
+    running.end().await;
+    Ok(Restored { restored: restored? })
+}
+
+/// The letters of a discard that are discarded by it and by no later one.
+async fn still_discarded(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    discard: Action,
+) -> Result<Vec<u64>, ActionError> {
+    let later = log.discarded_after(discard.clone()).await?;
+    let ids: Vec<u64> = discard.ids.into_iter().filter(|id| !later.contains(id)).collect();
+    let closed = in_state(handle, &ids, LetterState::Discarded).await?;
+    Ok(closed.into_iter().map(|(id, _)| id).collect())
+}
+
+/// Finishes discards and undos that other processes have begun and did not come to the end of, until the pipeline stops.
+pub(super) async fn finish_for_others(log: ActionLog, handle: PipelineHandle) {
+    let mut unfinished = Unfinished::default();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if matches!(handle.counts().await, Err(HandleError::Stopped(_))) {
+            return;
+        }
+        let running = log.group().unfinished(handle.name());
+        for record in unfinished.overdue(&running, Instant::now()) {
+            // What cannot be done now is tried again with the next look.
+            let _ = finish(&log, &handle, &record).await;
+        }
     }
-    Ok(Restored { restored })
+}
+
+async fn finish(log: &ActionLog, handle: &PipelineHandle, record: &str) -> Result<(), ActionError> {
+    let _alone = log.alone().await;
+    let mut running = log.group().running(handle.name(), Some(record));
+    // The record itself is written last: without it nothing was begun.
+    let Some(action) = log.group().recorded(record) else {
+        running.end().await;
+        return Ok(());
+    };
+    let Action { at, actor, id, ids, .. } = action;
+    match (action.action, id) {
+        (ActionKind::Discard, Some(id)) if log.group().named(ActionKind::Undo, &id).is_none() => {
+            let open = in_state(handle, &ids, LetterState::Open).await?;
+            // One that died since is another failure than the one that was discarded.
+            let left = open.into_iter().filter(|(_, letter)| letter.dead_at <= at);
+            let left: Vec<u64> = left.map(|(id, _)| id).collect();
+            discard_each(handle, &left, &actor, &mut running).await?;
+        }
+        (ActionKind::Undo, Some(id)) => {
+            let discard = log.discard_named(&id).await?;
+            let left = still_discarded(log, handle, discard).await?;
+            restore_each(handle, &left, &actor, &mut running).await?;
+        }
+        _ => {}
+    }
+    running.end().await;
+    Ok(())
 }
 
 /// Which pipeline a discard belongs to.
 pub(super) async fn pipeline_of(log: &ActionLog, id: &str) -> Result<String, ActionError> {
     Ok(log.discard_named(id).await?.pipeline)
+}
+
+async fn discard_each(
+    handle: &PipelineHandle,
+    ids: &[u64],
+    actor: &str,
+    running: &mut RunningAction,
+) -> Result<u64, ActionError> {
+    let mut discarded = 0;
+    for part in ids.chunks(BATCH_MAX) {
+        discarded += count(&handle.discard_by(Some(actor), part).await?);
+        running.beat().await;
+    }
+    Ok(discarded)
+}
+
+async fn restore_each(
+    handle: &PipelineHandle,
+    ids: &[u64],
+    actor: &str,
+    running: &mut RunningAction,
+) -> Result<u64, ActionError> {
+    let mut restored = 0;
+    for part in ids.chunks(BATCH_MAX) {
+        restored += count(&handle.undo_by(Some(actor), part).await?);
+        running.beat().await;
+    }
+    Ok(restored)
 }
 
 fn count(changed: &[bool]) -> u64 {

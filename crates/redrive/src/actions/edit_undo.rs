@@ -113,7 +113,7 @@ impl NotUndone {
 struct PastEdit {
     id: String,
     letters: Vec<u64>,
-    /// When it was made; `None` for an edit of another process.
+    /// When it was made; `None` if its record is not known.
     at: Option<Time>,
     /// Letters for which it was undone before.
     undone: BTreeSet<u64>,
@@ -170,7 +170,7 @@ pub(super) async fn undo_edit(
     Ok(done)
 }
 
-/// The edit by its record if it was made here, otherwise by what the letters say.
+/// The edit by its record if that is known, otherwise by what the letters say.
 async fn past_edit(log: &ActionLog, handle: &PipelineHandle, id: &str) -> Result<PastEdit, ActionError> {
     if let Some(action) = log.find_named('e', id).await? {
         if action.pipeline != handle.name() {

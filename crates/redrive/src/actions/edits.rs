@@ -1,14 +1,17 @@
 //! Edits of letters: planned first, recorded with their letters, then carried out.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
 use bytes::Bytes;
-use redrive_core::message::limits;
 
 use super::action::{Action, ActionKind};
 use super::error::ActionError;
 use super::log::ActionLog;
+use crate::engine::continued::continued_id;
 use crate::engine::edit::EDITS_MAX;
 use crate::engine::{EditAnswer, Letter, LetterEdit, LetterState, LetterVersion};
-use crate::handle::PipelineHandle;
+use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::edit::change::is_ambiguous;
 use crate::letters::edit::json_text::{JsonFault, JsonText};
 use crate::letters::edit::{Condition, Difference, EditFault, MessageChange, MessageIds, differences};
@@ -47,8 +50,19 @@ pub struct EditWish {
     pub condition: Option<Condition>,
     /// Only letters that still have this payload: it is what somebody has seen who wrote another one.
     pub was: Option<Bytes>,
+    /// A payload for each letter, by its number, in place of one for all. Other letters are not meant.
+    pub payloads: Option<HashMap<u64, NewPayload>>,
     /// Which id an edited message has whose receiver may have seen it.
     pub ids: MessageIds,
+}
+
+/// The payload that somebody has made for one letter, and the one it was made from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewPayload {
+    /// The payload.
+    pub payload: Bytes,
+    /// A letter that has another one by now is refused.
+    pub was: Bytes,
 }
 
 /// What an edit does, or would do.
@@ -105,6 +119,12 @@ enum Planned {
 }
 
 impl EditWish {
+    /// What is changed, for the record of actions. Never a value.
+    fn fields(&self) -> Vec<String> {
+        let payloads = self.payloads.iter().map(|_| "payload".to_owned());
+        payloads.chain(self.change.fields()).collect()
+    }
+
     /// Pure: what becomes of a letter under an edit with this name.
     fn plan(&self, letter: &Letter, edit: &str) -> Planned {
         if letter.state != LetterState::Open {
@@ -117,19 +137,34 @@ impl EditWish {
                 Err(fault) => return Planned::NotJson(fault.to_string()),
             }
         }
-        if self.was.as_deref().is_some_and(|was| was != letter.message.payload().unwrap_or_default()) {
+        let (change, was) = match &self.payloads {
+            None => (Cow::Borrowed(&self.change), self.was.as_ref()),
+            Some(payloads) => {
+                let Some(new) = payloads.get(&letter.id) else { return Planned::NotMeant };
+                let change = MessageChange { payload: Some(new.payload.clone()), ..self.change.clone() };
+                (Cow::Owned(change), Some(&new.was))
+            }
+        };
+        if was.is_some_and(|was| *was != letter.message.payload().unwrap_or_default()) {
             return Planned::Refused("its payload has changed since it was read".to_owned());
         }
         let ambiguous = is_ambiguous(letter);
-        let new_id = (ambiguous && self.ids == MessageIds::New).then(|| new_id(letter.message.id(), edit));
+        let new_id = match continued_id(letter.message.id(), edit) {
+            _ if !ambiguous || self.ids != MessageIds::New => None,
+            Some(id) => Some(id),
+            None => {
+                let why = "its id is too long to be made into a new one; --same-id edits it as it is";
+                return Planned::Refused(why.to_owned());
+            }
+        };
         // Whether anything changes is asked without the new id, which alone is no reason for an edit.
-        let changed = match self.change.apply(&letter.message, None) {
+        let changed = match change.apply(&letter.message, None) {
             Ok(None) => return Planned::Unchanged,
             Ok(Some(_)) if letter.edits.len() >= EDITS_MAX => {
                 return Planned::Refused(format!("it was edited {EDITS_MAX} times; undo an edit first"));
             }
             Ok(Some(changed)) => match &new_id {
-                Some(id) => self.change.apply(&letter.message, Some(id)),
+                Some(id) => change.apply(&letter.message, Some(id)),
                 None => Ok(Some(changed)),
             },
             Err(fault) => Err(fault),
@@ -146,13 +181,28 @@ impl EditWish {
     }
 }
 
-/// The id of an edited message whose first version the receiver may have applied.
-fn new_id(id: &str, edit: &str) -> String {
-    let mut end = id.len().min(limits::ID_BYTES_MAX.saturating_sub(edit.len() + 1));
-    while !id.is_char_boundary(end) {
-        end -= 1;
+/// Whether the new id that an edit would give is the id of another message already, as far as this pipeline remembers.
+async fn is_taken(handle: &PipelineHandle, letter: &Letter, edit: &LetterEdit) -> Result<bool, HandleError> {
+    let id = edit.message.id();
+    if letter.message.id() == id {
+        return Ok(false);
     }
-    format!("{}-{edit}", &id[..end])
+    match handle.message(id).await {
+        Ok(None) | Err(HandleError::NotRemembered(_)) => {}
+        Ok(Some(_)) => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    for number in handle.letters_of(id).await?.unwrap_or_default() {
+        let other = handle.letter(number).await?;
+        if other.is_some_and(|other| other.id != letter.id && other.message.id() == id) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn taken(edit: &LetterEdit) -> String {
+    format!("its new id would be `{}`, which another message has", edit.message.id())
 }
 
 /// What an edit of these letters would do now. Changes nothing.
@@ -184,7 +234,7 @@ pub(super) async fn edit(
         return Err(ActionError::Ambiguous { ambiguous: plan.ambiguous, letters: plan.letters });
     }
     let action = Action::new(handle.now(), actor, ActionKind::Edit, handle.name());
-    let fields = wish.change.fields();
+    let fields = wish.fields();
     let action = Action { letters: ids.len() as u64, ids: ids.clone(), fields, ..action };
     let edit = log.record_named('e', action.clone()).await?;
     let refused = plan.refused.clone();
@@ -219,6 +269,9 @@ async fn planned(
             Planned::Unchanged => plan.unchanged += 1,
             Planned::NotJson(why) => plan.not_json.add(*id, || why),
             Planned::Refused(why) => plan.refused.add(*id, || why),
+            Planned::Edit { edit, .. } if is_taken(handle, &letter, &edit).await? => {
+                plan.refused.add(*id, || taken(&edit));
+            }
             Planned::Edit { edit, ambiguous } => {
                 plan.ambiguous += u64::from(ambiguous);
                 if plan.first.is_none() {
@@ -288,6 +341,10 @@ impl EditRun<'_> {
         match self.wish.plan(&letter, self.edit) {
             Planned::Edit { ambiguous: true, .. } if self.wish.ids == MessageIds::Undecided => {
                 self.refused.add(id, || "an attempt has ended without an answer since".to_owned());
+                Ok(None)
+            }
+            Planned::Edit { edit, .. } if is_taken(self.handle, &letter, &edit).await? => {
+                self.refused.add(id, || taken(&edit));
                 Ok(None)
             }
             Planned::Edit { edit, .. } => Ok(Some(*edit)),

@@ -15,7 +15,8 @@ pub enum ActionError {
     NotFound(String),
     /// The discard was made by another process.
     #[error(
-        "discard `{id}` is not of this process, whose discards are called `{ours}…`; ask the one that made it"
+        "discard `{id}` is not of this process, whose discards are called `{ours}…`, and the records of the group do not have \
+         it, or not with its letters; ask the process that made it"
     )]
     Elsewhere {
         /// Its name.

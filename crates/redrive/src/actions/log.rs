@@ -11,6 +11,8 @@ use redrive_core::Time;
 
 use super::action::{Action, ActionKind};
 use super::error::ActionError;
+use super::shared::{LoggedAction, SharedActions, merged};
+use super::unfinished::RunningAction;
 use crate::engine::GroupMarks;
 use crate::naming::{self, Naming};
 use crate::private;
@@ -32,6 +34,8 @@ pub(super) struct ActionLog {
 struct SharedLog {
     naming: Naming,
     state: Mutex<LogState>,
+    /// What other processes did to the same letters.
+    group: SharedActions,
     faults: Vec<String>,
     /// Discards and their undoing go one after the other, so that an action names exactly the letters it changes.
     changing: tokio::sync::Mutex<()>,
@@ -115,7 +119,13 @@ impl ActionLog {
             state.place = LogPlace::File { file, end: whole, failed: false };
         }
         let changing = tokio::sync::Mutex::new(());
-        Ok(Self { shared: Arc::new(SharedLog { naming, state: Mutex::new(state), faults, changing }) })
+        let (state, group) = (Mutex::new(state), SharedActions::default());
+        Ok(Self { shared: Arc::new(SharedLog { naming, state, group, faults, changing }) })
+    }
+
+    /// The actions of pipelines that several processes share.
+    pub(super) fn group(&self) -> &SharedActions {
+        &self.shared.group
     }
 
     /// What was wrong with the file when it was opened: a torn end, lines that cannot be read.
@@ -134,39 +144,60 @@ impl ActionLog {
         state.marks.get(pipeline).cloned().unwrap_or_default()
     }
 
-    /// Records an action; it is on disk when this returns. The change follows, never the other way round.
+    /// Records an action; it is on disk when this returns, and with the other processes that share the letters. The change
+    /// follows, never the other way round.
     pub(super) async fn record(&self, action: Action) -> Result<(), ActionError> {
-        self.with(move |state| state.append(&action)).await
+        self.record_with(action, false).await.map(drop)
     }
 
-    /// The same, for somebody who has no runtime and may wait.
+    /// The same for an action that another process finishes if this one is killed; whoever calls it ends it.
+    pub(super) async fn record_running(&self, action: Action) -> Result<RunningAction, ActionError> {
+        self.record_with(action, true).await
+    }
+
+    async fn record_with(&self, action: Action, is_running: bool) -> Result<RunningAction, ActionError> {
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            // Without the lock of the file: a cluster may take seconds.
+            let record = shared.group.write(&action, &shared.naming.prefix('a'), is_running)?;
+            let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.append(&action, record.as_deref())?;
+            Ok(shared.group.running(&action.pipeline, record.as_deref().filter(|_| is_running)))
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        Ok(done.unwrap_or_else(|error| Err(std::io::Error::other(error)))?)
+    }
+
+    /// Records an action on disk alone, for somebody who has no runtime and may wait.
     pub(super) fn record_now(&self, action: &Action) -> Result<(), ActionError> {
-        Ok(self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).append(action)?)
+        Ok(self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).append(action, None)?)
     }
 
     /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
     pub(super) async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
         let limit = limit.clamp(1, LIST_MAX);
+        let shared = Arc::clone(&self.shared);
         self.with(move |state| {
-            let mut found = VecDeque::new();
+            let mut own: VecDeque<LoggedAction> = VecDeque::new();
             state.each(|_, line| {
-                let action = Action::from_line(line, false);
-                let Some(action) = action.filter(|action| since.is_none_or(|since| action.at >= since))
+                let logged = Action::with_record(line, false);
+                let Some((action, record)) =
+                    logged.filter(|(action, _)| since.is_none_or(|since| action.at >= since))
                 else {
                     return true;
                 };
                 if action.is_outcome()
-                    && let Some(planned) = found.iter().rposition(|earlier: &Action| action.corrects(earlier))
+                    && let Some(planned) = own.iter().rposition(|earlier| action.corrects(&earlier.action))
                 {
-                    found.remove(planned);
+                    own.remove(planned);
                 }
-                found.push_back(action);
-                if found.len() > limit {
-                    found.pop_front();
+                own.push_back(LoggedAction { record, action });
+                if own.len() > limit {
+                    own.pop_front();
                 }
                 true
             })?;
-            Ok(found.into())
+            Ok(merged(own, shared.group.since(since), limit))
         })
         .await
     }
@@ -177,16 +208,12 @@ impl ActionLog {
         self.shared.naming.name(kind, state.named(kind).next())
     }
 
-    /// Records a discard (`d`) or an edit (`e`) under the next name, which it returns.
+    /// Records a discard (`d`) or an edit (`e`) under the next name, which it returns. Whoever calls it holds
+    /// [`Self::alone`], so nobody else takes the name.
     pub(super) async fn record_named(&self, kind: char, action: Action) -> Result<String, ActionError> {
-        let naming = self.shared.naming.clone();
-        self.with(move |state| {
-            let id = naming.name(kind, state.named(kind).next());
-            let letters = action.letters;
-            state.append(&action.of(id.clone(), letters))?;
-            Ok(id)
-        })
-        .await
+        let (id, letters) = (self.next_name(kind), action.letters);
+        self.record(action.of(id.clone(), letters)).await?;
+        Ok(id)
     }
 
     /// A discard with the ids of its letters.
@@ -203,8 +230,20 @@ impl ActionLog {
         }
     }
 
-    /// A discard (`d`) or an edit (`e`) of this process, with the ids of its letters.
+    /// A discard (`d`) or an edit (`e`) with the ids of its letters, whichever process made it.
     pub(super) async fn find_named(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
+        if let Some(own) = self.find_own(kind, id).await? {
+            return Ok(Some(own));
+        }
+        let action = if kind == 'e' { ActionKind::Edit } else { ActionKind::Discard };
+        let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
+        let found = self.with(move |_| Ok(shared.group.named(action, &id))).await?;
+        // One whose letters were too many to be shared can be taken back where it was made.
+        Ok(found.filter(|action| !action.ids.is_empty()))
+    }
+
+    /// The same, of this process.
+    async fn find_own(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
         let Some(number) = naming::number(kind, id) else { return Ok(None) };
         let found = self
             .with(move |state| {
@@ -226,17 +265,17 @@ impl ActionLog {
         }
     }
 
-    /// The letters of all discards of a pipeline that came after this one.
-    pub(super) async fn discarded_after(
-        &self,
-        id: &str,
-        pipeline: &str,
-    ) -> Result<BTreeSet<u64>, ActionError> {
-        let Some(number) = naming::number('d', id) else { return Ok(BTreeSet::new()) };
-        let (id, pipeline) = (id.to_owned(), pipeline.to_owned());
+    /// The letters of all discards of its pipeline that came after this one.
+    pub(super) async fn discarded_after(&self, discard: Action) -> Result<BTreeSet<u64>, ActionError> {
+        let shared = Arc::clone(&self.shared);
         self.with(move |state| {
-            let from = state.discards.lines.get(&number).copied().unwrap_or(0);
-            let mut letters = BTreeSet::new();
+            let mut letters = shared.group.discarded_after(&discard);
+            let Action { id: Some(id), pipeline, .. } = discard else { return Ok(letters) };
+            // The file has no place for one of another process; what came after that is with the group.
+            let own = naming::number('d', &id).filter(|number| shared.naming.name('d', *number) == id);
+            let Some(from) = own.and_then(|number| state.discards.lines.get(&number).copied()) else {
+                return Ok(letters);
+            };
             state.each_from(from, |_, line| {
                 // Most lines are none; their letters need not be read.
                 if line.contains(ActionKind::Discard.name())
@@ -254,13 +293,13 @@ impl ActionLog {
         .await
     }
 
-    /// The letters for which an edit of this process was undone here.
+    /// The letters for which an edit was undone.
     pub(super) async fn undone_letters(&self, edit: &str) -> Result<BTreeSet<u64>, ActionError> {
-        let Some(number) = naming::number('e', edit) else { return Ok(BTreeSet::new()) };
-        let edit = edit.to_owned();
+        let (shared, edit) = (Arc::clone(&self.shared), edit.to_owned());
         self.with(move |state| {
-            let from = state.edits.lines.get(&number).copied().unwrap_or(0);
-            let mut letters = BTreeSet::new();
+            let own = naming::number('e', &edit).filter(|number| shared.naming.name('e', *number) == edit);
+            let from = own.and_then(|number| state.edits.lines.get(&number).copied()).unwrap_or(0);
+            let mut letters = shared.group.undone_letters(&edit);
             state.each_from(from, |_, line| {
                 if line.contains(ActionKind::EditUndo.name())
                     && let Some(action) = Action::from_line(line, true)
@@ -317,8 +356,8 @@ impl LogState {
         if kind == 'e' { &mut self.edits } else { &mut self.discards }
     }
 
-    fn append(&mut self, action: &Action) -> std::io::Result<()> {
-        let line = action.to_line();
+    fn append(&mut self, action: &Action, record: Option<&str>) -> std::io::Result<()> {
+        let line = action.to_line(record);
         let at = match &mut self.place {
             LogPlace::Memory { lines, before } => {
                 if lines.len() == MEMORY_MAX {

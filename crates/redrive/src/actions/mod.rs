@@ -8,6 +8,9 @@ mod action;
 mod error;
 mod ranges;
 
+mod shared;
+mod unfinished;
+
 mod log;
 
 mod discards;
@@ -25,7 +28,7 @@ pub use actions::Actions;
 pub use discards::CLOSED_KEEP;
 pub use discards::{Discarded, Restored};
 pub use edit_undo::{EditUndone, NotUndone};
-pub use edits::{EditPlan, EditWish, Skipped};
+pub use edits::{EditPlan, EditWish, NewPayload, Skipped};
 pub use error::ActionError;
 #[doc(hidden)]
 pub use imports::Imported;

@@ -55,6 +55,7 @@ pub struct Pipeline {
     handler: Option<AnyHandler>,
     mode: Option<Mode>,
     max_pending: u64,
+    ledger_horizon: Option<Duration>,
     listeners: Listeners,
     on_stuck: Option<OnStuck>,
     protection: ProtectionSettings,
@@ -72,6 +73,7 @@ impl Pipeline {
             handler: None,
             mode: None,
             max_pending: 0,
+            ledger_horizon: None,
             listeners: Listeners::default(),
             on_stuck: None,
             protection: ProtectionSettings::default(),
@@ -129,6 +131,13 @@ impl Pipeline {
     /// How long an ingested id is remembered, so that a second message with it is refused. Off unless set.
     pub fn dedup(mut self, window: Duration) -> Self {
         self.options.dedup = Some(window);
+        self
+    }
+
+    /// How long the receiver remembers the ids that it has applied. A replay says how many of its letters were first
+    /// attempted before that, and an automatic one leaves them out: the receiver would apply them again. Not known, unless set.
+    pub fn ledger_horizon(mut self, horizon: Duration) -> Self {
+        self.ledger_horizon = Some(horizon);
         self
     }
 
@@ -318,6 +327,8 @@ impl Pipeline {
             on_stuck,
             protection: self.protection,
             ordering: options.ordering,
+            grouping: options.grouping.clone(),
+            ledger_horizon: self.ledger_horizon,
             max_pending,
         };
         (faults.len() == found).then_some((settings, options))

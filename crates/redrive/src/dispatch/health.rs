@@ -225,6 +225,7 @@ impl HealthFigures {
 impl Default for HealthFigures {
     fn default() -> Self {
         let breaker = BreakerView {
+            enabled: true,
             state: BreakerState::Closed,
             since: None,
             next_probe: None,

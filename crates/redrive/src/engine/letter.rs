@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
+use super::continued::accepted_id;
 use super::history::History;
 
 /// `open → replaying → succeeded | open again | discarded → open (undo)`
@@ -82,6 +83,16 @@ pub struct Letter {
 }
 
 impl Letter {
+    /// The id that its message was accepted under. An edit may have given it another one since.
+    pub fn accepted_id(&self) -> &str {
+        accepted_id(self.message.id(), &self.edits)
+    }
+
+    /// Whether it is the letter of a message with this id: the present one, or the one it was accepted under.
+    pub fn is_of(&self, id: &str) -> bool {
+        self.message.id() == id || self.accepted_id() == id
+    }
+
     /// Bytes of the message and its story, nearly all there is to a large letter.
     pub fn size(&self) -> usize {
         self.message.wire().len() + self.history.raw().len()

@@ -1,6 +1,7 @@
 //! Where messages live: the seam every engine implements, what the engines share, and the engines themselves.
 
 pub mod condition;
+pub mod continued;
 pub mod edit;
 pub mod error;
 pub mod groups;
@@ -13,7 +14,7 @@ pub mod message_state;
 pub mod pending;
 pub mod place;
 pub mod seam;
-pub mod shared_jobs;
+pub mod shared_records;
 pub mod store_notice;
 
 pub mod completion;
@@ -46,5 +47,5 @@ pub use seam::{
     AfterDead, Announced, Claimed, Counts, Delivery, Engine, Event, Execution, LastEnd, Oldest, OnBehalf,
     Ordering, Receipt, Settlement, Settling, StoreOptions, Suspect, TakeGate, Ticket, Verdict,
 };
-pub use shared_jobs::SharedJobs;
+pub use shared_records::SharedRecords;
 pub use store_notice::{StoreNotice, Upkeep};

@@ -21,7 +21,7 @@ use super::key_line::KeyLine;
 use super::letter::{Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob};
 use super::message_state::MessageState;
 use super::pending::{PendingAt, PendingScan, PendingState};
-use super::shared_jobs::SharedJobs;
+use super::shared_records::SharedRecords;
 use super::store_notice::{StoreNotice, Upkeep};
 
 pub use super::error::EngineError;
@@ -545,8 +545,8 @@ pub trait Engine: Send + 'static {
         Ok(())
     }
 
-    /// The replay jobs that all processes of the pipeline share; `None` where it has one process only.
-    fn shared_jobs(&self) -> Option<Arc<dyn SharedJobs>> {
+    /// What all processes of the pipeline share: replay jobs, the action log. `None` where it has one process only.
+    fn shared_records(&self) -> Option<Arc<dyn SharedRecords>> {
         None
     }
 

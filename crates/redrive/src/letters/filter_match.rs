@@ -9,6 +9,7 @@ use super::decimal::Decimal;
 use super::edit::json_text::JsonText;
 use super::edit::{JsonValue, Pointer};
 use super::filter::{Filter, PayloadTest, Test};
+use crate::engine::continued::accepted_id;
 use crate::engine::{Attempt, Letter, LetterState, PendingMessage};
 
 /// What is looked at, with what more than one term may ask for, read once.
@@ -101,7 +102,10 @@ impl Looked<'_> {
             Test::Tenant(values) => {
                 message.tenant().is_some_and(|tenant| values.iter().any(|value| value == tenant))
             }
-            Test::Id(values) => values.iter().any(|value| value == message.id()),
+            Test::Id(values) => {
+                let ids = [message.id(), accepted_id(message.id(), self.edits)];
+                values.iter().any(|value| ids.contains(&value.as_str()))
+            }
             Test::CorrelationId(values) => values.contains(&correlation_id(message)),
             Test::Header { name, values } => message
                 .headers()

@@ -303,6 +303,19 @@ pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>
     Ok(numbers.into_iter().collect())
 }
 
+/// Of the letters that were named, those that are not open, with their states.
+pub async fn not_open(
+    handle: &PipelineHandle,
+    ids: &[String],
+) -> Result<Vec<(u64, LetterState)>, SelectError> {
+    let numbers = resolve(handle, ids).await?;
+    // No job is meant: this is asked because it reads no content.
+    let standings = handle.letter_standings(0, numbers.clone()).await?;
+    let states =
+        numbers.into_iter().zip(standings).filter_map(|(number, standing)| Some((number, standing?.state)));
+    Ok(states.filter(|(_, state)| *state != LetterState::Open).collect())
+}
+
 /// The number in a letter's full id. Of another pipeline's there is none: a message id may have a slash too.
 fn full_number(handle: &PipelineHandle, id: &str) -> Option<u64> {
     LetterIds::of(handle).number(id)
@@ -321,7 +334,7 @@ async fn indexed(handle: &PipelineHandle, id: &str) -> Result<Option<Option<u64>
         for number in numbers.into_iter().rev() {
             // Another id may have the same hash.
             let letter = handle.letter(number).await?;
-            if letter.is_some_and(|letter| letter.message.id() == id) {
+            if letter.is_some_and(|letter| letter.is_of(id)) {
                 return Ok(Some(Some(number)));
             }
         }
@@ -343,8 +356,10 @@ async fn find_by_message(
     loop {
         let scan = handle.scan_letters(None, after, READ_MAX, LOOK_MAX).await?;
         for letter in &scan.letters {
-            if let Some(found) = unknown.get_mut(letter.message.id()) {
-                *found = Some(letter.id);
+            for id in [letter.accepted_id(), letter.message.id()] {
+                if let Some(found) = unknown.get_mut(id) {
+                    *found = Some(letter.id);
+                }
             }
         }
         after = scan.next;

@@ -2,6 +2,7 @@
 
 use super::cursor::PARTS;
 use super::page::{scan, shown_as};
+use crate::engine::continued::ids_before;
 use crate::engine::{EngineError, MessagePhase, MessageState, PendingAt, PendingMessage, PendingState};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::select::{self, LetterIds, SelectError};
@@ -38,7 +39,8 @@ enum Searched {
 pub async fn message(handle: &PipelineHandle, name: &str) -> Result<Option<MessageState>, HandleError> {
     let gated = handle.figures().is_gated();
     match handle.message(name).await {
-        Ok(None) if number_of(handle, name).is_none() => return Ok(None),
+        // Ids that edits gave, and those of imported letters, are known to the letters alone.
+        Ok(None) if number_of(handle, name).is_none() => return letter(handle, name).await,
         Err(HandleError::NotRemembered(_)) | Ok(None) => {}
         // In the words of a listing: while nothing may start, what would be ready or delayed is held.
         Ok(Some(known)) if gated && matches!(known.state, MessagePhase::Ready | MessagePhase::Delayed) => {
@@ -66,7 +68,11 @@ async fn letter(handle: &PipelineHandle, name: &str) -> Result<Option<MessageSta
     };
     let Some(number) = numbers.first() else { return Ok(None) };
     let letter = handle.letter(*number).await?;
-    Ok(letter.map(|letter| MessageState::of_letter(&letter)))
+    Ok(letter.map(|letter| {
+        let state = MessageState::of_letter(&letter);
+        // Under the id that was asked for, unless that was a number.
+        if letter.is_of(name) { MessageState { id: name.to_owned(), ..state } } else { state }
+    }))
 }
 
 /// Where the message is that is meant by an id, or by a number.
@@ -86,7 +92,7 @@ pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Locate
                 }
                 _ => &PARTS,
             },
-            Ok(None) if number.is_none() => return Ok(Located::NotFound),
+            Ok(None) if number.is_none() && !is_continued(name) => return Ok(Located::NotFound),
             Ok(None) | Err(HandleError::NotRemembered(_)) => &PARTS,
             Err(error) => return Err(error),
         },
@@ -101,6 +107,11 @@ pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Locate
             None => Located::NotFound,
         },
     })
+}
+
+/// Whether an edit may have given this id.
+fn is_continued(name: &str) -> bool {
+    ids_before(name).next().is_some()
 }
 
 /// The number in a name like `orders/17`.

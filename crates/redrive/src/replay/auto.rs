@@ -12,7 +12,7 @@ use redrive_core::{Time, duration};
 
 use super::error::ReplayError;
 use super::job::{ReplaySpec, ReplayState, ReplayView};
-use super::plan::{Ambiguous, Plan, PlanOptions};
+use super::plan::{Ambiguous, PlanOptions};
 use super::replays::Replays;
 use super::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use crate::actions::{Action, ActionError, ActionKind, Actions};
@@ -208,8 +208,13 @@ async fn start(
     let selection =
         Selection { filter: Some(filter), state: Some(LetterState::Open), ..Selection::default() };
     // A retry would have taken the ambiguous ones too, with the same id.
-    let options = PlanOptions { ambiguous: Ambiguous::Ok, skip_superseded: true, ..PlanOptions::default() };
-    let plan = Plan::make(handle, &selection, options).await?;
+    let options = PlanOptions {
+        ambiguous: Ambiguous::Ok,
+        skip_superseded: true,
+        skip_beyond_ledger: true,
+        ..PlanOptions::default()
+    };
+    let plan = replays.plan(handle, &selection, options).await?;
     if plan.ids.is_empty() {
         return Ok(());
     }

@@ -5,12 +5,15 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+
 use super::error::ReplayError;
 use super::files::{Files, FoundJobs};
 use super::job::{self, Facts, JobProgress, ReplayState, ReplayView};
 use super::live::{Job, Keep, Listener, blocking};
 use super::others::Others;
-use super::records::JobRecord;
+use super::records::{self, JobRecord};
+use super::taken::TakenLetters;
 use crate::naming::Naming;
 
 /// Jobs that are remembered; beyond it the oldest that are over are forgotten.
@@ -23,6 +26,8 @@ pub(super) struct JobBook {
     jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
     others: Others,
     next: Mutex<u64>,
+    /// Jobs start one after the other, so that each sees what the one before has taken.
+    starting: tokio::sync::Mutex<()>,
     faults: Vec<String>,
     listener: Listener,
 }
@@ -44,7 +49,8 @@ impl JobBook {
         });
         let jobs = Mutex::new(jobs.collect());
         let next = Mutex::new(found.highest + 1);
-        Ok(Self { naming, files, jobs, others: Others::default(), next, faults: found.faults, listener })
+        let (others, starting) = (Others::default(), tokio::sync::Mutex::default());
+        Ok(Self { naming, files, jobs, others, next, starting, faults: found.faults, listener })
     }
 
     /// Only the first listener counts.
@@ -123,6 +129,37 @@ impl JobBook {
         own.unwrap_or_else(|| self.others.known(record, &self.listener))
     }
 
+    /// Holds back other starts for as long as it lives.
+    pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.starting.lock().await
+    }
+
+    /// Letters of a pipeline that jobs have still to put back; `shared` are the records of all processes that share it.
+    pub(super) async fn taken(&self, pipeline: &str, shared: &[(String, Bytes)]) -> TakenLetters {
+        let mut taken = TakenLetters::default();
+        let elsewhere = records::jobs_in(shared);
+        let mut own = self.unsettled(pipeline);
+        own.retain(|job| !job.progress().state.is_over());
+        for job in &own {
+            let ids = match job.selection() {
+                Some(ids) => ids,
+                // Another process runs it.
+                None if elsewhere.iter().any(|record| record.id == job.id) => continue,
+                // Not taken up yet. If its selection cannot be read, it will put nothing back.
+                None => self.read_ids(job).await.unwrap_or_default().into(),
+            };
+            let offered = (job.progress().offered as usize).min(ids.len());
+            taken.add(&job.id, &ids[offered..]);
+        }
+        for record in elsewhere.iter().filter(|record| !record.progress.state.is_over()) {
+            let runs_here = own.iter().any(|job| job.id == record.id && job.selection().is_some());
+            if !runs_here {
+                taken.add(&record.id, &records::left_of(shared, record).unwrap_or_default());
+            }
+        }
+        taken
+    }
+
     /// The number of the next job of this process.
     pub(super) fn next_number(&self) -> u64 {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,17 +172,17 @@ impl JobBook {
         &self,
         facts: Facts,
         progress: JobProgress,
-        mut ids: Vec<u64>,
-    ) -> io::Result<(Arc<Job>, Vec<u64>)> {
+        ids: Vec<u64>,
+    ) -> io::Result<(Arc<Job>, Arc<[u64]>)> {
         let number = facts.number;
         let id = self.naming.name('r', number);
         let job = Arc::new(Job::new(id, facts, progress, Arc::clone(&self.listener)));
+        let ids = job.select(ids);
         if let Some(files) = self.files.clone() {
-            let job = Arc::clone(&job);
-            ids = blocking(move || {
+            let (job, ids) = (Arc::clone(&job), Arc::clone(&ids));
+            blocking(move || {
                 files.write_ids(number, &ids)?;
-                files.write(&job.facts, &job.progress())?;
-                Ok(ids)
+                files.write(&job.facts, &job.progress())
             })
             .await?;
         }

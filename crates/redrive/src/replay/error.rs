@@ -2,6 +2,7 @@
 
 use super::job::{LIVE_MAX, ReplayState};
 use super::pace::RATE_MAX;
+use super::taken::TakenCounts;
 use crate::letters::select::SELECTION_MAX;
 
 /// Why a replay job is not started, found or changed.
@@ -10,6 +11,9 @@ pub enum ReplayError {
     /// Nothing is selected.
     #[error("no letter is selected, so there is nothing to replay")]
     Nothing,
+    /// Every selected letter waits in a job that has still to put it back.
+    #[error("all letters that are selected wait in other replays: {0}")]
+    Taken(TakenCounts),
     /// More letters are selected than a job may have.
     #[error("more than {SELECTION_MAX} letters are selected; narrow the selection down")]
     TooMany,

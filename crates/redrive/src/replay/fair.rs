@@ -36,6 +36,12 @@ impl FairOrder {
         self.turns.push(turn);
     }
 
+    /// Letters of a tenant so far. Tenants beyond those that are told apart count together.
+    pub(super) fn letters_of(&self, tenant: Option<&str>) -> u64 {
+        let turn = self.turn_of.get(tenant.unwrap_or_default()).map_or(TENANTS_MAX, |turn| *turn as usize);
+        self.letters_of.get(turn).copied().unwrap_or(0)
+    }
+
     fn turn_of(&mut self, tenant: &str) -> u32 {
         if let Some(turn) = self.turn_of.get(tenant) {
             return *turn;
@@ -109,6 +115,16 @@ mod tests {
         assert_eq!(ids.len(), 100_010);
         let last = ids.iter().position(|id| *id == 100_009);
         assert_eq!(last, Some(19), "the tenth letter of the small one is the twentieth of all");
+    }
+
+    #[test]
+    fn the_letters_of_each_tenant_are_counted() {
+        let mut order = FairOrder::new(false);
+        assert_eq!(order.letters_of(Some("acme")), 0);
+        (0..3).for_each(|id| order.push(id, Some("acme"), None));
+        order.push(3, None, None);
+        assert_eq!((order.letters_of(Some("acme")), order.letters_of(None)), (3, 1));
+        assert_eq!(order.letters_of(Some("zeta")), 0);
     }
 
     #[test]

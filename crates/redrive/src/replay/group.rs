@@ -10,12 +10,11 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::book::JobBook;
-use super::files::checksum;
 use super::job::{ReplayState, ReplayView};
 use super::live::{Job, blocking};
 use super::records::{self, JobRecord};
 use super::run::Task;
-use crate::engine::SharedJobs;
+use crate::engine::SharedRecords;
 use crate::handle::{HandleError, PipelineHandle};
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -32,7 +31,7 @@ const OVER_MAX: usize = 200;
 pub(super) struct Follower {
     book: Arc<JobBook>,
     handle: PipelineHandle,
-    jobs: Arc<dyn SharedJobs>,
+    jobs: Arc<dyn SharedRecords>,
     silence: Silence,
     /// Jobs that run here, with what was written last.
     own: BTreeMap<String, Own>,
@@ -45,7 +44,7 @@ struct Own {
 }
 
 impl Follower {
-    pub(super) fn new(book: Arc<JobBook>, handle: PipelineHandle, jobs: Arc<dyn SharedJobs>) -> Self {
+    pub(super) fn new(book: Arc<JobBook>, handle: PipelineHandle, jobs: Arc<dyn SharedRecords>) -> Self {
         Self { book, handle, jobs, silence: Silence::default(), own: BTreeMap::new() }
     }
 
@@ -65,8 +64,7 @@ impl Follower {
 
     async fn look(&mut self) -> std::io::Result<()> {
         let shared = self.jobs.records(records::PREFIX);
-        let of_jobs = shared.iter().filter(|(key, _)| records::is_job_key(key));
-        let all: Vec<JobRecord> = of_jobs.filter_map(|(_, value)| JobRecord::of_bytes(value)).collect();
+        let all = records::jobs_in(&shared);
         // Begun before jobs were shared.
         for job in self.book.unshared(self.handle.name(), |id| all.iter().any(|record| record.id == id)) {
             self.take_up(job, 0, &shared).await;
@@ -128,10 +126,7 @@ impl Follower {
             return;
         }
         if !job.is_attached() && !job.progress().is_settled() {
-            let prefix = records::pieces_prefix(&job.id);
-            let pieces = shared.iter().filter(|(key, _)| key.starts_with(&prefix)).map(|(_, piece)| &**piece);
-            let ids = records::ids_of(pieces).filter(|ids| checksum(ids) == job.facts.ids_crc);
-            let ids = match ids {
+            let ids = match records::selection_in(shared, &job.id, &job.facts) {
                 Some(ids) => Ok(ids),
                 None => self.book.read_ids(&job).await,
             };
@@ -139,6 +134,7 @@ impl Follower {
             match ids {
                 Ok(ids) if job.attach() => {
                     let (keep, handle) = (self.book.keep_of(&job), self.handle.clone());
+                    let ids = job.select(ids);
                     let task = Task { job: Arc::clone(&job), keep, handle, ids, is_resumed: true };
                     tokio::spawn(task.run());
                 }
@@ -210,7 +206,7 @@ impl Follower {
 
 /// Lets the other processes know of a new job. Its selection comes first: a job is known only with all of it.
 pub(super) async fn share(
-    jobs: &Arc<dyn SharedJobs>,
+    jobs: &Arc<dyn SharedRecords>,
     runner: String,
     job: &Job,
     ids: &[u64],
@@ -225,7 +221,7 @@ pub(super) async fn share(
 
 /// Asks the process that runs a job, and waits until it has done so; `None` if it has not for too long.
 pub(super) async fn ask_runner(
-    jobs: &Arc<dyn SharedJobs>,
+    jobs: &Arc<dyn SharedRecords>,
     job: &Arc<Job>,
     state: ReplayState,
 ) -> std::io::Result<Option<ReplayView>> {
@@ -239,7 +235,7 @@ pub(super) async fn ask_runner(
 }
 
 /// Writes a record on a thread that may wait.
-async fn write(jobs: &Arc<dyn SharedJobs>, key: String, value: Option<Vec<u8>>) -> std::io::Result<()> {
+async fn write(jobs: &Arc<dyn SharedRecords>, key: String, value: Option<Vec<u8>>) -> std::io::Result<()> {
     let jobs = Arc::clone(jobs);
     blocking(move || jobs.write(&key, value.as_deref()).map_err(std::io::Error::other)).await
 }

@@ -14,6 +14,8 @@ pub(super) struct Job {
     pub(super) id: String,
     pub(super) facts: Facts,
     progress: Mutex<JobProgress>,
+    /// Its letters in the order they go, while a task is at work on it.
+    selection: Mutex<Option<Arc<[u64]>>>,
     /// Somebody changed its state.
     pub(super) changed: Notify,
     /// Whether a task is at work on it.
@@ -34,6 +36,7 @@ impl Job {
             id,
             facts,
             progress: Mutex::new(progress),
+            selection: Mutex::default(),
             changed: Notify::new(),
             attached: AtomicBool::new(false),
             elsewhere: AtomicBool::new(false),
@@ -71,8 +74,20 @@ impl Job {
         !self.attached.swap(true, Ordering::SeqCst)
     }
 
+    /// Its letters, for the task that is at work on it and for whoever asks which of them are left.
+    pub(super) fn select(&self, ids: Vec<u64>) -> Arc<[u64]> {
+        let ids: Arc<[u64]> = ids.into();
+        *self.selection.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&ids));
+        ids
+    }
+
+    pub(super) fn selection(&self) -> Option<Arc<[u64]>> {
+        self.selection.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Its task has ended; another may take it up.
     pub(super) fn detach(&self) {
+        *self.selection.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.attached.store(false, Ordering::SeqCst);
     }
 

@@ -1,13 +1,16 @@
 //! Replay jobs: a frozen selection of letters is put back, paced, each letter once, also over restarts.
 //!
-//! - `plan`: what a replay would do, and the letters in the order they go; `fair` mixes the letters of tenants
+//! - `plan`: what a replay would do, and the letters in the order they go; `fair` mixes the letters of tenants; `taken`: letters
+//!   that wait in another job
 //! - `ends`: how the letters of a job ended; `job`: a job as it is described, seen and stored; `pace` and `stop`: how fast it goes, and when it must not go on
 //! - `files`, `live`, `run`: one job on disk, in memory and at work
 //! - `records`, `others`, `group`: jobs that several processes share
 //! - `book`: the jobs that a process knows; `replays`: all of them, for whoever starts and steers them
-//! - `auto`: a controller that starts them by itself
+//! - `auto`: a controller that starts them by itself; `stopped`: what to say of jobs that were stopped
 
 mod fair;
+mod taken;
+
 mod plan;
 
 mod ends;
@@ -31,6 +34,7 @@ mod replays;
 
 #[doc(hidden)]
 pub mod auto;
+mod stopped;
 
 #[doc(hidden)]
 pub use auto::AutoReplay;
@@ -42,5 +46,8 @@ pub use pace::Pace;
 pub use plan::{Ambiguous, Plan, PlanOptions, Superseded};
 pub use replays::Replays;
 pub use stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
+#[doc(hidden)]
+pub use stopped::StoppedReplays;
+pub use taken::TakenCounts;
 
 pub use crate::engine::{ReplayAnswer, ReplayTarget};

@@ -6,24 +6,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::job::ReplayView;
 use super::live::{Job, Listener};
 use super::records::JobRecord;
-use crate::engine::SharedJobs;
+use crate::engine::SharedRecords;
 
 #[derive(Default)]
 pub(super) struct Others {
     jobs: Mutex<BTreeMap<String, Arc<Job>>>,
     /// Pipelines whose jobs are shared.
-    groups: Mutex<HashMap<String, Arc<dyn SharedJobs>>>,
+    groups: Mutex<HashMap<String, Arc<dyn SharedRecords>>>,
 }
 
 impl Others {
     /// The jobs of a pipeline are shared from now on; `false` if they were before.
-    pub(super) fn share(&self, pipeline: &str, jobs: Arc<dyn SharedJobs>) -> bool {
+    pub(super) fn share(&self, pipeline: &str, jobs: Arc<dyn SharedRecords>) -> bool {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.insert(pipeline.to_owned(), jobs).is_none()
     }
 
     /// Where the jobs of a pipeline are shared, if they are.
-    pub(super) fn group(&self, pipeline: &str) -> Option<Arc<dyn SharedJobs>> {
+    pub(super) fn group(&self, pipeline: &str) -> Option<Arc<dyn SharedRecords>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
     }
 

@@ -4,8 +4,10 @@
 use std::collections::HashMap;
 
 use redrive_core::Time;
+use redrive_core::time::millis;
 
 use super::fair::FairOrder;
+use super::taken::{TakenCounts, TakenLetters};
 use crate::dispatch::KeySuccesses;
 use crate::engine::letter::REPLAYS_MAX;
 use crate::engine::{Letter, Ordering};
@@ -49,6 +51,10 @@ pub struct PlanOptions {
     pub ambiguous: Ambiguous,
     /// Leaves out letters whose key has had a later success.
     pub skip_superseded: bool,
+    /// Leaves out letters that the receiver may have applied and forgotten; see [`Plan::beyond_ledger`].
+    pub skip_beyond_ledger: bool,
+    /// Takes no more letters of one tenant than this; the others stay open.
+    pub tenant_max: Option<u64>,
 }
 
 /// A frozen selection and what is known of it.
@@ -60,12 +66,21 @@ pub struct Plan {
     pub too_often: u64,
     /// Letters with an attempt whose end is unknown; with [`Ambiguous::Skip`] they are not among the ids.
     pub ambiguous: u64,
+    /// Of these: an edit has given the message a new id, so that a receiver that remembers ids applies it.
+    pub ambiguous_new_id: u64,
+    /// Letters that were first attempted longer ago than the receiver remembers ids: if that attempt was applied, the
+    /// replay is applied too. 0 where the horizon is not known.
+    pub beyond_ledger: u64,
     /// Letters whose key has had a later success.
     pub superseded: Superseded,
+    /// Letters that are left out because their tenant has more than [`PlanOptions::tenant_max`].
+    pub beyond_quota: u64,
     /// Letters by tenant, the most first, where there is more than one.
     pub tenants: Vec<(String, u64)>,
     /// When the oldest of them died.
     pub oldest: Option<Time>,
+    /// Letters that are selected and wait in other jobs; they are not among the ids.
+    pub taken: TakenCounts,
 }
 
 /// Letters whose key has had a later success: replaying them writes old state over new.
@@ -82,14 +97,27 @@ pub struct Superseded {
 }
 
 impl Plan {
-    /// Freezes a selection and looks at each of its letters.
+    /// Freezes a selection and looks at each of its letters. [`super::Replays::plan`] also leaves out what waits in other
+    /// jobs.
     pub async fn make(
         handle: &PipelineHandle,
         selection: &Selection,
         options: PlanOptions,
     ) -> Result<Self, SelectError> {
+        Self::make_beside(handle, selection, options, &TakenLetters::default()).await
+    }
+
+    /// The same, beside jobs that have letters to put back.
+    pub(super) async fn make_beside(
+        handle: &PipelineHandle,
+        selection: &Selection,
+        options: PlanOptions,
+        taken: &TakenLetters,
+    ) -> Result<Self, SelectError> {
         let successes = handle.key_successes().await?;
-        let mut making = Making::new(successes, options, handle.ordering() == Ordering::Key);
+        let mut making = Making::new(successes, options, handle.ordering() == Ordering::Key, taken);
+        let remembered = |horizon| handle.now().as_millis().saturating_sub(millis(horizon));
+        making.remembered_from = handle.ledger_horizon().map(remembered).map(Time::from_millis);
         selection.each(handle, |letter| making.add(letter)).await?;
         Ok(making.finish())
     }
@@ -101,23 +129,31 @@ impl Plan {
 }
 
 /// A plan while its letters are looked at.
-struct Making {
+struct Making<'a> {
+    taken: &'a TakenLetters,
     successes: KeySuccesses,
     options: PlanOptions,
     order: FairOrder,
     plan: Plan,
     superseded: HashMap<Vec<u8>, u64>,
+    /// The receiver remembers ids that it applied at this time or later.
+    remembered_from: Option<Time>,
 }
 
-impl Making {
-    fn new(successes: KeySuccesses, options: PlanOptions, keyed: bool) -> Self {
+impl<'a> Making<'a> {
+    fn new(successes: KeySuccesses, options: PlanOptions, keyed: bool, taken: &'a TakenLetters) -> Self {
         let (order, plan) = (FairOrder::new(keyed), Plan::default());
-        Self { successes, options, order, plan, superseded: HashMap::new() }
+        Self { taken, successes, options, order, plan, superseded: HashMap::new(), remembered_from: None }
     }
 
     fn add(&mut self, letter: &Letter) {
+        if let Some(job) = self.taken.job_of(letter.id) {
+            self.plan.taken.add(job);
+            return;
+        }
         if letter.history.attempts().iter().any(|attempt| attempt.ambiguous) {
             self.plan.ambiguous += 1;
+            self.plan.ambiguous_new_id += u64::from(letter.accepted_id() != letter.message.id());
             if self.options.ambiguous == Ambiguous::Skip {
                 return;
             }
@@ -131,9 +167,21 @@ impl Making {
                 return;
             }
         }
+        let first = letter.meta.first_failed.unwrap_or(letter.dead_at);
+        if self.remembered_from.is_some_and(|from| first < from) {
+            self.plan.beyond_ledger += 1;
+            if self.options.skip_beyond_ledger {
+                return;
+            }
+        }
+        let tenant = letter.message.tenant();
+        if self.options.tenant_max.is_some_and(|most| self.order.letters_of(tenant) >= most) {
+            self.plan.beyond_quota += 1;
+            return;
+        }
         self.plan.too_often += u64::from(!self.options.force && letter.meta.replays >= REPLAYS_MAX);
         self.plan.oldest = self.plan.oldest.into_iter().chain([letter.dead_at]).min();
-        self.order.push(letter.id, letter.message.tenant(), key);
+        self.order.push(letter.id, tenant, key);
     }
 
     fn finish(self) -> Plan {

@@ -1,8 +1,10 @@
 //! Jobs as records that all processes of a pipeline share: who runs a job, how far it is, and its frozen selection in
 //! pieces. Pure.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::files::checksum;
 use super::job::{self, Facts, JobProgress, ReplayState};
 
 /// In front of all keys.
@@ -47,8 +49,14 @@ pub(super) fn job_key(id: &str) -> String {
 }
 
 /// The job that a record is about, if it says how one stands.
-pub(super) fn is_job_key(key: &str) -> bool {
+fn is_job_key(key: &str) -> bool {
     key.strip_prefix(PREFIX).is_some_and(|rest| rest.ends_with("/job"))
+}
+
+/// All jobs among the records.
+pub(super) fn jobs_in(shared: &[(String, Bytes)]) -> Vec<JobRecord> {
+    let of_jobs = shared.iter().filter(|(key, _)| is_job_key(key));
+    of_jobs.filter_map(|(_, value)| JobRecord::of_bytes(value)).collect()
 }
 
 /// What somebody wants of a job that runs in another process.
@@ -114,6 +122,20 @@ pub(super) fn ids_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<V
         }
     }
     Some(ids)
+}
+
+/// The letters that a job has still to put back, by what its runner last wrote; `None` if that is not known.
+pub(super) fn left_of(shared: &[(String, Bytes)], record: &JobRecord) -> Option<Vec<u64>> {
+    let mut ids = selection_in(shared, &record.id, &record.facts)?;
+    let offered = (record.progress.offered as usize).min(ids.len());
+    Some(ids.split_off(offered))
+}
+
+/// The frozen selection of a job, if all of its pieces are there.
+pub(super) fn selection_in(shared: &[(String, Bytes)], id: &str, facts: &Facts) -> Option<Vec<u64>> {
+    let prefix = pieces_prefix(id);
+    let pieces = shared.iter().filter(|(key, _)| key.starts_with(&prefix)).map(|(_, piece)| &**piece);
+    ids_of(pieces).filter(|ids| checksum(ids) == facts.ids_crc)
 }
 
 #[cfg(test)]

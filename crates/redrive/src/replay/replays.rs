@@ -12,11 +12,13 @@ use super::error::ReplayError;
 use super::files::checksum;
 use super::group::{self, Follower};
 use super::job::{Facts, JobProgress, LIVE_MAX, ReplaySpec, ReplayState, ReplayView};
-use super::plan::Plan;
+use super::plan::{Plan, PlanOptions};
+use super::records;
 use super::run::Task;
+use super::taken::TakenLetters;
 use crate::engine::ReplayTarget;
 use crate::handle::PipelineHandle;
-use crate::letters::select::SELECTION_MAX;
+use crate::letters::select::{SELECTION_MAX, SelectError, Selection};
 use crate::naming::Naming;
 
 /// Keeps the jobs of [`Replays`] apart from those of [`PipelineHandle::replay`], which count milliseconds.
@@ -79,7 +81,7 @@ impl Replays {
     /// are not over. What an aborted one had put back is counted to its end.
     pub fn attach(&self, handle: &PipelineHandle) -> Result<Vec<String>, ReplayError> {
         let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
-        if let Some(jobs) = handle.shared_jobs() {
+        if let Some(jobs) = handle.shared_records() {
             // Which jobs this process runs is known once what the others wrote is read.
             if self.jobs.others().share(handle.name(), Arc::clone(&jobs)) {
                 runtime.spawn(Follower::new(Arc::clone(&self.jobs), handle.clone(), jobs).run());
@@ -97,7 +99,10 @@ impl Replays {
             let (keep, handle, book) = (self.jobs.keep_of(&job), handle.clone(), Arc::clone(&self.jobs));
             runtime.spawn(async move {
                 match book.read_ids(&job).await {
-                    Ok(ids) => Task { job, keep, handle, ids, is_resumed: true }.run().await,
+                    Ok(ids) => {
+                        let ids = job.select(ids);
+                        Task { job, keep, handle, ids, is_resumed: true }.run().await;
+                    }
                     Err(why) => {
                         job.change(|progress| {
                             // One that was aborted by an earlier version has no selection any more.
@@ -129,7 +134,23 @@ impl Replays {
         self.start_planned(handle, spec, Plan { ids, ..Plan::default() }, actor).await
     }
 
-    /// Starts a job as it was planned. It is durable when this returns.
+    /// What a replay would do. Letters that wait in a job that is not over are left out and counted.
+    pub async fn plan(
+        &self,
+        handle: &PipelineHandle,
+        selection: &Selection,
+        options: PlanOptions,
+    ) -> Result<Plan, SelectError> {
+        Plan::make_beside(handle, selection, options, &self.taken(handle).await).await
+    }
+
+    /// Letters of a pipeline that jobs have still to put back, in any process that shares them.
+    async fn taken(&self, handle: &PipelineHandle) -> TakenLetters {
+        let shared = handle.shared_records().map(|jobs| jobs.records(records::PREFIX)).unwrap_or_default();
+        self.jobs.taken(handle.name(), &shared).await
+    }
+
+    /// Starts a job as it was planned, without letters that another job has taken since. It is durable when this returns.
     pub async fn start_planned(
         &self,
         handle: &PipelineHandle,
@@ -137,9 +158,11 @@ impl Replays {
         plan: Plan,
         actor: &str,
     ) -> Result<ReplayView, ReplayError> {
-        let Plan { ids, tenants, .. } = plan;
+        let Plan { mut ids, tenants, taken: mut counts, .. } = plan;
+        let _alone = self.jobs.alone().await;
+        self.taken(handle).await.remove_from(&mut ids, &mut counts);
         if ids.is_empty() {
-            return Err(ReplayError::Nothing);
+            return Err(if counts.is_empty() { ReplayError::Nothing } else { ReplayError::Taken(counts) });
         }
         if ids.len() > SELECTION_MAX {
             return Err(ReplayError::TooMany);
@@ -169,7 +192,7 @@ impl Replays {
         let mut progress = JobProgress::new();
         progress.begin_trial(&facts.spec);
         let (job, ids) = self.jobs.add(facts, progress, ids).await?;
-        if let Some(jobs) = handle.shared_jobs()
+        if let Some(jobs) = handle.shared_records()
             && let Err(error) = group::share(&jobs, self.jobs.runner(), &job, &ids).await
         {
             self.jobs.withdraw(&job).await;

@@ -28,7 +28,7 @@ pub(super) struct Task {
     pub job: Arc<Job>,
     pub keep: Keep,
     pub handle: PipelineHandle,
-    pub ids: Vec<u64>,
+    pub ids: Arc<[u64]>,
     /// Whether the job was begun by an earlier process, or by this one before its pipeline stopped.
     pub is_resumed: bool,
 }

@@ -13,7 +13,8 @@ use super::wake::Wake;
 use super::watchdog::OnStuck;
 use crate::backoff::Backoff;
 use crate::dispatch::ProtectionSettings;
-use crate::engine::{Engine, Ingest, Ordering, SharedJobs};
+use crate::engine::groups::Grouping;
+use crate::engine::{Engine, Ingest, Ordering, SharedRecords};
 use crate::handler::AnyHandler;
 
 pub(crate) struct Built {
@@ -27,11 +28,14 @@ pub(crate) struct Built {
     pub(crate) on_stuck: Option<OnStuck>,
     pub(crate) protection: ProtectionSettings,
     pub(crate) ordering: Ordering,
+    pub(crate) grouping: Grouping,
+    /// How long the receiver remembers ids, as far as somebody has said so.
+    pub(crate) ledger_horizon: Option<Duration>,
     /// 0 is no limit.
     pub(crate) max_pending: u64,
     pub(crate) board: Arc<Board>,
     pub(crate) ingest: Option<Arc<dyn Ingest>>,
-    pub(crate) shared_jobs: Option<Arc<dyn SharedJobs>>,
+    pub(crate) shared_records: Option<Arc<dyn SharedRecords>>,
     pub(crate) seat: Arc<Seat>,
     pub(crate) wake: Arc<Wake>,
 }
@@ -48,6 +52,8 @@ pub(crate) struct Settings {
     pub(crate) on_stuck: Option<OnStuck>,
     pub(crate) protection: ProtectionSettings,
     pub(crate) ordering: Ordering,
+    pub(crate) grouping: Grouping,
+    pub(crate) ledger_horizon: Option<Duration>,
     pub(crate) max_pending: u64,
 }
 
@@ -65,10 +71,12 @@ impl Built {
             on_stuck: settings.on_stuck,
             protection: settings.protection,
             ordering: settings.ordering,
+            grouping: settings.grouping,
+            ledger_horizon: settings.ledger_horizon,
             max_pending: settings.max_pending,
             board: Arc::new(board),
             ingest: engine.ingest(),
-            shared_jobs: engine.shared_jobs(),
+            shared_records: engine.shared_records(),
             seat: Arc::new(Seat::new(engine)),
             wake: Arc::default(),
         }

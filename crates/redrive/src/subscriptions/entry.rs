@@ -1,5 +1,6 @@
 //! The table as keys and values: what the log on disk and the compacted topic hold. The last value of a key counts.
 
+use redrive_core::Time;
 use serde_json::{Value, json};
 
 use super::guard::Stopped;
@@ -11,6 +12,8 @@ const ENDPOINT: &str = "endpoint/";
 const STORED: &str = "stored/";
 const GUARD: &str = "guard";
 const SEEN: &str = "seen/";
+const UNANNOUNCED: &str = "unannounced/";
+const HASH_KEY: &str = "hash-key";
 
 /// One key with its new value.
 #[derive(Clone, PartialEq, Eq)]
@@ -28,6 +31,10 @@ pub(super) enum Fact {
     Guard(Option<Stopped>),
     /// The endpoints that took a push in a generation, of which only the number is known.
     Seen(u64, Option<Sketch>),
+    /// The owner's system has still to hear of the purge at this time; `None`: it has heard of it.
+    Unannounced(EndpointId, Option<Time>),
+    /// Identifies the key that the hashes were made with.
+    HashKey(String),
 }
 
 impl Fact {
@@ -42,6 +49,11 @@ impl Fact {
                 let value = sketch.as_ref().map(|sketch| json!({ "sketch": sketch.to_text() }));
                 (format!("{SEEN}{number}"), value)
             }
+            Self::Unannounced(id, at) => {
+                let value = at.map(|at| json!({ "at_ms": at.as_millis() }));
+                (format!("{UNANNOUNCED}{}", id.digits()), value)
+            }
+            Self::HashKey(fingerprint) => (HASH_KEY.to_owned(), Some(json!({ "fingerprint": fingerprint }))),
         };
         Entry { key, value: value.map(|value| value.to_string()) }
     }
@@ -64,7 +76,15 @@ impl Fact {
             };
             return Some(Self::Seen(number.parse().ok()?, sketch));
         }
+        if let Some(digits) = entry.key.strip_prefix(UNANNOUNCED) {
+            let at = match value {
+                Some(value) => Some(Time::from_millis(value.get("at_ms")?.as_u64()?)),
+                None => None,
+            };
+            return Some(Self::Unannounced(digits.parse().ok()?, at));
+        }
         match (entry.key.as_str(), value) {
+            (HASH_KEY, Some(value)) => Some(Self::HashKey(value.get("fingerprint")?.as_str()?.to_owned())),
             (GUARD, None) => Some(Self::Guard(None)),
             (GUARD, Some(value)) => Some(Self::Guard(Some(Stopped::from_json(&value)?))),
             _ => None,
@@ -80,8 +100,6 @@ impl std::fmt::Debug for Entry {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::Time;
-
     use super::super::record::{Cause, Standing};
     use super::super::stored::Registered;
     use super::*;
@@ -104,12 +122,20 @@ mod tests {
             Fact::Guard(None),
             Fact::Seen(2_810, Some(sketch)),
             Fact::Seen(2_808, None),
+            Fact::Unannounced(id, Some(at)),
+            Fact::Unannounced(id, None),
+            Fact::HashKey("09ff3c51a7d2e840".into()),
         ] {
             assert_eq!(Fact::of(&fact.entry()), Some(fact));
         }
-        for (key, value) in
-            [("other", "{}"), ("endpoint/7", "{}"), ("guard", "[]"), ("seen/1", "{}"), ("seen/x", "nonsense")]
-        {
+        for (key, value) in [
+            ("other", "{}"),
+            ("endpoint/7", "{}"),
+            ("guard", "[]"),
+            ("seen/1", "{}"),
+            ("seen/x", "nonsense"),
+            ("hash-key", "{}"),
+        ] {
             assert_eq!(Fact::of(&Entry { key: key.into(), value: Some(value.into()) }), None, "{key}");
         }
     }

@@ -4,20 +4,18 @@
 //! and reported: the endpoint that it was about is called again, and its push service says anew what it is.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use serde_json::{Value, json};
-
 use super::entry::Entry;
+use super::lines::{DamagedLine, ScannedLine, line, scan};
 use super::store::SubscriptionStore;
 use crate::engine::EngineError;
 use crate::private;
 
 const FILE: &str = "subscriptions.log";
-/// A line longer than this is not one of ours.
-const LINE_BYTES_MAX: u64 = 1 << 20;
-const CRC_DIGITS: usize = 8;
+/// Damaged lines that are reported one by one.
+const FINDINGS_MAX: usize = 20;
 
 /// The file of one pipeline.
 #[derive(Debug)]
@@ -32,7 +30,7 @@ pub struct SubscriptionFile {
 impl SubscriptionFile {
     /// Opens or makes `subscriptions.log` in `dir`, the directory of the pipeline's store.
     pub fn open(dir: &Path) -> Result<Self, EngineError> {
-        let path = dir.join(FILE);
+        let path = path(dir);
         let open = || {
             let file = private::options().create(true).read(true).append(true).open(&path)?;
             File::open(dir)?.sync_all()?;
@@ -43,31 +41,29 @@ impl SubscriptionFile {
     }
 
     fn read(&mut self, entry: &mut dyn FnMut(Entry)) -> io::Result<Vec<String>> {
-        let (mut findings, mut number, mut end) = (Vec::new(), 0_u64, 0_u64);
+        let (mut findings, mut damaged) = (Vec::new(), 0_usize);
+        let path = self.path.display();
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
-        let mut reader = BufReader::with_capacity(1 << 16, file);
-        let mut line = Vec::new();
-        loop {
-            line.clear();
-            let len = reader.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line)? as u64;
-            if line.last() != Some(&b'\n') {
-                break;
+        let end = scan(&mut BufReader::with_capacity(1 << 16, file), &mut |scanned| match scanned {
+            ScannedLine::Whole(read) => entry(read),
+            ScannedLine::Damaged(DamagedLine { line, offset, .. }) => {
+                damaged += 1;
+                if damaged <= FINDINGS_MAX {
+                    findings.push(format!("{path}: line {line} is damaged, at offset {offset}"));
+                }
             }
-            (number, end) = (number + 1, end + len);
-            match parse(&line[..line.len() - 1]) {
-                Some(read) => entry(read),
-                None => findings.push(format!("{}: line {number} is damaged", self.path.display())),
-            }
+        })?;
+        if damaged > FINDINGS_MAX {
+            findings.push(format!("{path}: {} more lines are damaged", damaged - FINDINGS_MAX));
         }
-        let len = self.file.metadata()?.len();
-        if end < len {
-            let torn = len - end;
-            findings.push(format!("{}: {torn} bytes torn by a crash are cut off", self.path.display()));
-            self.file.set_len(end)?;
+        if end.unfinished_bytes > 0 {
+            let torn = end.unfinished_bytes;
+            findings.push(format!("{path}: {torn} bytes torn by a crash are cut off"));
+            self.file.set_len(end.end)?;
             self.file.sync_all()?;
         }
-        self.lines = number;
+        self.lines = end.lines;
         Ok(findings)
     }
 
@@ -124,23 +120,13 @@ impl SubscriptionStore for SubscriptionFile {
     }
 }
 
-fn failed(path: &Path, error: &io::Error) -> EngineError {
+/// The log in the directory of a pipeline's store.
+pub(super) fn path(dir: &Path) -> PathBuf {
+    dir.join(FILE)
+}
+
+pub(super) fn failed(path: &Path, error: &io::Error) -> EngineError {
     EngineError::Storage(format!("{}: {error}", path.display()))
-}
-
-/// `1a2b3c4d ["key","value"]`.
-fn line(entry: &Entry) -> String {
-    let text = json!([entry.key, entry.value]).to_string();
-    format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes()))
-}
-
-fn parse(line: &[u8]) -> Option<Entry> {
-    let (crc, text) = line.split_at_checked(CRC_DIGITS)?;
-    let crc = u32::from_str_radix(std::str::from_utf8(crc).ok()?, 16).ok()?;
-    let text = text.strip_prefix(b" ").filter(|text| crc32fast::hash(text) == crc)?;
-    let value: Value = serde_json::from_slice(text).ok()?;
-    let [key, value] = value.as_array()?.as_slice() else { return None };
-    Some(Entry { key: key.as_str()?.to_owned(), value: value.as_str().map(str::to_owned) })
 }
 
 #[cfg(test)]

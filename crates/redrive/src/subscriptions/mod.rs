@@ -5,11 +5,11 @@
 //! - [`guard`]: stops purging when too many endpoints would go at once
 //! - `seen`: how many there are, as a `sketch` per week; `recent`: which were called lately
 //! - [`stored`]: subscriptions that messages name by id; `stored_index`: all of them
-//! - `change`: what happened to an endpoint, for listeners
+//! - `change`: what happened to an endpoint, for listeners; `unannounced`: purges that the owner's system has still to hear of
 //! - [`entry`]: all of it as keys and values; `table`: in memory, bounded
-//! - [`store`]: where entries are durable; [`file`]: a checked log on disk
+//! - [`store`]: where entries are durable; [`file`]: a checked log on disk, of `lines`; [`check`]: verifies it
 //! - `writer`: the thread that writes them in batches
-//! - `subscriptions`: the handle that sinks and the API share
+//! - `subscriptions`: the handle that sinks and the API share; `counts`, `error`: what it answers
 
 pub mod record;
 mod records;
@@ -26,19 +26,27 @@ mod stored_index;
 mod change;
 pub mod entry;
 mod table;
+mod unannounced;
 
+pub mod check;
 pub mod file;
+mod lines;
 pub mod store;
 mod writer;
 
+mod counts;
+mod error;
 #[expect(clippy::module_inception, reason = "the handle is what the module is about")]
 mod subscriptions;
 
 pub use change::{Change, Changed};
+pub use counts::Counts;
 pub use decide::{Admission, Answer, Purge};
+pub use error::SubscriptionsError;
 pub use guard::Stopped;
+pub use lines::DamagedLine;
 pub use record::{Cause, EndpointId, Record, Standing};
 pub use store::SubscriptionStore;
 pub use stored::{Registered, Stored};
-pub use subscriptions::{Counts, Reader, Subscriptions, SubscriptionsError};
+pub use subscriptions::{Reader, Subscriptions};
 pub use table::Listed;

@@ -10,11 +10,18 @@ use super::stored::Stored;
 pub(super) struct StoredIndex {
     by_id: BTreeMap<String, Arc<Stored>>,
     by_endpoint: BTreeSet<(EndpointId, String)>,
+    /// Different endpoints among them.
+    endpoints: usize,
+    /// How many were made with each VAPID key.
+    keys: BTreeMap<Option<String>, u64>,
 }
 
 impl StoredIndex {
     pub(super) fn put(&mut self, id: String, stored: Stored) {
         drop(self.take(&id));
+        let is_new = self.ids_of(stored.endpoint).next().is_none();
+        self.endpoints += usize::from(is_new);
+        *self.keys.entry(stored.key.clone()).or_default() += 1;
         self.by_endpoint.insert((stored.endpoint, id.clone()));
         self.by_id.insert(id, Arc::new(stored));
     }
@@ -22,6 +29,12 @@ impl StoredIndex {
     pub(super) fn take(&mut self, id: &str) -> Option<Arc<Stored>> {
         let (id, stored) = self.by_id.remove_entry(id)?;
         self.by_endpoint.remove(&(stored.endpoint, id));
+        let was_last = self.ids_of(stored.endpoint).next().is_none();
+        self.endpoints -= usize::from(was_last);
+        if let Some(count) = self.keys.get_mut(&stored.key) {
+            *count -= 1;
+        }
+        self.keys.retain(|_, count| *count > 0);
         Some(stored)
     }
 
@@ -35,6 +48,11 @@ impl StoredIndex {
 
     pub(super) fn len(&self) -> usize {
         self.by_id.len()
+    }
+
+    /// How many endpoints they name.
+    pub(super) fn endpoints(&self) -> usize {
+        self.endpoints
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&String, &Arc<Stored>)> {
@@ -61,10 +79,8 @@ impl StoredIndex {
     }
 
     /// How many were made with each VAPID key.
-    pub(super) fn keys(&self) -> BTreeMap<Option<String>, u64> {
-        let mut keys = BTreeMap::new();
-        self.by_id.values().for_each(|stored| *keys.entry(stored.key.clone()).or_default() += 1);
-        keys
+    pub(super) fn keys(&self) -> &BTreeMap<Option<String>, u64> {
+        &self.keys
     }
 }
 
@@ -96,6 +112,29 @@ mod tests {
         assert_eq!((ids(&index, 7), ids(&index, 8)), (vec!["a"], vec!["b"]));
         assert!(index.take("a").is_some() && index.take("a").is_none());
         assert_eq!((ids(&index, 7), index.len()), (vec![], 2));
+    }
+
+    #[test]
+    fn endpoints_and_keys_are_counted_through_every_change() {
+        let mut index = StoredIndex::default();
+        let made_with = |endpoint: u64, key: &str| {
+            let endpoint = EndpointId::from_number(endpoint);
+            Stored::new(Registered { endpoint, key: Some(key.to_owned()) }, Time::ZERO, &json!({}))
+        };
+        let keys = |index: &StoredIndex| {
+            index.keys().iter().map(|(key, count)| (key.clone().unwrap(), *count)).collect::<Vec<_>>()
+        };
+        for (id, endpoint, key) in [("a", 1, "old"), ("b", 1, "old"), ("c", 2, "new")] {
+            index.put(id.into(), made_with(endpoint, key));
+        }
+        assert_eq!((index.len(), index.endpoints()), (3, 2));
+        assert_eq!(keys(&index), [("new".to_owned(), 1), ("old".to_owned(), 2)]);
+        index.put("a".into(), made_with(3, "new"));
+        assert_eq!((index.len(), index.endpoints()), (3, 3));
+        index.put("b".into(), made_with(3, "new"));
+        assert_eq!((index.endpoints(), keys(&index)), (2, vec![("new".to_owned(), 3)]));
+        drop((index.take("a"), index.take("b"), index.take("c")));
+        assert_eq!((index.endpoints(), keys(&index)), (0, vec![]));
     }
 
     #[test]

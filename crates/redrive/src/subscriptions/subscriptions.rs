@@ -1,67 +1,32 @@
 //! The handle to the subscriptions of a pipeline. Sinks ask it before a call and tell it what came back; the API shows it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use redrive_core::Time;
+use redrive_core::text::redact;
 use serde_json::Value;
 
 use super::change::Changed;
+use super::counts::Counts;
 use super::decide::{Admission, Answer, Purge};
-use super::guard::Stopped;
+use super::entry::Entry;
+use super::error::{ID_BYTES_MAX, SubscriptionsError};
 use super::record::{Cause, EndpointId, Record, Standing};
 use super::store::SubscriptionStore;
 use super::stored::{Registered, Stored};
-use super::table::{Effects, Listed, STORED_MAX, Table};
+use super::table::{Effects, Listed, Table};
 use super::writer::{self, Writer};
 use crate::engine::EngineError;
 
 /// How often outdated records are looked for.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
-pub(crate) const ID_BYTES_MAX: usize = 200;
 const SUBSCRIPTION_BYTES_MAX: usize = 8 * 1024;
 /// Rows of one listing.
 pub(crate) const LIST_MAX: usize = 1_000;
-
-/// How the table stands.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Counts {
-    pub purge: Purge,
-    /// About how many endpoints took a push in the last one to two weeks, and at least as many as are stored.
-    pub active: u64,
-    pub flagged: u64,
-    pub purged: u64,
-    pub stored: u64,
-    /// What stopped purging.
-    pub stopped: Option<Stopped>,
-    /// No more flags and purges are remembered.
-    pub is_full: bool,
-    /// Changes that could not be made durable.
-    pub unwritten: u64,
-}
-
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum SubscriptionsError {
-    #[error("no subscription `{0}` is known")]
-    NotFound(String),
-    #[error("`{0}` is neither flagged nor purged")]
-    NotMarked(String),
-    #[error("the id of a subscription has 1 to {ID_BYTES_MAX} printable characters and is no endpoint hash")]
-    Id,
-    #[error("{0}")]
-    Subscription(String),
-    #[error("there are {STORED_MAX} stored subscriptions, and no room for more")]
-    Full,
-    #[error("purging is not stopped")]
-    NotStopped,
-    #[error("`{0}` is purged already")]
-    AlreadyPurged(String),
-    #[error(transparent)]
-    Store(#[from] EngineError),
-}
 
 /// Reads a subscription that is to be stored, or says what is wrong with it without showing it.
 pub type Reader = Arc<dyn Fn(&Value) -> Result<Registered, String> + Send + Sync>;
@@ -78,8 +43,12 @@ struct SharedTable {
     table: Arc<Mutex<Table>>,
     writer: OnceLock<Writer>,
     reader: OnceLock<Reader>,
+    /// The keys that the sink signs with, where there are such keys.
+    signing_keys: OnceLock<BTreeSet<String>>,
+    hash_key: OnceLock<String>,
     listeners: Mutex<Vec<Listener>>,
     unwritten: AtomicU64,
+    damaged: AtomicU64,
     swept_ms: AtomicU64,
 }
 
@@ -91,20 +60,27 @@ impl Subscriptions {
                 table: Arc::new(Mutex::new(Table::new(purge))),
                 writer: OnceLock::new(),
                 reader: OnceLock::new(),
+                signing_keys: OnceLock::new(),
+                hash_key: OnceLock::new(),
                 listeners: Mutex::default(),
                 unwritten: AtomicU64::new(0),
+                damaged: AtomicU64::new(0),
                 swept_ms: AtomicU64::new(0),
             }),
         }
     }
 
     /// Loads what is stored, and from now on writes every change there. Says what was wrong with it. Only the first store
-    /// counts.
+    /// counts. Refused if its hashes were made with another key than that of [`Self::hash_with`].
     pub fn open(&self, mut store: Box<dyn SubscriptionStore>) -> Result<Vec<String>, EngineError> {
-        let findings = {
+        let (findings, noted) = {
             let mut table = self.table();
-            store.load(&mut |entry| table.apply(&entry))?
+            let findings = store.load(&mut |entry| table.apply(&entry))?;
+            (findings, self.check_hash_key(&mut table)?)
         };
+        if let Some(entry) = noted {
+            store.append(&[entry])?;
+        }
         writer::compact(&mut *store, &self.shared.table)?;
         let table = Arc::downgrade(&self.shared.table);
         store.follow(Arc::new(move |entry| {
@@ -122,6 +98,62 @@ impl Subscriptions {
     pub fn read_with(&self, reader: Reader) {
         // Only the first one counts, and there is only one sink.
         let _ = self.shared.reader.set(reader);
+    }
+
+    /// Which key the endpoint hashes are made with: a text that identifies it and does not give it away. A table that was
+    /// made with another one is not opened: it would know none of its endpoints.
+    pub fn hash_with(&self, fingerprint: &str) {
+        // Only the first one counts, and there is only one sink.
+        let _ = self.shared.hash_key.set(fingerprint.to_owned());
+    }
+
+    fn check_hash_key(&self, table: &mut Table) -> Result<Option<Entry>, EngineError> {
+        let Some(given) = self.shared.hash_key.get() else { return Ok(None) };
+        match table.hash_key() {
+            // An older version noted none.
+            None => Ok(Some(table.set_hash_key(given))),
+            Some(known) if known == given => Ok(None),
+            Some(_) => Err(EngineError::Directory {
+                problem: format!(
+                    "the subscriptions of pipeline `{}` were hashed with another key, so none of its purges would hold",
+                    self.shared.pipeline
+                ),
+                fix: "restore the former `hash_key_file` (without one: `hash.key` in the engine's directory); \
+                      docs/guide/push.md says how to start over with a new key",
+            }),
+        }
+    }
+
+    /// The public keys that the sink signs with.
+    pub fn sign_with(&self, keys: impl IntoIterator<Item = String>) {
+        // Only the first ones count, and there is only one sink.
+        let _ = self.shared.signing_keys.set(keys.into_iter().collect());
+    }
+
+    /// Purges from now on wait in the table until [`Self::announced`]. Call it before [`Self::open`].
+    pub fn announce_purges(&self) {
+        self.table().announce_purges();
+    }
+
+    /// Purges that are durable and not announced, the oldest first, as the time of the purge and the endpoint.
+    pub fn unannounced(&self, after: Option<(Time, EndpointId)>, limit: usize) -> Vec<(Time, EndpointId)> {
+        self.table().unannounced(after, limit)
+    }
+
+    /// What there is to say of a purge that is not announced; `None` if it does not hold any more.
+    pub fn announcement(&self, purge: (Time, EndpointId)) -> Option<Changed> {
+        self.table().announcement(purge)
+    }
+
+    /// The owner's system knows of a purge, or does not have to. Durable on return.
+    pub async fn announced(&self, purge: (Time, EndpointId)) -> Result<(), EngineError> {
+        let effects = self.table().announced(purge);
+        self.carry_out(effects).await
+    }
+
+    /// How many lines of the log are damaged, as a check found.
+    pub fn note_damage(&self, lines: u64) {
+        self.shared.damaged.store(lines, Ordering::Relaxed);
     }
 
     /// Hears of every change that is made in this process, after it is durable.
@@ -228,7 +260,9 @@ impl Subscriptions {
         let (endpoint, effects) = {
             let mut table = self.table();
             let endpoint = markable(&table, name)?;
-            let record = Record::new(standing, Cause::Operator, reason, now).actor(actor);
+            // People paste what they look at.
+            let reason = redact::without_secrets(reason);
+            let record = Record::new(standing, Cause::Operator, &reason, now).actor(actor);
             (endpoint, table.mark(endpoint, record, now))
         };
         self.carry_out(effects).await?;
@@ -293,6 +327,10 @@ impl Subscriptions {
             stopped: table.stopped(),
             is_full: table.is_full(),
             unwritten: self.shared.unwritten.load(Ordering::Relaxed),
+            unannounced: if table.announces() { table.unannounced_count() } else { 0 },
+            unannounced_since: table.unannounced_since().filter(|_| table.announces()),
+            without_key: self.missing_keys_of(&table).map(|(_, count)| count).sum(),
+            damaged: self.shared.damaged.load(Ordering::Relaxed),
         }
     }
 
@@ -310,7 +348,19 @@ impl Subscriptions {
 
     /// How many stored subscriptions were made with each VAPID key.
     pub fn keys(&self) -> BTreeMap<Option<String>, u64> {
-        self.table().keys()
+        self.table().keys().clone()
+    }
+
+    /// VAPID keys that the sink does not have, with how many stored subscriptions were made with each.
+    pub fn missing_keys(&self) -> Vec<(String, u64)> {
+        let table = self.table();
+        self.missing_keys_of(&table).map(|(key, count)| (key.to_owned(), count)).collect()
+    }
+
+    fn missing_keys_of<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (&'a str, u64)> {
+        let signs_with = self.shared.signing_keys.get();
+        let used = table.keys().iter().filter_map(|(key, count)| Some((key.as_deref()?, *count)));
+        used.filter(move |(key, _)| signs_with.is_some_and(|keys| !keys.contains(*key)))
     }
 
     /// Forgets what is too old. Cheap unless an hour has passed.
@@ -332,6 +382,10 @@ impl Subscriptions {
             Some(sender) if !entries.is_empty() => writer::write(sender, entries).await,
             _ => Ok(()),
         };
+        if !changes.is_empty() {
+            // Also if it could not be written: it holds in this process.
+            self.table().are_durable(&changes);
+        }
         if written.is_err() {
             self.shared.unwritten.fetch_add(changes.len().max(1) as u64, Ordering::Relaxed);
         }

@@ -16,6 +16,7 @@ use super::records::Records;
 use super::seen::Seen;
 use super::stored::Stored;
 use super::stored_index::StoredIndex;
+use super::unannounced::{AnnouncementKey, Unannounced};
 
 /// How long a purge can be undone. After that the endpoint is called again if somebody still sends to it.
 pub(crate) const UNDO_FOR: Duration = Duration::from_hours(30 * 24);
@@ -62,11 +63,35 @@ pub(super) struct Table {
     guard: PurgeGuard,
     seen: Seen,
     recent: RecentCalls,
+    /// Whether somebody wants to hear of purges.
+    announces: bool,
+    unannounced: Unannounced,
+    /// Identifies the key of the hashes; `None` for a table that no key was noted for.
+    hash_key: Option<String>,
 }
 
 impl Table {
     pub(super) fn new(purge: Purge) -> Self {
         Self { purge, ..Self::default() }
+    }
+
+    /// From now on purges wait until they are announced.
+    pub(super) fn announce_purges(&mut self) {
+        self.announces = true;
+    }
+
+    pub(super) fn announces(&self) -> bool {
+        self.announces
+    }
+
+    pub(super) fn hash_key(&self) -> Option<&str> {
+        self.hash_key.as_deref()
+    }
+
+    /// Notes which key the hashes are made with.
+    pub(super) fn set_hash_key(&mut self, fingerprint: &str) -> Entry {
+        self.hash_key = Some(fingerprint.to_owned());
+        Fact::HashKey(fingerprint.to_owned()).entry()
     }
 
     pub(super) fn purge_mode(&self) -> Purge {
@@ -82,12 +107,22 @@ impl Table {
                 if let Some(purged) = purged.filter(|purged| self.records.get(id) != Some(purged)) {
                     self.guard.count(purged.at);
                 }
+                // An announcement is of one purge, and stands before it in the store.
+                let purged = record.as_ref().filter(|record| record.standing == Standing::Purged);
+                if !purged.is_some_and(|purged| self.unannounced.is_of(id, purged.at)) {
+                    self.unannounced.take(id);
+                }
                 self.records.set(id, record);
             }
             Some(Fact::Stored(id, Some(stored))) => self.stored.put(id, *stored),
             Some(Fact::Stored(id, None)) => drop(self.stored.take(&id)),
             Some(Fact::Guard(stopped)) => self.guard.set_stopped(stopped),
             Some(Fact::Seen(number, Some(sketch))) => self.seen.apply(number, &sketch),
+            Some(Fact::Unannounced(id, Some(at))) => self.unannounced.put(id, at),
+            Some(Fact::Unannounced(id, None)) => {
+                self.unannounced.take(id);
+            }
+            Some(Fact::HashKey(fingerprint)) => self.hash_key = Some(fingerprint),
             // An outdated generation, which nothing was known of here either.
             Some(Fact::Seen(_, None)) | None => {}
         }
@@ -99,11 +134,14 @@ impl Table {
         let stored = self.stored.iter();
         let stored = stored.map(|(id, stored)| Fact::Stored(id.clone(), Some(Box::new((**stored).clone()))));
         let guard = self.guard.stopped().map(|stopped| Fact::Guard(Some(stopped)));
-        records.chain(stored).chain(guard).chain(self.seen.facts()).map(|fact| fact.entry()).collect()
+        let hash_key = self.hash_key.clone().map(Fact::HashKey);
+        let unannounced = self.unannounced.iter().map(|(id, at)| Fact::Unannounced(id, Some(at)));
+        let facts = hash_key.into_iter().chain(unannounced).chain(records).chain(stored).chain(guard);
+        facts.chain(self.seen.facts()).map(|fact| fact.entry()).collect()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.records.len() + self.stored.len()
+        self.records.len() + self.stored.len() + self.unannounced.len()
     }
 
     pub(super) fn admit(&mut self, id: EndpointId, registered: Option<Time>) -> Admission {
@@ -204,16 +242,57 @@ impl Table {
         Some(Effects { entries, changes: vec![Changed::of_all(now, Change::PurgingResumed)] })
     }
 
-    /// Forgets flags and purges that are older than the time for undoing.
+    /// Forgets flags and purges that are older than the time for undoing. A purge that nobody could be told of yet stays.
     pub(super) fn sweep(&mut self, now: Time) -> Effects {
+        let waits = |id: EndpointId| self.announces && self.unannounced.contains(id);
         let old = self.records.iter().filter(|(_, it)| now.since(it.at) > UNDO_FOR);
-        let old: Vec<_> = old.map(|(id, _)| id).collect();
+        let old: Vec<_> = old.map(|(id, _)| id).filter(|id| !waits(*id)).collect();
         let mut effects = Effects::default();
         for id in old {
             self.records.set(id, None);
             effects.entries.push(Fact::Endpoint(id, None).entry());
+            effects.entries.extend(self.forget_announcement(id));
         }
         effects
+    }
+
+    /// Announcements that can be made, the oldest first.
+    pub(super) fn unannounced(&self, after: Option<AnnouncementKey>, limit: usize) -> Vec<AnnouncementKey> {
+        self.unannounced.after(after).take(limit).collect()
+    }
+
+    /// What there is to say of a purge; `None` if it does not hold any more.
+    pub(super) fn announcement(&self, (at, id): AnnouncementKey) -> Option<Changed> {
+        let record = self.records.get(id).filter(|it| it.standing == Standing::Purged && it.at == at);
+        let ids = self.stored.ids_of(id).cloned().collect();
+        let record = Some(record?.clone());
+        Some(Changed { at, endpoint: Some(id), ids, change: Change::Purged, record })
+    }
+
+    /// The owner's system knows of the purge, or does not have to.
+    pub(super) fn announced(&mut self, (at, id): AnnouncementKey) -> Effects {
+        let is_of = self.unannounced.is_of(id, at);
+        let entries = if is_of { self.forget_announcement(id).into_iter().collect() } else { Vec::new() };
+        Effects { entries, changes: Vec::new() }
+    }
+
+    fn forget_announcement(&mut self, id: EndpointId) -> Option<Entry> {
+        self.unannounced.take(id).then(|| Fact::Unannounced(id, None).entry())
+    }
+
+    /// The purges among these changes are in the store, and can be announced.
+    pub(super) fn are_durable(&mut self, changes: &[Changed]) {
+        for changed in changes.iter().filter(|changed| changed.change == Change::Purged) {
+            changed.endpoint.into_iter().for_each(|id| self.unannounced.is_durable(id, changed.at));
+        }
+    }
+
+    pub(super) fn unannounced_count(&self) -> u64 {
+        self.unannounced.len() as u64
+    }
+
+    pub(super) fn unannounced_since(&self) -> Option<Time> {
+        self.unannounced.oldest()
     }
 
     fn change(
@@ -229,14 +308,23 @@ impl Table {
             return;
         }
         self.records.set(id, record.clone());
-        effects.entries.push(Fact::Endpoint(id, record.clone()).entry());
+        if change == Change::Purged && self.announces {
+            // Before the purge: a crash between both leaves an announcement of nothing, which is dropped. The other way
+            // round it would be lost.
+            self.unannounced.begin(id, at);
+            effects.entries.push(Fact::Unannounced(id, Some(at)).entry());
+            effects.entries.push(Fact::Endpoint(id, record.clone()).entry());
+        } else {
+            effects.entries.push(Fact::Endpoint(id, record.clone()).entry());
+            effects.entries.extend(self.forget_announcement(id));
+        }
         let ids = self.stored.ids_of(id).cloned().collect();
         effects.changes.push(Changed { at, endpoint: Some(id), ids, change, record });
     }
 
-    /// About how many endpoints are active.
+    /// About how many endpoints are active. Several stored ids of one endpoint are one.
     pub(super) fn active(&self, now: Time) -> u64 {
-        self.seen.estimate(now).max(self.stored.len() as u64)
+        self.seen.estimate(now).max(self.stored.endpoints() as u64)
     }
 
     pub(super) fn flagged(&self) -> u64 {
@@ -298,7 +386,7 @@ impl Table {
     }
 
     /// How many stored subscriptions were made with each key.
-    pub(super) fn keys(&self) -> BTreeMap<Option<String>, u64> {
+    pub(super) fn keys(&self) -> &BTreeMap<Option<String>, u64> {
         self.stored.keys()
     }
 }

@@ -122,10 +122,9 @@ async fn letters(pipeline: &str, roll: &mut Roll, seen: &mut Seen, session: &Ses
             let Some(before) = roll.get(&letter.message) else { continue };
             let has_letter = [Marks::OPEN, Marks::DISCARDED, Marks::REPLAYING];
             seen.twins += u64::from(has_letter.iter().any(|mark| before.has(*mark)));
-            // A letter whose replay succeeded proves nothing: the witness has the effect, or it is missing.
-            if let Some(mark) = letter_mark(&letter.state) {
-                roll.mark(&letter.message, mark);
-            }
+            // A letter whose replay succeeded proves nothing: the witness has the effect, or it is missing. That it goes on
+            // under a new id is known from it all the same.
+            roll.mark(&letter.message, letter_mark(&letter.state));
         }
         query.cursor = page.next;
         if query.cursor.is_none() {
@@ -134,12 +133,12 @@ async fn letters(pipeline: &str, roll: &mut Roll, seen: &mut Seen, session: &Ses
     }
 }
 
-fn letter_mark(state: &str) -> Option<Marks> {
+fn letter_mark(state: &str) -> Marks {
     match state {
-        "open" => Some(Marks::OPEN),
-        "discarded" => Some(Marks::DISCARDED),
-        "replaying" => Some(Marks::REPLAYING),
-        _ => None,
+        "open" => Marks::OPEN,
+        "discarded" => Marks::DISCARDED,
+        "replaying" => Marks::REPLAYING,
+        _ => Marks::NONE,
     }
 }
 

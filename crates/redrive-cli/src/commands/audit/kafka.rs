@@ -109,10 +109,12 @@ impl Records {
                 let Some(copy) = self.copy(record) else { return };
                 let id = copy.message.id().to_owned();
                 let generation = copy.meta.replays;
-                let parked =
-                    letters.entry(copy.origin.number()).or_insert(Parked { id, generation, copies: 0 });
+                let number = copy.origin.number();
+                let first = || Parked { id: id.clone(), generation, copies: 0 };
+                let parked = letters.entry(number).or_insert_with(first);
                 if generation > parked.generation {
-                    (parked.generation, parked.copies) = (generation, 0);
+                    // A message that died again may have gone on under another id.
+                    *parked = Parked { id, generation, copies: 0 };
                 }
                 parked.copies += u64::from(generation == parked.generation);
             },

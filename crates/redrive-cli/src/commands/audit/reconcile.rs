@@ -51,6 +51,9 @@ pub struct Reckoning {
     pub duplicate_effects: u64,
     /// Ids the list of produced ids names more than once.
     pub listed_again: u64,
+    /// Produced ids that go on under another one since an edit; and of these, those that the witness has under both.
+    pub continued: u64,
+    pub continued_applied_before: u64,
 }
 
 impl Reckoning {
@@ -65,7 +68,9 @@ impl Reckoning {
 
 /// Counts the fates of all ids; names at most `name` missing ones.
 pub fn reconcile(roll: &Roll, name: usize) -> Reckoning {
-    let mut reckoning = Reckoning { produced: roll.len(), ..Reckoning::default() };
+    let (continued, continued_applied_before) = roll.continued();
+    let mut reckoning =
+        Reckoning { produced: roll.len(), continued, continued_applied_before, ..Reckoning::default() };
     roll.each(|marks, id| {
         match fate(marks) {
             IdFate::Succeeded => reckoning.succeeded += 1,

@@ -51,6 +51,16 @@ pub fn write(report: &Report<'_>, out: &mut Output) -> Result<(), Failed> {
     if reckoning.listed_again > 0 {
         out.line(&format!("listed more than once   {}, counted once", count(reckoning.listed_again)))?;
     }
+    if reckoning.continued > 0 {
+        let before = match reckoning.continued_applied_before {
+            0 => String::new(),
+            some => format!("; {} of them were applied under an earlier id too", count(some)),
+        };
+        out.line(&format!(
+            "continued under a new id (edit --new-id)   {}, each counted once{before}",
+            count(reckoning.continued)
+        ))?;
+    }
     if seen.not_produced > 0 {
         let text = "ids in applied that are not in the list of produced ids; is the list complete?";
         out.line(&format!("not produced   {}   {text}", count(seen.not_produced)))?;
@@ -95,6 +105,8 @@ fn to_json(report: &Report<'_>) -> Value {
         "repeated_calls": seen.testimony.repeats_merged,
         "twins": seen.twins,
         "listed_again": reckoning.listed_again,
+        "continued": reckoning.continued,
+        "continued_applied_before": reckoning.continued_applied_before,
         "not_produced": seen.not_produced,
         "proof": seen.proof,
         "source": seen.source,

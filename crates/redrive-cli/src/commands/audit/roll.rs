@@ -2,8 +2,14 @@
 //!
 //! Memory is the only thing that grows with an audit. A range (`o-0..o-9999`) takes one byte per id, a list from a
 //! file about 40 bytes more than the id itself. [`RANGE_MAX`] and [`LISTED_MAX`] bound both.
+//!
+//! A message that an edit gave a new id (`o-1~e-12`) goes on under that one: what became of it is what became of the produced
+//! id, and it counts once.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+
+use redrive::engine::continued::ids_before;
 
 /// The longest range: 500 MB.
 pub const RANGE_MAX: u64 = 500_000_000;
@@ -50,7 +56,11 @@ impl Marks {
 }
 
 #[derive(Debug)]
-pub struct Roll(RollKind);
+pub struct Roll {
+    produced: RollKind,
+    /// Later ids of produced ones, by these; few, for somebody edited each of them.
+    continued: HashMap<Box<str>, Vec<(Box<str>, Marks)>>,
+}
 
 #[derive(Debug)]
 enum RollKind {
@@ -58,21 +68,43 @@ enum RollKind {
     Listed(HashMap<Box<str>, Marks>),
 }
 
+impl RollKind {
+    fn get(&self, id: &str) -> Option<Marks> {
+        match self {
+            Self::Range { prefix, first, marks } => marks.get(position(prefix, *first, id)?).copied(),
+            Self::Listed(ids) => ids.get(id).copied(),
+        }
+    }
+
+    fn get_mut(&mut self, id: &str) -> Option<&mut Marks> {
+        match self {
+            Self::Range { prefix, first, marks } => {
+                position(prefix, *first, id).and_then(|position| marks.get_mut(position))
+            }
+            Self::Listed(ids) => ids.get_mut(id),
+        }
+    }
+}
+
 impl Roll {
+    fn of(produced: RollKind) -> Self {
+        Self { produced, continued: HashMap::new() }
+    }
+
     /// The ids `prefix + first` to `prefix + last`, both included.
     pub fn range(prefix: &str, first: u64, last: u64) -> Option<Self> {
         let count = last.checked_sub(first)?.checked_add(1).filter(|count| *count <= RANGE_MAX)?;
         let marks = vec![Marks::NONE; usize::try_from(count).ok()?];
-        Some(Self(RollKind::Range { prefix: prefix.to_owned(), first, marks }))
+        Some(Self::of(RollKind::Range { prefix: prefix.to_owned(), first, marks }))
     }
 
     pub fn listed() -> Self {
-        Self(RollKind::Listed(HashMap::new()))
+        Self::of(RollKind::Listed(HashMap::new()))
     }
 
     /// Adds an id to a list; a second time is remembered. `false`: the list is full. Ranges know their ids already.
     pub fn add(&mut self, id: &str) -> bool {
-        let RollKind::Listed(ids) = &mut self.0 else { return true };
+        let RollKind::Listed(ids) = &mut self.produced else { return true };
         if let Some(marks) = ids.get_mut(id) {
             *marks = marks.with(Marks::LISTED_AGAIN);
             return true;
@@ -85,7 +117,7 @@ impl Roll {
     }
 
     pub fn len(&self) -> u64 {
-        match &self.0 {
+        match &self.produced {
             RollKind::Range { marks, .. } => marks.len() as u64,
             RollKind::Listed(ids) => ids.len() as u64,
         }
@@ -95,61 +127,118 @@ impl Roll {
         self.len() == 0
     }
 
-    /// What is known about an id; `None` if it was not produced.
+    /// What is known about an id, a produced one or one that it goes on under; `None` if it is neither.
     pub fn get(&self, id: &str) -> Option<Marks> {
-        match &self.0 {
-            RollKind::Range { prefix, first, marks } => marks.get(position(prefix, *first, id)?).copied(),
-            RollKind::Listed(ids) => ids.get(id).copied(),
-        }
+        self.produced.get(id).or_else(|| {
+            let produced = self.produced_before(id)?;
+            let later = self.continued.get(produced).and_then(|all| all.iter().find(|(one, _)| **one == *id));
+            Some(later.map_or(Marks::NONE, |(_, marks)| *marks))
+        })
     }
 
-    /// Adds what was found out about an id; `false` if it was not produced.
+    /// The produced id that goes on under this one.
+    fn produced_before<'i>(&self, id: &'i str) -> Option<&'i str> {
+        ids_before(id).find(|before| self.produced.get(before).is_some())
+    }
+
+    /// Adds what was found out about an id; `false` if it was not produced and none that was goes on under it.
     pub fn mark(&mut self, id: &str, mark: Marks) -> bool {
-        let slot = match &mut self.0 {
-            RollKind::Range { prefix, first, marks } => {
-                position(prefix, *first, id).and_then(|position| marks.get_mut(position))
-            }
-            RollKind::Listed(ids) => ids.get_mut(id),
-        };
-        slot.map(|marks| *marks = marks.with(mark)).is_some()
+        if let Some(marks) = self.produced.get_mut(id) {
+            *marks = marks.with(mark);
+            return true;
+        }
+        let Some(produced) = self.produced_before(id) else { return false };
+        let all = self.continued.entry(produced.into()).or_default();
+        match all.iter_mut().find(|(one, _)| **one == *id) {
+            Some((_, marks)) => *marks = marks.with(mark),
+            None => all.push((id.into(), mark)),
+        }
+        true
     }
 
-    /// Shows the marks of every id, and its name to who wants it. A range goes in order.
+    /// The produced ids that go on under another one; and how many of these the witness has under an earlier one as well.
+    pub fn continued(&self) -> (u64, u64) {
+        let also = self.continued.iter().filter(|(produced, later)| {
+            let last = latest(later).map(|(id, _)| id);
+            let earlier = later.iter().filter(|(id, _)| Some(&**id) != last).map(|(_, marks)| *marks);
+            earlier.chain(self.produced.get(produced)).any(|marks| marks.has(Marks::APPLIED))
+        });
+        (self.continued.len() as u64, also.count() as u64)
+    }
+
+    /// What is known about a produced id, and its present name: that of the id it goes on under, if there is one. An effect
+    /// under an earlier id is not the effect that was asked for by the edit; of a letter it is worth knowing.
+    fn present<'n>(&self, own: Marks, name: &'n str) -> (Marks, Cow<'n, str>) {
+        let later = self.continued.get(name);
+        let Some((id, marks)) = later.and_then(|later| latest(later)) else { return (own, name.into()) };
+        let all = || later.into_iter().flatten().map(|(_, marks)| *marks).chain([own]);
+        let any = |mark: Marks| if all().any(|marks| marks.has(mark)) { mark } else { Marks::NONE };
+        let is_dead = marks.has(Marks::OPEN) || marks.has(Marks::DISCARDED);
+        let applied = if is_dead { any(Marks::APPLIED) } else { Marks::NONE };
+        let marks = marks.with(applied).with(any(Marks::APPLIED_AGAIN)).with(any(Marks::LISTED_AGAIN));
+        (marks, id.to_owned().into())
+    }
+
+    /// Shows the marks of every produced id, and its present name to who wants it. A range goes in order.
     pub fn each(&self, mut see: impl FnMut(Marks, &dyn Fn() -> String)) {
-        match &self.0 {
+        let mut shown = |own: Marks, name: &dyn Fn() -> String| {
+            if self.continued.is_empty() {
+                return see(own, name);
+            }
+            let name = name();
+            let (marks, id) = self.present(own, &name);
+            see(marks, &|| id.clone().into_owned());
+        };
+        match &self.produced {
             RollKind::Range { prefix, first, marks } => {
                 for (number, marks) in (*first..).zip(marks) {
-                    see(*marks, &|| format!("{prefix}{number}"));
+                    shown(*marks, &|| format!("{prefix}{number}"));
                 }
             }
-            RollKind::Listed(ids) => ids.iter().for_each(|(id, marks)| see(*marks, &|| id.to_string())),
+            RollKind::Listed(ids) => ids.iter().for_each(|(id, marks)| shown(*marks, &|| id.to_string())),
         }
     }
 
-    /// At most `max` ids whose marks are `wanted`, from a place in the roll on, and the place to go on from; `None`
-    /// at its end. So that nobody has to hold all ids a second time.
+    /// At most `max` ids whose marks are `wanted`, from a place in the roll on, under their present names, and the place to
+    /// go on from; `None` at its end. So that nobody has to hold all ids a second time.
     pub fn some(
         &self,
         from: usize,
         max: usize,
         wanted: impl Fn(Marks) -> bool,
     ) -> (Vec<String>, Option<usize>) {
-        let found: Vec<(usize, String)> = match &self.0 {
+        let few = self.continued.is_empty();
+        let look = |own: Marks, name: &dyn Fn() -> String| {
+            if few {
+                return wanted(own).then(name);
+            }
+            let name = name();
+            let (marks, id) = self.present(own, &name);
+            wanted(marks).then(|| id.into_owned())
+        };
+        let found: Vec<(usize, String)> = match &self.produced {
             RollKind::Range { prefix, first, marks } => {
-                let rest = marks.iter().enumerate().skip(from).filter(|(_, marks)| wanted(**marks));
-                rest.take(max)
-                    .map(|(place, _)| (place, format!("{prefix}{}", first + place as u64)))
-                    .collect()
+                let rest = marks.iter().enumerate().skip(from);
+                let name = |place: usize| format!("{prefix}{}", first + place as u64);
+                let found = rest.filter_map(|(place, own)| Some((place, look(*own, &|| name(place))?)));
+                found.take(max).collect()
             }
             // The order of a map stays the same as long as no id is added.
             RollKind::Listed(ids) => {
-                let rest = ids.iter().enumerate().skip(from).filter(|(_, (_, marks))| wanted(**marks));
-                rest.take(max).map(|(place, (id, _))| (place, id.to_string())).collect()
+                let rest = ids.iter().enumerate().skip(from);
+                let found =
+                    rest.filter_map(|(place, (id, own))| Some((place, look(*own, &|| id.to_string())?)));
+                found.take(max).collect()
             }
         };
         let next = found.last().filter(|_| found.len() == max).map(|(place, _)| place + 1);
         (found.into_iter().map(|(_, id)| id).collect(), next)
     }
+}
+
+/// The id that a message has now: each edit makes it longer.
+fn latest(later: &[(Box<str>, Marks)]) -> Option<(&str, Marks)> {
+    later.iter().max_by_key(|(id, _)| id.len()).map(|(id, marks)| (&**id, *marks))
 }
 
 /// Where an id stands in a range. Only the usual way of writing a number is the id: `o-07` is not `o-7`.
@@ -212,6 +301,34 @@ mod tests {
             let mut whole: Vec<String> = (5..30).map(|i| format!("o-{i}")).collect();
             whole.sort();
             assert_eq!(all, whole);
+        }
+    }
+
+    #[test]
+    fn a_message_that_goes_on_under_a_new_id_counts_once_under_its_present_name() {
+        let mut listed = Roll::listed();
+        (0..4).for_each(|i| assert!(listed.add(&format!("o-{i}"))));
+        for mut roll in [Roll::range("o-", 0, 3).unwrap(), listed] {
+            let names = |roll: &Roll, wanted: Marks| {
+                let mut names = roll.some(0, 10, |marks| marks.has(wanted)).0;
+                names.sort();
+                names
+            };
+            assert!(!roll.mark("o-9~e-1", Marks::APPLIED), "nobody produced it");
+            // The first was applied under its first id, and under the new one.
+            assert!(roll.mark("o-0", Marks::APPLIED) && roll.mark("o-0~e-1", Marks::APPLIED));
+            assert_eq!(names(&roll, Marks::APPLIED), ["o-0~e-1"]);
+            // The effect of the edit is missing, whatever was applied before.
+            assert!(roll.mark("o-1", Marks::APPLIED) && roll.mark("o-1~e-1", Marks::NONE));
+            assert_eq!(names(&roll, Marks::APPLIED), ["o-0~e-1"]);
+            // A letter, edited twice, that was applied under its first id.
+            assert!(roll.mark("o-2", Marks::APPLIED) && roll.mark("o-2~e-1~e-2", Marks::OPEN));
+            assert_eq!(roll.get("o-2~e-1"), Some(Marks::NONE));
+            assert_eq!(names(&roll, Marks::OPEN.with(Marks::APPLIED)), ["o-2~e-1~e-2"]);
+            assert_eq!((roll.len(), roll.continued()), (4, (3, 3)));
+            let mut seen = 0;
+            roll.each(|_, _| seen += 1);
+            assert_eq!(seen, 4);
         }
     }
 

@@ -3,6 +3,7 @@
 use redrive_api::Discard;
 
 use super::Selection;
+use super::selection::say_not_open;
 use crate::client::{Answer, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant};
@@ -46,10 +47,12 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
             out.json(&answer.json)?;
         }
         args.selection.fail_if_empty(letters, &args.pipeline)?;
+        let mut not_open = !answer.view.not_open.is_empty();
         if !out.is_json() {
             out.line(&format!("would discard {}", count(letters)))?;
+            not_open = say_not_open(&answer.view.not_open, "discarded", out)?;
         }
-        return Ok(Exit::Ok);
+        return Ok(if not_open { Exit::Bad } else { Exit::Ok });
     }
     let Answer { json, view } = session.api.discard(&args.pipeline, &discard).await?;
     if out.is_json() {
@@ -57,14 +60,15 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
     }
     args.selection.fail_if_empty(view.discarded, &args.pipeline)?;
     if out.is_json() {
-        return Ok(Exit::Ok);
+        return Ok(if view.not_open.is_empty() { Exit::Ok } else { Exit::Bad });
     }
     let undo = view.id.map(|id| {
         let until = view.undo_until.map(|at| format!(" until {}", instant::date(at.0))).unwrap_or_default();
         format!("   (kept as tombstones, undo{until}: redrive dlq undo {} {id})", args.pipeline)
     });
     out.line(&format!("discarded {}{}", count(view.discarded), undo.unwrap_or_default()))?;
-    Ok(Exit::Ok)
+    let not_open = say_not_open(&view.not_open, "discarded", out)?;
+    Ok(if not_open { Exit::Bad } else { Exit::Ok })
 }
 
 pub async fn undo(args: &UndoArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {

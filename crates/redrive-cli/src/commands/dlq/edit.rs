@@ -1,13 +1,17 @@
 //! `redrive dlq edit`: change letters by rule or in an editor, see the difference before, and undo it.
 
+use std::collections::BTreeSet;
+
 use redrive::letters::edit::json_text::JsonText;
-use redrive::letters::edit::{Condition, Pointer};
+use redrive::letters::edit::{Condition, Pointer, header_fault};
 use redrive_api::{DifferenceView, Edit, Edited, LetterSelection, MessageIdChoice, Payload, SkippedLetters};
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::Selection;
-use super::editor;
+use super::edit_jq::NewPayloads;
+use super::editor::{self, Draft};
+use super::selection::say_not_open;
 use crate::client::Session;
 use crate::client::fault::ClientFault;
 use crate::exit::{Exit, Failed};
@@ -33,6 +37,9 @@ pub struct Args {
     /// Remove a value from the payload; may be repeated
     #[arg(long, value_name = "/PATH", value_parser = pointer, help_heading = CHANGE)]
     pub unset: Vec<String>,
+    /// Make the new payload with a jq program, as in '.currency |= ascii_upcase'
+    #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true, conflicts_with_all = ["set", "unset", "set_header", "unset_header"], help_heading = CHANGE)]
+    pub jq: Option<String>,
     /// Set a header; may be repeated
     #[arg(long, value_name = "NAME=VALUE", value_parser = header, help_heading = CHANGE)]
     pub set_header: Vec<(String, String)>,
@@ -50,7 +57,7 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
     /// Give all letters of this edit back the messages they had before it, as in e-12
-    #[arg(long, value_name = "EDIT", conflicts_with_all = ["filter", "group", "edit", "ids", "since", "all", "condition", "set", "unset", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
+    #[arg(long, value_name = "EDIT", conflicts_with_all = ["filter", "group", "edit", "ids", "since", "all", "condition", "set", "unset", "jq", "set_header", "unset_header", "same_id", "new_id", "dry_run"])]
     pub undo: Option<String>,
 }
 
@@ -76,17 +83,29 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("write it like x-src=web")?;
-    if name.is_empty() {
-        Err("the name is empty".to_owned())
-    } else {
-        Ok((name.to_owned(), value.to_owned()))
+    match header_fault(name, value) {
+        Some(why) => Err(why.to_owned()),
+        None => Ok((name.to_owned(), value.to_owned())),
     }
 }
 
 impl Args {
+    /// Two changes of one place contradict each other, in whatever order they are given.
+    fn fail_if_twice(&self) -> Result<(), Failed> {
+        let values = self.set.iter().map(|(at, _)| at).chain(&self.unset).cloned();
+        let headers = self.set_header.iter().map(|(name, _)| name).chain(&self.unset_header);
+        let headers = headers.map(|name| format!("header {}", name.to_ascii_lowercase()));
+        let mut seen = BTreeSet::new();
+        match values.chain(headers).find(|place| !seen.insert(place.clone())) {
+            Some(place) => Err(Failed::usage(format!("{place} is changed twice"))
+                .hint("give one --set or --unset for each path, and one --set-header or --unset-header for each header")),
+            None => Ok(()),
+        }
+    }
+
     fn says_what(&self) -> bool {
         let headers = self.set_header.len() + self.unset_header.len();
-        self.set.len() + self.unset.len() + headers > 0
+        self.set.len() + self.unset.len() + headers > 0 || self.jq.is_some()
     }
 
     fn request(&self, letters: LetterSelection) -> Result<Edit, Failed> {
@@ -118,24 +137,55 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         return undo(args.pipeline.as_deref(), edit, session, out).await;
     }
     let Some(pipeline) = args.pipeline.as_deref() else { return Err(Failed::usage("which pipeline?")) };
-    let mut edit = args.request(args.selection.letters("edit", session.now())?)?;
+    args.fail_if_twice()?;
+    let letters = args.selection.letters("edit", session.now())?;
+    let mut draft = None;
+    let mut made = None;
+    let mut edit = match &args.jq {
+        None => args.request(letters)?,
+        // The letters are chosen and read here.
+        Some(code) => {
+            let condition = args.condition.as_deref();
+            let mut new = NewPayloads::make(code, pipeline, letters, condition, session).await?;
+            let payloads = Some(std::mem::take(&mut new.payloads));
+            made = Some(new);
+            Edit { payloads, condition: None, ..args.request(LetterSelection::default())? }
+        }
+    };
     if !args.says_what() {
         let [letter] = &args.selection.ids[..] else {
             return Err(Failed::usage("it is not said what shall change")
                 .hint("give --set /path=json, --unset, --set-header or --unset-header; one letter of --ids opens in $EDITOR"));
         };
         let shown = session.api.letter(pipeline, letter).await?.view;
+        let ambiguous = shown.history.iter().any(|attempt| attempt.ambiguous);
+        if ambiguous && !args.same_id && !args.new_id {
+            return Err(undecided(letter));
+        }
         let Some(Payload::Utf8(text)) = shown.payload.flatten() else {
-            return Err(not_text(pipeline, letter));
+            return Err(not_text(pipeline, letter, &shown.message));
         };
-        let Some(new) = editor::edit(&text).await? else {
+        let Some(edited) = editor::edit(&text).await? else {
             out.line("nothing was changed")?;
             return Ok(Exit::Ok);
         };
-        edit.payload = Some(Payload::Utf8(new));
+        edit.payload = Some(Payload::Utf8(edited.text.clone()));
         edit.was = Some(Payload::Utf8(text));
+        draft = Some(edited);
     }
-    let answer = session.api.edit(pipeline, &edit).await?;
+    let sent = match &made {
+        Some(made) if edit.payloads.as_ref().is_none_or(Vec::is_empty) => Ok(made.nothing_sent(args.dry_run)),
+        _ => session.api.edit(pipeline, &edit).await,
+    };
+    let answer = match sent {
+        Ok(answer) => made.iter().fold(answer, |answer, made| made.beside(answer)),
+        Err(fault) => return Err(with_draft(fault.into(), draft.as_ref())),
+    };
+    let saved = args.dry_run || answer.view.edited.unwrap_or(0) > 0;
+    let unsaved = draft.as_ref().filter(|_| !saved).map(Draft::whereabouts);
+    if let Some(draft) = draft.filter(|_| saved) {
+        draft.remove();
+    }
     if out.is_json() {
         out.json(&answer.json)?;
     } else if args.dry_run {
@@ -143,23 +193,48 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     } else {
         done(pipeline, &answer.view, out)?;
     }
+    if let Some(unsaved) = unsaved {
+        return Err(Failed::new(Exit::Bad, format!("nothing was changed; {unsaved}")));
+    }
     let view = answer.view;
+    let not_open =
+        if out.is_json() { !view.not_open.is_empty() } else { say_not_open(&view.not_open, "edited", out)? };
     if view.not_json.count + view.refused.count + view.unchanged == 0 && args.condition.is_none() {
         args.selection.fail_if_empty(view.edited.or(view.would_edit).unwrap_or(0), pipeline)?;
     }
     let nothing = view.edited.or(view.would_edit).unwrap_or(0) == 0;
-    let failed = nothing && (view.not_json.count > 0 || view.refused.count > 0);
+    let failed = not_open || nothing && (view.not_json.count > 0 || view.refused.count > 0);
     Ok(if failed { Exit::Bad } else { Exit::Ok })
 }
 
-fn not_text(pipeline: &str, letter: &str) -> Failed {
-    Failed::new(Exit::Bad, format!("the payload of letter {letter} is not text")).hint(elsewhere(pipeline))
+/// A refusal, with the place of the text that was written in the editor.
+fn with_draft(failed: Failed, draft: Option<&Draft>) -> Failed {
+    let Some(draft) = draft else { return failed };
+    let hint = failed.hint.iter().cloned().chain([draft.whereabouts()]).collect::<Vec<_>>();
+    failed.hint(hint.join("\n  "))
+}
+
+/// The processor would refuse it too, but only after the text was written.
+fn undecided(letter: &str) -> Failed {
+    let message = format!(
+        "letter {letter} has an attempt whose end is unknown: the receiver may have applied the message, and one that \
+         remembers ids will then ignore the edited one"
+    );
+    Failed::new(Exit::Bad, message).hint(
+        "give --same-id if that is right, or --new-id if the receiver shall apply the edited message in any case",
+    )
+}
+
+fn not_text(pipeline: &str, letter: &str, message: &str) -> Failed {
+    Failed::new(Exit::Bad, format!("the payload of letter {letter} is not text"))
+        .hint(elsewhere(pipeline, &safe::line(message)))
 }
 
 /// What can be done about payloads that are not JSON.
-fn elsewhere(pipeline: &str) -> String {
+fn elsewhere(pipeline: &str, message: &str) -> String {
     format!(
-        "change them elsewhere: redrive dlq export {pipeline} … > letters.ndjson, edit the file, redrive dlq import {pipeline} letters.ndjson"
+        "export them, edit the file, import it: redrive dlq export {pipeline} --filter id:{message} > letters.ndjson; \
+         redrive dlq import --file letters.ndjson --pipeline {pipeline}"
     )
 }
 
@@ -216,7 +291,7 @@ fn skipped(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed
         let line =
             format!("{} not JSON, left as they are: {}", count(view.not_json.count), named(&view.not_json));
         out.line(&line)?;
-        out.line(&format!("  {}", elsewhere(pipeline)))?;
+        out.line(&format!("  {}", elsewhere(pipeline, "MESSAGE")))?;
     }
     if view.refused.count > 0 {
         let (refused, named, why) = (count(view.refused.count), named(&view.refused), why(&view.refused));

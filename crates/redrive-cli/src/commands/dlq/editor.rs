@@ -10,8 +10,27 @@ use tokio::process::Command;
 
 use crate::exit::{Exit, Failed};
 
+/// An edited text, and the file that holds it until it is saved elsewhere.
+#[derive(Debug)]
+pub struct Draft {
+    pub text: String,
+    path: PathBuf,
+}
+
+impl Draft {
+    /// Where the text is, for somebody whose edit was refused.
+    pub fn whereabouts(&self) -> String {
+        format!("your text is in {}", self.path.display())
+    }
+
+    /// Removes the file; the text is saved elsewhere.
+    pub fn remove(self) {
+        remove(&self.path);
+    }
+}
+
 /// The text as it comes back; `None` if it is as it was. A text that was JSON must still be JSON.
-pub async fn edit(text: &str) -> Result<Option<String>, Failed> {
+pub async fn edit(text: &str) -> Result<Option<Draft>, Failed> {
     let editor =
         ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|e| !e.is_empty()));
     let Some(editor) = editor else {
@@ -37,14 +56,19 @@ pub async fn edit(text: &str) -> Result<Option<String>, Failed> {
     };
     // Editors end a file with a new line, also where there was none.
     let new = if text.ends_with('\n') { new } else { new.trim_end_matches('\n').to_owned() };
+    let draft = Draft { text: new, path };
     if JsonText::parse(text.as_bytes()).is_ok()
-        && let Err(fault) = JsonText::parse(new.as_bytes())
+        && let Err(fault) = JsonText::parse(draft.text.as_bytes())
     {
-        return Err(failed(&format!("the edited text: {fault}; nothing was changed"))
-            .hint(format!("your text is in {}", path.display())));
+        return Err(
+            failed(&format!("the edited text: {fault}; nothing was changed")).hint(draft.whereabouts())
+        );
     }
-    remove(&path);
-    Ok((new != text).then_some(new))
+    if draft.text == text {
+        draft.remove();
+        return Ok(None);
+    }
+    Ok(Some(draft))
 }
 
 /// A file that only its owner may read.

@@ -2,7 +2,9 @@
 
 use redrive::GroupId;
 use redrive_api::{GroupDecision, GroupView};
+use serde_json::json;
 
+use super::stats;
 use crate::client::Session;
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, Table, age, count, instant, safe};
@@ -22,6 +24,9 @@ pub struct Args {
     /// List also groups that are acknowledged, snoozed or resolved
     #[arg(long, conflicts_with = "group")]
     pub all: bool,
+    /// Count the open letters by this instead of by what they died of
+    #[arg(long, value_name = "WHAT", conflicts_with_all = ["group", "all"])]
+    pub by: Option<By>,
     /// Somebody works on it
     #[arg(long, requires = "group", help_heading = DECISION)]
     pub acknowledge: bool,
@@ -42,6 +47,13 @@ pub struct Args {
     pub note: Option<String>,
 }
 
+/// What else letters are counted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// Whose messages they are
+    Tenant,
+}
+
 /// A group as `dlq groups` prints it.
 pub fn group(text: &str) -> Result<GroupId, String> {
     text.parse().map_err(|error: redrive_core::fingerprint::group_id::NoGroupId| error.to_string())
@@ -49,6 +61,7 @@ pub fn group(text: &str) -> Result<GroupId, String> {
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     match args.group {
+        None if args.by == Some(By::Tenant) => by_tenant(args, session, out).await,
         None => list(args, session, out).await,
         Some(group) => match decision(args) {
             None => show(args, group, session, out).await,
@@ -105,6 +118,32 @@ async fn list(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, 
     Ok(Exit::Ok)
 }
 
+async fn by_tenant(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.letter_stats(&args.pipeline).await?;
+    if out.is_json() {
+        out.json(&json!({ "by_tenant": answer.json["by_tenant"], "scanned": answer.json["scanned"] }))?;
+        return Ok(Exit::Ok);
+    }
+    let stats = answer.view;
+    if stats.by_tenant.is_empty() {
+        out.line("no open letters")?;
+        return Ok(Exit::Ok);
+    }
+    stats::tenants(&stats.by_tenant, session.now(), out)?;
+    // Letters may have come or gone between the count and the look.
+    let part = if stats.scanned < stats.open {
+        format!("   (the first {} of them)", count(stats.scanned))
+    } else {
+        String::new()
+    };
+    out.line(&format!(
+        "   {} open of {}{part}",
+        count(stats.open),
+        plural(stats.by_tenant.len() as u64, "tenant")
+    ))?;
+    Ok(Exit::Ok)
+}
+
 fn plural(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
@@ -155,7 +194,15 @@ fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
     ];
     let why: Vec<String> =
         why.into_iter().filter_map(|(name, value)| Some(format!("{name} {}", value?))).collect();
-    if !why.is_empty() {
+    if let Some(rule) = &group.rule {
+        let rule = match &rule.pattern {
+            Some(pattern) => format!("match = {:?}, as = {:?}", safe::line(pattern), safe::line(&rule.name)),
+            None => {
+                format!("as = {:?}, which the configuration does not have any more", safe::line(&rule.name))
+            }
+        };
+        lines.push(format!("because  of the rule [[pipeline.group]] {rule}"));
+    } else if !why.is_empty() {
         lines.push(format!("because  the same error as above, {}", why.join(", ")));
     }
     let until = group.until.map(|at| format!("until {}", instant::print(at.0)));

@@ -116,8 +116,9 @@ pub async fn run(args: &Args, global: &Global, session: &Session, out: &mut Outp
     let answered = sent?;
     let tally = tally.map_err(|failed| so_far(failed, &answered))?;
     report(args, &tally, &answered, out)?;
+    // A dry run ends as the import would, so that a script can ask first.
     let is_good = tally.is_whole() && answered.refused == 0;
-    Ok(if is_good || args.dry_run { Exit::Ok } else { Exit::Bad })
+    Ok(if is_good { Exit::Ok } else { Exit::Bad })
 }
 
 async fn send(
@@ -161,5 +162,58 @@ fn report(args: &Args, tally: &Tally, answered: &Answered, out: &mut Output) -> 
         Some(_) => out.line(&format!("{} letters read", count(tally.read)))?,
         None => tally.write(&args.pipeline, out)?,
     }
-    answered.write(args.dry_run, out)
+    answered.write(args.dry_run, out)?;
+    if let Some(source) = tally.missing_source(&args.pipeline) {
+        out.note(&format!("  if they came from {source}: {}", with_source(args, &source)));
+    }
+    Ok(())
+}
+
+/// The same command with a source for records that do not say theirs, as it can be pasted into a shell.
+fn with_source(args: &Args, source: &str) -> String {
+    let mut words = vec!["redrive", "dlq", "import", "--topic", args.topic.as_deref().unwrap_or_default()];
+    let dialect = args.dialect.dialect().map(adopt::Dialect::name);
+    words.extend(dialect.into_iter().flat_map(|dialect| ["--dialect", dialect]));
+    let brokers = args.brokers.join(",");
+    if !brokers.is_empty() {
+        words.extend(["--brokers", &brokers]);
+    }
+    words.extend(["--pipeline", &args.pipeline, "--source", source]);
+    if args.dry_run {
+        words.push("--dry-run");
+    }
+    words.into_iter().map(shell_word).collect::<Vec<_>>().join(" ")
+}
+
+/// A word as a shell reads it back.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=@%+".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_is_offered_can_be_pasted() {
+        let args = Args {
+            topic: Some("orders dlt".into()),
+            file: None,
+            pipeline: "orders".into(),
+            dialect: DialectArg::Spring,
+            source: None,
+            brokers: vec!["a:9092".into(), "b:9092".into()],
+            dry_run: true,
+        };
+        assert_eq!(
+            with_source(&args, "orders"),
+            "redrive dlq import --topic 'orders dlt' --dialect spring --brokers a:9092,b:9092 --pipeline orders --source \
+             orders --dry-run"
+        );
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
+    }
 }

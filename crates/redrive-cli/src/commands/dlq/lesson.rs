@@ -21,14 +21,21 @@ Fixed? Try a few before the rest, then put them all back, each once, at a pace y
 The message itself is wrong? Change it: see the difference first, replay what was changed, or take it back:
 
   redrive dlq edit orders --group g7k2m9x4q --set /currency='\"EUR\"' --dry-run
+  redrive dlq edit orders --group g7k2m9x4q --jq '.currency |= ascii_upcase' --dry-run
   redrive dlq replay orders --edit e-12
   redrive dlq edit --undo e-12
+
+Stopped, or lost from sight? A job is kept, whoever is killed:
+
+  redrive dlq replays list
+  redrive dlq replay --resume r-31
 
 Not worth it? Close them; they can be taken back for thirty days:
 
   redrive dlq discard orders --group g7k2m9x4q --reason \"customers deleted\"
   redrive dlq undo orders d-9
 
+Whose are they?  redrive dlq groups orders --by tenant
 Not now?  redrive dlq groups orders g7k2m9x4q --snooze 2d --note \"ticket 881\"
 Elsewhere?  redrive dlq export orders --redact /card > letters.ndjson
 From Spring, Connect, Streams …?  redrive dlq import --topic orders-dlt --pipeline orders --dry-run

@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use redrive::letters::select::SELECTION_MAX;
 use redrive_api::{JobState, ReplayJob, StartReplay};
 use redrive_core::Ratio;
 
 use super::Selection;
 use super::replay_plan::{details, others, superseded, would};
-use super::replay_report::{reached, report, sum, tally, untouched_line};
+use super::replay_report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
 use crate::client::{Answer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
-use crate::output::{Output, count, instant, rate};
+use crate::output::{Output, count, instant, rate, safe};
 
 /// How often the job is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -35,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "RATE", value_parser = redrive_core::rate::parse)]
     pub rate: Option<f64>,
     /// Replay so many first, and the rest only once these have ended well; 10 unless given, 0 for none
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = canary)]
     pub canary: Option<u64>,
     /// Stop when more than this share of the last 50 letters died again; 20% unless given, off for never
     #[arg(long, value_name = "SHARE", value_parser = share)]
@@ -43,6 +44,12 @@ pub struct Args {
     /// What to do with letters that have an attempt whose end is unknown: the receiver may have acted on it
     #[arg(long, value_name = "DECISION")]
     pub ambiguous: Option<Ambiguous>,
+    /// Replay also letters that were first attempted before the pipeline's `ledger_horizon`
+    #[arg(long)]
+    pub beyond_ledger: bool,
+    /// Take no more letters of one tenant than this; the others stay open
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub tenant_max: Option<u64>,
     /// Replay also letters that were replayed three times already
     #[arg(long)]
     pub force: bool,
@@ -53,10 +60,10 @@ pub struct Args {
     #[arg(long, requires = "to")]
     pub yes: bool,
     /// Go on with a job that was paused or stopped, or follow one that runs
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "force", "to"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "tenant_max", "force", "to"])]
     pub resume: Option<String>,
     /// End a job; letters it has not reached stay open
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "force", "to", "detach"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "tenant_max", "force", "to", "detach"])]
     pub abort: Option<String>,
     /// Start the job and do not wait for it
     #[arg(long)]
@@ -102,6 +109,17 @@ impl Ambiguous {
     }
 }
 
+/// So many letters as a replay can have.
+fn canary(text: &str) -> Result<u64, String> {
+    let most = SELECTION_MAX as u64;
+    let number: u64 =
+        text.parse().map_err(|_| format!("it is not a whole number from 0 to {}", count(most)))?;
+    if number > most {
+        return Err(format!("a replay has at most {} letters; give a few, such as 10", count(most)));
+    }
+    Ok(number)
+}
+
 /// A share as it was typed, or `off`.
 fn share(text: &str) -> Result<String, String> {
     match text.parse::<Ratio>() {
@@ -113,6 +131,15 @@ fn share(text: &str) -> Result<String, String> {
 }
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    if let (Some(pipeline), Some(id)) = (&args.pipeline, args.abort.as_ref().or(args.resume.as_ref())) {
+        let of = session.api.replay(id).await?.view.pipeline;
+        if of != *pipeline {
+            let message =
+                format!("replay {id} is one of pipeline `{}`, not of `{pipeline}`", safe::line(&of));
+            return Err(Failed::usage(message)
+                .hint("nothing was done; leave the pipeline out, or name the right one"));
+        }
+    }
     if let Some(id) = &args.abort {
         let job = session.api.replay_abort(id).await?;
         return if out.is_json() {
@@ -151,6 +178,8 @@ async fn start(
         canary: args.canary,
         stop_at: args.stop_at.clone(),
         ambiguous: args.ambiguous.map(|decision| decision.name().to_owned()),
+        beyond_ledger: args.beyond_ledger,
+        tenant_max: args.tenant_max,
         dry_run: true,
         ..StartReplay::about(args.selection.letters("replay", session.now())?)
     };
@@ -210,12 +239,12 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayJob>, Strin
             return Err(if open > 0 { failed.hint(hint) } else { failed });
         }
     }
+    if job.view.state == JobState::Done {
+        return Ok((job, DONE_ALREADY.to_owned()));
+    }
     let reached = job.view.published;
     if matches!(job.view.state, JobState::Paused | JobState::Stopped) {
         job = session.api.replay_resume(id).await?;
-    }
-    if job.view.state == JobState::Done {
-        return Ok((job, "done already   … ".to_owned()));
     }
     let prefix = format!(
         "resumed at {} of {} (frozen at {})   … ",

@@ -60,12 +60,36 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     }
     if dry.ambiguous > 0 {
         let letters = plural(dry.ambiguous, "letter has", "letters have");
+        let same = if dry.ambiguous_new_id < dry.ambiguous { " with the same message id" } else { "" };
         let what = if dry.ambiguous_undecided {
-            ": replay them with the same message id with --ambiguous ok, leave them open with --ambiguous skip"
+            format!(": replay them{same} with --ambiguous ok, leave them open with --ambiguous skip")
         } else {
-            ""
+            String::new()
         };
         lines.push(format!("  {letters} an attempt whose end is unknown{what}"));
+    }
+    if dry.ambiguous_new_id > 0 {
+        let of_them = plural(dry.ambiguous_new_id, "of them has", "of them have");
+        let what = "a new message id since an edit: a receiver that remembers ids applies it, whatever it did before";
+        lines.push(format!("  {of_them} {what}"));
+    }
+    if let Some(horizon) = &dry.ledger_horizon {
+        let horizon = safe::line(horizon);
+        lines.push(match dry.beyond_ledger {
+            0 => format!("  all were first attempted within the {horizon} that the receiver remembers ids"),
+            some => format!(
+                "  {} first attempted before the {horizon} that the receiver remembers ids: what it applied then it would \
+                 apply again; --beyond-ledger replays them",
+                plural(some, "letter was", "letters were")
+            ),
+        });
+    }
+    for taken in &dry.taken {
+        let letters = plural(taken.letters, "more letter waits", "more letters wait");
+        let replay = safe::line(&taken.replay);
+        lines.push(format!(
+            "  {letters} in {replay} and would stay there (redrive dlq replays show {replay})"
+        ));
     }
     lines.extend(dry.last.as_ref().map(|last| format!("  {}", last_replay(last, now))));
     if let Some(oldest) = dry.oldest {
@@ -77,6 +101,12 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
             named.map(|one| format!("{} {}", safe::line(&one.tenant), count(one.letters))).collect();
         let more = if dry.tenants.len() > TENANTS_MAX { ", …" } else { "" };
         lines.push(format!("  tenants take turns: {}{more}", named.join(", ")));
+    }
+    if dry.beyond_quota > 0 {
+        lines.push(format!(
+            "  {} left open by --tenant-max",
+            plural(dry.beyond_quota, "letter is", "letters are")
+        ));
     }
     lines
 }
@@ -164,6 +194,8 @@ fn about(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use redrive_api::TakenByReplay;
+
     use super::*;
 
     #[test]
@@ -202,6 +234,7 @@ mod tests {
             budget_remaining: Some(80),
             ambiguous: 12,
             ambiguous_undecided: true,
+            taken: vec![TakenByReplay { replay: "r-29".into(), letters: 5 }],
             last: Some(LastReplay {
                 id: "r-30".into(),
                 state: "done".into(),
@@ -217,6 +250,31 @@ mod tests {
         );
         assert!(lines[1].starts_with("  12 letters have an attempt whose end is unknown"), "{lines:?}");
         assert!(lines[1].contains("--ambiguous ok"), "{lines:?}");
-        assert!(lines[2].contains("r-30 0s ago, done   succeeded 280"), "{lines:?}");
+        assert_eq!(
+            lines[2],
+            "  5 more letters wait in r-29 and would stay there (redrive dlq replays show r-29)"
+        );
+        assert!(lines[3].contains("r-30 0s ago, done   succeeded 280"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_plan_does_not_speak_of_the_same_id_where_an_edit_gave_a_new_one() {
+        let dry = ReplayForecast {
+            ambiguous: 1,
+            ambiguous_new_id: 1,
+            ambiguous_undecided: true,
+            ledger_horizon: Some("7d".into()),
+            beyond_ledger: 2,
+            ..ReplayForecast::default()
+        };
+        let lines = details(&dry, Time::ZERO);
+        assert!(!lines[0].contains("same message id") && lines[0].contains("--ambiguous ok"), "{lines:?}");
+        assert!(lines[1].starts_with("  1 of them has a new message id since an edit"), "{lines:?}");
+        assert!(lines[2].starts_with("  2 letters were first attempted before the 7d"), "{lines:?}");
+        assert!(lines[2].contains("--beyond-ledger"), "{lines:?}");
+        let some = ReplayForecast { ambiguous: 3, beyond_ledger: 0, ..dry };
+        let lines = details(&some, Time::ZERO);
+        assert!(lines[0].contains("with the same message id with --ambiguous ok"), "{lines:?}");
+        assert!(lines[2].contains("all were first attempted within the 7d"), "{lines:?}");
     }
 }

@@ -9,6 +9,9 @@ use crate::client::Answer;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
+/// What stands before the figures of a job that had ended before somebody asked. How long it took is not known any more.
+pub(super) const DONE_ALREADY: &str = "done already   … ";
+
 /// How many letters the job is through with.
 pub(super) fn reached(job: &ReplayJob) -> u64 {
     (job.succeeded + job.dead_again + job.forgotten + job.skipped).min(job.total)
@@ -112,6 +115,7 @@ pub(super) fn report(
     }
     // A job that was found again has been going for longer than we have been looking.
     let took = if prefix.is_empty() { took } else { now.since(view.created.0) };
+    let took = if prefix == DONE_ALREADY { String::new() } else { format!("   {:.1} s", took.as_secs_f64()) };
     let prefix = if prefix.is_empty() { canary(view) } else { prefix.to_owned() };
     if view.state == JobState::Stopped {
         let (reached, total) = (count(reached(view)), count(view.total));
@@ -120,7 +124,7 @@ pub(super) fn report(
         out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
         return Ok(exit);
     }
-    out.line(&format!("replay {}  {prefix}{}   {:.1} s", view.id, tally(view), took.as_secs_f64()))?;
+    out.line(&format!("replay {}  {prefix}{}{took}", view.id, tally(view)))?;
     let untouched = count(view.untouched);
     match view.state {
         JobState::Failed => {

@@ -1,13 +1,15 @@
 //! Which letters a command is about: `--group`, `--filter`, `--edit`, `--ids`, `--since`, `--all`.
 
 use redrive::{GroupId, Time};
-use redrive_api::LetterSelection;
+use redrive_api::{LetterSelection, NotOpenLetter};
 
 use crate::exit::{Exit, Failed};
-use crate::output::instant;
+use crate::output::{Output, count, instant, safe};
 
 /// The most ids one command line names; more are a filter.
 const IDS_MAX: usize = 10_000;
+/// Letters that are not open and are named in a line each.
+const NOT_OPEN_SHOWN_MAX: usize = 20;
 const HEADING: &str = "Selection (one is needed)";
 
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -79,6 +81,18 @@ impl Selection {
             _ => Ok(()),
         }
     }
+}
+
+/// Says of letters that were named and are not open that nothing was done to them; whether there are such.
+pub fn say_not_open(letters: &[NotOpenLetter], done: &str, out: &mut Output) -> Result<bool, Failed> {
+    for NotOpenLetter { letter, state } in letters.iter().take(NOT_OPEN_SHOWN_MAX) {
+        out.line(&format!("  {} is {}, not open: not {done}", safe::line(letter), safe::line(state)))?;
+    }
+    if letters.len() > NOT_OPEN_SHOWN_MAX {
+        let more = count((letters.len() - NOT_OPEN_SHOWN_MAX) as u64);
+        out.line(&format!("  … and {more} more that are not open (--json names them)"))?;
+    }
+    Ok(!letters.is_empty())
 }
 
 /// A filter as it was typed. One that says nothing is a slip of the pen, or a variable that is not set.

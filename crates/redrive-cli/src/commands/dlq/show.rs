@@ -1,5 +1,7 @@
 //! `redrive dlq show`: one letter with all of its story.
 
+use std::collections::BTreeMap;
+
 use redrive::GroupId;
 use redrive_api::{AttemptView, Instant, LetterView, Payload};
 use redrive_core::text::secret_header::is_secret_header;
@@ -127,6 +129,9 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             safe::line(&edits),
             safe::line(letter.edits.last().map_or("", String::as_str))
         ));
+        if let Some(id) = &letter.accepted_as {
+            lines.push(format!("accepted as {}", safe::line(id)));
+        }
         if letter.original.is_some() {
             lines.push(format!(
                 "original {}",
@@ -134,9 +139,15 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
             ));
         }
     }
+    let headers = |headers: &BTreeMap<String, String>| {
+        let shown: Vec<String> = headers.iter().map(|(name, value)| header(name, value)).collect();
+        if shown.is_empty() { "(none)".to_owned() } else { shown.join(" ") }
+    };
     if !letter.headers.is_empty() {
-        let headers: Vec<String> = letter.headers.iter().map(|(name, value)| header(name, value)).collect();
-        lines.push(format!("headers  {}", headers.join(" ")));
+        lines.push(format!("headers  {}", headers(&letter.headers)));
+    }
+    if let Some(original) = letter.original_headers.as_ref().filter(|original| **original != letter.headers) {
+        lines.push(format!("original headers {}", headers(original)));
     }
     lines
 }

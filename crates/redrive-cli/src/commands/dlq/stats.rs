@@ -2,9 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use redrive::Time;
+use redrive_api::LettersOfTenant;
+
 use crate::client::Session;
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, age, count};
+use crate::output::{Align, Output, Table, age, count, safe};
+
+/// How much of a tenant's name a table shows.
+const TENANT_CHARS: usize = 60;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -39,7 +45,21 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     }
     breakdown("REASON", &stats.by_reason, out)?;
     breakdown("CLASS", &stats.by_class, out)?;
+    if stats.by_tenant.len() > 1 {
+        out.line("")?;
+        tenants(&stats.by_tenant, session.now(), out)?;
+    }
     Ok(Exit::Ok)
+}
+
+/// The open letters of each tenant, the most first.
+pub fn tenants(tenants: &[LettersOfTenant], now: Time, out: &mut Output) -> Result<(), Failed> {
+    let mut table = Table::new([("TENANT", Align::Left), ("LETTERS", Align::Right), ("OLDEST", Align::Left)]);
+    for one in tenants {
+        let oldest = one.oldest.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0));
+        table.row([safe::short(&one.tenant, TENANT_CHARS), count(one.letters), oldest]);
+    }
+    out.table(&table)
 }
 
 /// The largest first.

@@ -47,6 +47,11 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
     if view.breaker == "open" || view.breaker == "half_open" {
         let reason = health.reason.as_ref().map(|reason| format!("{reason}; ")).unwrap_or_default();
         lines.push(format!("{reason}{}", dead_for_it(view)));
+        let breaker = view.attention.iter().filter(|notice| notice.subject == Subject::Breaker);
+        let links: Vec<&str> = breaker.flat_map(|notice| notice.links.iter().map(String::as_str)).collect();
+        if !links.is_empty() {
+            lines.push(format!("what the service itself says: {}", links.join("  ")));
+        }
         lines.extend(health.if_closed_now.as_ref().map(if_closed_now));
     } else if health.waits_until.is_none() && health.permits < health.permits_max {
         lines.push(format!("permits {} of {}, growing after the outage", health.permits, health.permits_max));
@@ -73,6 +78,7 @@ pub fn notice(notice: &AttentionNotice) -> String {
         (Some(command), Subject::Paused | Subject::Guard | Subject::RetryAfter) => {
             format!("{text}   `{command}` lifts it")
         }
+        (Some(command), Subject::Replay) => format!("{text}   `{command}` goes on with it"),
         (Some(command), Subject::Breaker) => format!("{text}   `{command}` probes now"),
         (Some(command), _) => format!("{text}   see `{command}`"),
     }

@@ -189,6 +189,7 @@ mod tests {
             short: "breaker OPEN".into(),
             text: "breaker open since …".into(),
             command: Some("redrive breaker probe orders".into()),
+            links: Vec::new(),
         }];
         let first = frame_of(&[], std::slice::from_ref(&open), false);
         assert_eq!(first, ["21:40:05Z  ▲ breaker open since …   `redrive breaker probe orders` probes now"]);

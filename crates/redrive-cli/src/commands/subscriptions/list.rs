@@ -66,7 +66,8 @@ pub async fn summary(pipeline: &str, session: &Session, out: &mut Output) -> Res
 
 /// Bad if somebody has to look at it.
 fn exit(page: &SubscriptionPage<Value>) -> Exit {
-    let is_bad = page.stopped.is_some() || page.full || page.unwritten > 0;
+    let lost = page.unwritten + page.without_key + page.damaged;
+    let is_bad = page.stopped.is_some() || page.full || lost > 0;
     if is_bad { Exit::Bad } else { Exit::Ok }
 }
 
@@ -83,6 +84,22 @@ fn warn(pipeline: &str, page: &SubscriptionPage<Value>, out: &mut Output) {
     }
     if page.unwritten > 0 {
         out.complain(&format!("{} changes are not durable; see the log", count(page.unwritten)));
+    }
+    if page.unannounced > 0 {
+        out.note(&format!("  not announced to `on_purged` yet: {}", count(page.unannounced)));
+    }
+    if page.without_key > 0 {
+        out.complain(&format!(
+            "{} stored subscriptions were made with a VAPID key that is not configured: see redrive subscriptions keys \
+             {pipeline}",
+            count(page.without_key)
+        ));
+    }
+    if page.damaged > 0 {
+        out.complain(&format!(
+            "{} lines of subscriptions.log are damaged: see redrive journal --verify",
+            count(page.damaged)
+        ));
     }
 }
 
@@ -143,11 +160,21 @@ pub async fn keys(pipeline: &str, session: &Session, out: &mut Output) -> Result
         out.json(&answer.json)?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new([("KEY", Align::Left), ("SUBSCRIPTIONS", Align::Right)]);
-    for key in answer.view.keys {
-        table.row([safe::line(key.key.as_deref().unwrap_or("-")), count(key.subscriptions)]);
+    let mut table =
+        Table::new([("KEY", Align::Left), ("SUBSCRIPTIONS", Align::Right), ("CONFIGURED", Align::Left)]);
+    for key in &answer.view.keys {
+        let configured = if key.configured == Some(false) { "NO" } else { "yes" };
+        let name = safe::line(key.key.as_deref().unwrap_or("-"));
+        table.row([name, count(key.subscriptions), configured.to_owned()]);
     }
     out.table(&table)?;
+    if answer.view.keys.iter().any(|key| key.configured == Some(false)) {
+        out.complain(
+            "a key that is still used is not configured: put its file into `previous_vapid_key_files`, or let those \
+             browsers subscribe again",
+        );
+        return Ok(Exit::Bad);
+    }
     Ok(Exit::Ok)
 }
 

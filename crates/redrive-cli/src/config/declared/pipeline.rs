@@ -45,6 +45,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::default("timeout", Duration, r#""30s""#, "how long one attempt may take"),
             Setting::default("max_pending", Whole(0, i64::MAX as u64), "0", "waiting messages above which ingest answers 503; 0: no limit"),
             Setting::default("dedup", DurationOr("off"), r#""24h""#, "how long an id is remembered at ingest; or \"off\""),
+            Setting::example("ledger_horizon", Duration, r#""7d""#, "how long the receiver remembers applied ids; a replay of letters first attempted before that needs --beyond-ledger"),
             Setting::default("outage_gate", Switch, "true", "nothing is given up for exhaustion while the sink is unhealthy"),
             Setting::default("log_delivered", Share, r#""0%""#, "share of the deliveries that are logged; all of them are with -v"),
         ],

@@ -106,6 +106,9 @@ impl PipelineConfig {
         put("timeout", quoted(&print(policy.timeout())), of_timeout);
         put("max_pending", self.max_pending.to_string(), Origin::Default);
         put("dedup", quoted(&self.dedup.map_or_else(|| "off".to_owned(), print)), Origin::Default);
+        if let Some(horizon) = self.ledger_horizon {
+            put("ledger_horizon", quoted(&print(horizon)), Origin::Default);
+        }
         put("outage_gate", policy.outage_gate().to_string(), Origin::Default);
         if let Some(budget) = policy.budget() {
             let rate = match budget {

@@ -52,7 +52,8 @@ const TABLES: &[SettingTable] = &[
 
 #[derive(Clone, Debug)]
 pub struct ApnsConfig {
-    pub auth: ApnsAuth,
+    /// `None` if what says who we are is not complete.
+    pub auth: Option<ApnsAuth>,
     pub url: String,
     pub topic: Option<String>,
     pub connections: Option<u32>,
@@ -65,7 +66,9 @@ pub struct ApnsConfig {
 
 impl ApnsConfig {
     fn options(&self) -> Result<ApnsOptions, Vec<SinkFault>> {
-        let mut options = ApnsOptions::new(self.auth.clone());
+        let nobody =
+            || ApnsAuth::Token { key_file: PathBuf::new(), key_id: String::new(), team_id: String::new() };
+        let mut options = ApnsOptions::new(self.auth.clone().unwrap_or_else(nobody));
         options.url.clone_from(&self.url);
         options.topic.clone_from(&self.topic);
         options.connections = self.connections.unwrap_or(CONNECTIONS);
@@ -80,7 +83,6 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
     reader.unknown_keys(section);
     let auth = auth(reader, section);
     let is_complete = auth.is_some();
-    let placeholder = || ApnsAuth::Certificate { certificate_file: PathBuf::new(), key_file: PathBuf::new() };
     let environments = [("production", PRODUCTION), ("sandbox", SANDBOX)];
     let environment = reader.one_of(section, "environment", &environments).map(|set| set.value);
     let url = reader.text(section, "url").map(|set| set.value);
@@ -91,7 +93,7 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
         reader.fault(section, Fault::line(name, problem, fix, vec![environment, url]));
     }
     let settings = ApnsConfig {
-        auth: auth.unwrap_or_else(placeholder),
+        auth,
         url: url.or_else(|| environment.map(str::to_owned)).unwrap_or_else(|| PRODUCTION.to_owned()),
         topic: reader.text(section, "topic").map(|set| set.value),
         connections: reader.count(section, "connections"),
@@ -130,12 +132,17 @@ fn auth(reader: &mut Reader, section: &Section<'_>) -> Option<ApnsAuth> {
 
 impl SinkSettings for ApnsConfig {
     fn check(&self, _timeout: Option<Duration>) -> Vec<SinkFault> {
-        self.options().map_or_else(|faults| faults, |options| options.check())
+        match (self.options(), &self.auth) {
+            (Err(faults), _) => faults,
+            (Ok(options), Some(_)) => options.check(),
+            (Ok(options), None) => options.check_server(),
+        }
     }
 
     fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
         let mut options = ApnsOptions { timeout: parts.timeout, ..self.options()? };
         options.hash_key = options.hash_key.or_else(|| parts.hash_key.clone());
+        options.other_members.clone_from(&parts.other_members);
         if let Some(table) = &parts.subscriptions {
             options.subscriptions = table.clone();
         }
@@ -144,12 +151,13 @@ impl SinkSettings for ApnsConfig {
 
     fn values(&self) -> Vec<(&'static str, String)> {
         let mut values = match &self.auth {
-            ApnsAuth::Token { key_file, key_id, team_id } => vec![
+            None => Vec::new(),
+            Some(ApnsAuth::Token { key_file, key_id, team_id }) => vec![
                 ("key_file", push::shown(key_file)),
                 ("key_id", quoted(key_id)),
                 ("team_id", quoted(team_id)),
             ],
-            ApnsAuth::Certificate { certificate_file, key_file } => vec![
+            Some(ApnsAuth::Certificate { certificate_file, key_file }) => vec![
                 ("certificate_file", push::shown(certificate_file)),
                 ("certificate_key_file", push::shown(key_file)),
             ],

@@ -63,6 +63,8 @@ pub trait SinkSettings: Any + fmt::Debug + Send + Sync {
 pub struct SinkParts {
     /// The time limit of an attempt.
     pub timeout: Duration,
+    /// Members of a JSON payload that the pipeline reads, for sinks whose messages have a form of their own.
+    pub other_members: Vec<String>,
     /// The key of endpoint hashes where the settings name none.
     pub hash_key: Option<Secret>,
     /// The table of a sink with [`SinkSettings::subscriptions`].

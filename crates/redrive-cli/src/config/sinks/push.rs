@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redrive::subscriptions::Purge;
-use redrive_sinks::{Secret, SinkFault, WebhookOptions};
+use redrive_sinks::{Secret, SinkFault, WebhookOptions, check_hash_key};
 
 use super::super::alert::target::AlertTarget;
 use super::super::fault::Fault;
@@ -100,7 +100,10 @@ pub(super) fn on_purged(reader: &mut Reader, section: &Section<'_>) -> Option<Al
             looked_at.options(ON_PURGED_TIMEOUT).iter().flat_map(WebhookOptions::check).collect::<Vec<_>>();
         let of = |fault: &SinkFault| {
             let problem = fault.problem.replace("`url`", &format!("`{name}`"));
-            let fix = format!("{name} = \"https://example.com/purged\"");
+            let fix = format!(
+                "{name} = \"https://example.com/purged\"; what needs a password is called by a program, as in {name} = \
+                 [\"/usr/local/bin/forget-subscription\"]"
+            );
             Fault::line(&name, problem, fix, vec![url.at.clone()])
         };
         faults.iter().map(of).collect()
@@ -123,12 +126,15 @@ pub(super) fn shown_target(to: &AlertTarget) -> String {
 /// The key of `endpoint_hash`, from its file.
 pub(super) fn hash_key(path: Option<&Path>) -> Result<Option<Secret>, SinkFault> {
     let Some(path) = path else { return Ok(None) };
-    Secret::read(path).map(Some).map_err(|error| SinkFault {
+    let fault = |problem: &str| SinkFault {
         key: "hash_key_file".to_owned(),
         value: path.display().to_string(),
-        problem: format!("`hash_key_file` is {:?}, but {}", path.display().to_string(), error.problem),
+        problem: format!("`hash_key_file` is {:?}, but {problem}", path.display().to_string()),
         fix: "a readable file with a secret, made by `openssl rand -hex 32 > hash.key`".to_owned(),
-    })
+    };
+    let key = Secret::read(path).map_err(|error| fault(&error.problem))?;
+    check_hash_key(Some(&key)).map_err(|short| fault(&short.problem))?;
+    Ok(Some(key))
 }
 
 /// A path as `config show` prints it.

@@ -111,6 +111,7 @@ impl SinkSettings for WebPushConfig {
     fn build(&self, parts: &SinkParts) -> Result<Arc<dyn Sink>, Vec<SinkFault>> {
         let mut options = WebPushOptions { timeout: parts.timeout, ..self.options()? };
         options.hash_key = options.hash_key.or_else(|| parts.hash_key.clone());
+        options.other_members.clone_from(&parts.other_members);
         if let Some(table) = &parts.subscriptions {
             options.subscriptions = table.clone();
         }

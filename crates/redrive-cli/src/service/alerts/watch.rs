@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::embedded::Tuning;
+use redrive::replay::{Replays, StoppedReplays};
 use redrive::subscriptions::Subscriptions;
 use redrive::{Clock as _, PipelineHandle, WallClock};
 use redrive_server::alerts::{AlertKind, Facts, Limits, Notice, Watcher};
@@ -33,6 +34,7 @@ const END_WAIT: Duration = Duration::from_secs(5);
 pub struct Watched {
     pub handle: PipelineHandle,
     pub subscriptions: Option<Subscriptions>,
+    pub replays: Replays,
 }
 
 /// Alerts that run beside the pipelines.
@@ -115,15 +117,15 @@ async fn look(
         for line in &mut lines {
             let notice = line.watcher.look_at_storage(full.as_deref(), now);
             line.tell(notice);
-            for Watched { handle, subscriptions } in &handles {
+            for Watched { handle, subscriptions, replays } in &handles {
                 let name = handle.name();
                 let own = found.iter().filter(|(pipeline, _)| pipeline == name);
-                let facts = Facts {
-                    pills: own.map(|(_, pill)| pill.clone()).collect(),
-                    ..Facts::of(&handle.figures())
-                };
+                let figures = handle.figures();
+                let facts = Facts::of(&figures).with_services(&figures, handle.sink().status_pages);
+                let facts = Facts { pills: own.map(|(_, pill)| pill.clone()).collect(), ..facts };
                 let stopped = subscriptions.as_ref().and_then(|table| table.counts(now).stopped);
-                let facts = facts.with_subscriptions(stopped);
+                let replays = StoppedReplays::of(name, &replays.list());
+                let facts = facts.with_subscriptions(stopped).with_replays(replays.as_ref());
                 let notices = line.watcher.look(name, &facts, now);
                 line.tell(notices);
             }

@@ -124,6 +124,8 @@ pub enum Change {
 /// How it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerView {
+    /// Whether it opens at all.
+    pub enabled: bool,
     /// The state.
     pub state: BreakerState,
     /// Since when it has been open, or closed again; `None` if it was never open.
@@ -456,6 +458,7 @@ impl Breaker {
     /// How it stands, for figures and the API.
     pub fn view(&self) -> BreakerView {
         BreakerView {
+            enabled: self.settings.enabled,
             state: self.state(),
             since: self.since,
             next_probe: self.next_wake(),

@@ -12,8 +12,11 @@ use super::*;
 
 const AT: Time = Time::from_millis(1_794_700_800_000);
 
+const HEALTHY: Circumstances<'static> =
+    Circumstances { outage_gate: true, subscriptions: None, stopped_replays: None, status_pages: &[] };
+
 fn texts(figures: &Figures) -> Vec<String> {
-    notices("orders", figures.paused, figures, None, AT)
+    notices("orders", figures.paused, figures, &HEALTHY, AT)
         .into_iter()
         .map(|notice| format!("{:?}: {} [{}]", notice.level, notice.text, notice.command.unwrap_or_default()))
         .collect()
@@ -21,13 +24,14 @@ fn texts(figures: &Figures) -> Vec<String> {
 
 #[test]
 fn a_healthy_pipeline_needs_no_attention() {
-    assert!(notices("orders", false, &Figures::default(), None, AT).is_empty());
+    assert!(notices("orders", false, &Figures::default(), &HEALTHY, AT).is_empty());
 }
 
 #[test]
 fn an_open_breaker_says_since_when_and_why() {
     let mut figures = Figures::default();
     figures.health.breaker = BreakerView {
+        enabled: true,
         state: BreakerState::Open,
         since: Some(AT),
         next_probe: Some(AT.plus(Duration::from_secs(90))),
@@ -68,6 +72,28 @@ fn an_outage_that_the_breaker_cannot_see_is_named() {
     );
     figures.health.breaker.state = BreakerState::Open;
     assert!(!texts(&figures)[0].contains("no success"), "the breaker says it");
+}
+
+/// What `outage_gate` and the breaker would do is not claimed where they are off.
+#[test]
+fn an_outage_says_what_holds_where_the_gate_or_the_breaker_is_off() {
+    let mut figures = Figures::default();
+    figures.health.outage = Some(Outage { last_good: None, failed: 8 });
+    let text = |figures: &Figures, gate: bool| {
+        let found = notices("orders", false, figures, &Circumstances { outage_gate: gate, ..HEALTHY }, AT);
+        found.into_iter().next().map(|notice| notice.text).unwrap_or_default()
+    };
+    assert_eq!(
+        text(&figures, false),
+        "no success so far: 8 messages failed since. The breaker has seen too few within its window to open. `outage_gate` \
+         is off: messages that run out of attempts are dead-lettered"
+    );
+    figures.health.breaker.enabled = false;
+    let without = text(&figures, true);
+    assert!(
+        without.contains(". The breaker is disabled, so calls go on. Until a call succeeds, "),
+        "{without}"
+    );
 }
 
 #[test]
@@ -112,7 +138,7 @@ fn partitions_that_are_held_and_a_process_that_stood_still_are_named() {
     let texts = texts(&figures);
     assert_eq!(texts[0], "Bad: orders/3: not allowed to write orders.DLQ []");
     assert!(texts[1].starts_with("Warning: the process did not run for 42 s until 2026-11-15 00:00:00Z"));
-    let later = notices("orders", false, &figures, None, AT.plus(STANDSTILL_SHOWN));
+    let later = notices("orders", false, &figures, &HEALTHY, AT.plus(STANDSTILL_SHOWN));
     assert_eq!(later.len(), 1, "it is forgotten");
 }
 
@@ -147,9 +173,84 @@ fn what_is_in_cooldown_is_called_what_the_limits_count() {
 #[test]
 fn stopped_purging_says_what_stopped_it_and_how_to_go_on() {
     let stopped = Stopped { at: AT, purged: 23, active: 1000 };
-    let found = notices("push", false, &Figures::default(), Some(stopped), AT);
+    let counts = SubscriptionCounts { stopped: Some(stopped), ..SubscriptionCounts::default() };
+    let found = notices(
+        "push",
+        false,
+        &Figures::default(),
+        &Circumstances { subscriptions: Some(counts), ..HEALTHY },
+        AT,
+    );
     let [notice] = found.as_slice() else { panic!("{found:?}") };
     assert_eq!((notice.subject, notice.level), (Subject::Subscriptions, Level::Warning));
     assert!(notice.text.contains("2.3 % of the active ones"), "{}", notice.text);
     assert_eq!(notice.command.as_deref(), Some("redrive subscriptions resume push"));
+}
+
+#[test]
+fn a_replay_that_was_stopped_waits_for_somebody() {
+    let stopped = StoppedReplays {
+        jobs: 1,
+        last: "r-31".to_owned(),
+        why: "11 of the last 50 failed (limit 20 %)".to_owned(),
+        auto_is_off: true,
+    };
+    let found = notices(
+        "orders",
+        false,
+        &Figures::default(),
+        &Circumstances { stopped_replays: Some(&stopped), ..HEALTHY },
+        AT,
+    );
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        found[0].text,
+        "replay r-31 was stopped: 11 of the last 50 failed (limit 20 %); auto-replay is off until its last job is resumed or \
+         aborted"
+    );
+    assert_eq!(found[0].command.as_deref(), Some("redrive dlq replay --resume r-31"));
+}
+
+/// S1-44: whoever is woken by a push service that fails wants to know whether the service says so itself.
+#[test]
+fn an_open_breaker_and_a_paused_service_name_the_status_pages_of_the_vendor() {
+    const PAGES: &[StatusPage] =
+        &[StatusPage { service: "APNs", url: "https://developer.apple.com/system-status/" }];
+    let mut figures = Figures::default();
+    figures.health.breaker.state = BreakerState::Open;
+    let found = notices("push", false, &figures, &Circumstances { status_pages: PAGES, ..HEALTHY }, AT);
+    assert!(found[0].text.ends_with("Status pages: APNs: https://developer.apple.com/system-status/"));
+    assert_eq!(found[0].links, ["https://developer.apple.com/system-status/"]);
+    let paused = |endpoints, origins| {
+        let mut figures = Figures::default();
+        let waits = std::sync::Arc::from(Vec::new());
+        figures.health.endpoints =
+            Some(EndpointFigures { limit_by: LimitBy::Endpoint, endpoints, origins, waiting: 1, waits });
+        notices("push", false, &figures, &Circumstances { status_pages: PAGES, ..HEALTHY }, AT).remove(0)
+    };
+    assert_eq!(paused(0, 1).links, ["https://developer.apple.com/system-status/"]);
+    assert!(paused(1, 0).links.is_empty(), "one endpoint is not the service");
+}
+
+#[test]
+fn purges_that_cannot_be_announced_missing_keys_and_damage_are_named() {
+    let of = |counts: SubscriptionCounts, after: Duration| {
+        notices(
+            "push",
+            false,
+            &Figures::default(),
+            &Circumstances { subscriptions: Some(counts), ..HEALTHY },
+            AT.plus(after),
+        )
+    };
+    let waiting =
+        SubscriptionCounts { unannounced: 3, unannounced_since: Some(AT), ..SubscriptionCounts::default() };
+    assert!(of(waiting, Duration::from_secs(299)).is_empty(), "it may still be on its way");
+    let late = of(waiting, Duration::from_secs(300));
+    assert!(late[0].text.starts_with("3 purges are not announced to `on_purged`"), "{late:?}");
+    let keyless = of(SubscriptionCounts { without_key: 2, ..SubscriptionCounts::default() }, Duration::ZERO);
+    assert_eq!(keyless[0].command.as_deref(), Some("redrive subscriptions keys push"));
+    let damaged = of(SubscriptionCounts { damaged: 1, ..SubscriptionCounts::default() }, Duration::ZERO);
+    assert_eq!((damaged[0].subject, damaged[0].level), (Subject::Store, Level::Bad));
+    assert!(damaged[0].text.starts_with("1 damaged line in subscriptions.log"), "{damaged:?}");
 }

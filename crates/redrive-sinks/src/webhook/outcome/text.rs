@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hyper::Uri;
 use hyper::http::uri::PathAndQuery;
+use redrive_core::text::redact::without_urls;
 use redrive_core::text::secret_header::is_secret_header;
 
 use crate::secret::Secret;
@@ -85,31 +86,6 @@ fn secret_value(pair: &str) -> Option<&str> {
 fn is_secret_parameter(name: &str) -> bool {
     let lower = name.to_ascii_lowercase();
     is_secret_header(name) || ["key", "sig", "auth", "pass"].iter().any(|word| lower.contains(word))
-}
-
-/// Every word around a `://`, also in the form in which some JSON writers escape it.
-fn without_urls(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((at, mark)) = next_url(rest) {
-        let scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
-        let start = rest[..at].trim_end_matches(scheme).len();
-        let behind = &rest[at + mark..];
-        let end = behind.find(|c: char| c.is_whitespace() || c.is_control() || "\"'<>()[]{}|`,".contains(c));
-        // What ends a sentence or leads to the next part of it is not the URL's: `…?a=b: no_lines`.
-        let url = behind[..end.unwrap_or(behind.len())].trim_end_matches(['.', ':', ';', '!', '?']);
-        clean.push_str(&rest[..start]);
-        clean.push_str("[url]");
-        rest = &behind[url.len()..];
-    }
-    clean.push_str(rest);
-    clean
-}
-
-/// Where the next mark of a URL is, and how long it is.
-fn next_url(text: &str) -> Option<(usize, usize)> {
-    let marks = ["://", r":\/\/"];
-    marks.into_iter().filter_map(|mark| text.find(mark).map(|at| (at, mark.len()))).min()
 }
 
 /// One line: white space and control characters become single spaces. Cut at a character, with a mark.

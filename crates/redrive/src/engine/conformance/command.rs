@@ -79,6 +79,11 @@ pub enum Command {
     UndoEdit {
         which: Pick,
     },
+    /// Offers letters of messages that died elsewhere.
+    Import {
+        which: Vec<Pick>,
+        dry_run: bool,
+    },
     ClockForward {
         ms: u32,
     },
@@ -130,7 +135,7 @@ pub enum Steer {
 
 impl Command {
     pub fn draw(rng: &mut Rng) -> Self {
-        match rng.below(115) {
+        match rng.below(118) {
             0..18 => Self::Ingest { batch: offers(rng), crash: rng.chance(3) },
             18..38 => Self::Take { room: rng.pick(&[0, 1, 1, 1, 2, 3, 4, 7, 30]) },
             38..58 => {
@@ -171,6 +176,7 @@ impl Command {
             99 => Self::ClockBack { ms: rng.pick(&[1, 40, 3_000, 30_000]) },
             109..112 => Self::Edit { which: pick(rng) },
             112..115 => Self::UndoEdit { which: pick(rng) },
+            115..118 => Self::Import { which: picks(rng), dry_run: rng.chance(20) },
             100..103 => Self::Pending { page: rng.pick(&[1, 2, 3, 50]) },
             _ => {
                 let how =
@@ -181,7 +187,7 @@ impl Command {
     }
 }
 
-/// What a message dies of here; one that was imported has died elsewhere.
+/// What a message dies of here; one that is imported has died elsewhere.
 const DIES_OF: [Reason; 10] = [
     Reason::Permanent,
     Reason::Gone,

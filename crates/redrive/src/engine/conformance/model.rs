@@ -1,6 +1,6 @@
 //! All messages an engine has accepted, and what its answers say about them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use redrive_core::{Message, Meta, Reason, Time};
@@ -8,6 +8,7 @@ use redrive_core::{Message, Meta, Reason, Time};
 use super::check::{Check, Violation, violation};
 use super::situation::{LetterModel, Maybe, Position, Situation, Standing, Tracked, Wait};
 use crate::engine::history::History;
+use crate::engine::import::ForeignLetter;
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::{Letter, LetterState};
 use crate::engine::pending::{PendingAt, PendingMessage, PendingState};
@@ -122,6 +123,37 @@ impl Model {
                 shown_early: None,
             },
         );
+    }
+
+    /// A letter was made of a message that died elsewhere.
+    pub(super) fn imported(&mut self, seq: u64, letter: ForeignLetter, now: Time) -> Check {
+        let last = self.messages.last_key_value().map(|(last, _)| *last);
+        if self.messages.contains_key(&seq) || (self.numbers_rise && last >= Some(seq)) {
+            return violation("import", format!("{seq} is a number that was given before, or below one"));
+        }
+        let dead = LetterModel {
+            state: LetterState::Open,
+            reason: Reason::Imported,
+            dead_at: now,
+            job: None,
+            jobs: BTreeSet::new(),
+        };
+        let ForeignLetter { message, meta, history, .. } = letter;
+        let now = Situation { at: Position::Letter, meta, history, letter: Some(dead) };
+        self.messages.insert(
+            seq,
+            Tracked {
+                message,
+                edits: Vec::new(),
+                now,
+                maybe: None,
+                standing: Standing::JOINED,
+                twin: false,
+                claimed: false,
+                shown_early: None,
+            },
+        );
+        Ok(())
     }
 
     /// A message whose acceptance nobody was told of shows itself.

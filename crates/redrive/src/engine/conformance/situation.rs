@@ -1,6 +1,6 @@
 //! What is known of one message: one situation for sure, or two between a settlement and the proof that it was kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::{Message, Meta, Reason, Time};
 
@@ -186,4 +186,11 @@ impl Tracked {
     pub(super) fn is_key(&self, key: &[u8]) -> bool {
         self.message.key() == Some(key)
     }
+}
+
+/// Foreign letters that were offered, by a number of their own, and the letters that were made of them.
+#[derive(Debug, Default)]
+pub(super) struct Imports {
+    pub last: u64,
+    pub made: BTreeMap<u64, u64>,
 }

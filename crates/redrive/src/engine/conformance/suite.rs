@@ -6,6 +6,7 @@ use super::Harness;
 use super::check::{Check, Violation, violation};
 use super::command::{Command, Offer};
 use super::model::Model;
+use super::situation::Imports;
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::seam::{Delivery, Event, StoreOptions, TakeGate, Ticket};
 
@@ -25,6 +26,7 @@ pub(super) struct Suite {
     pub attempts: u32,
     /// Edits that were made: `e-1` to this one.
     pub edits: u64,
+    pub imports: Imports,
     /// Takes of one place in a row that left the same side waiting.
     streak: (bool, u32),
 }
@@ -45,6 +47,7 @@ impl Suite {
             ids: 0,
             attempts: 0,
             edits: 0,
+            imports: Imports::default(),
             streak: (false, 0),
         }
     }
@@ -82,6 +85,7 @@ impl Suite {
             Command::Undo { which } => self.change(false, which)?,
             Command::Edit { which } => self.edit(*which)?,
             Command::UndoEdit { which } => self.undo_edit(*which)?,
+            Command::Import { which, dry_run } => self.import(which, *dry_run)?,
             Command::ClockForward { ms } => {
                 self.now = Time::from_millis(self.now.as_millis() + u64::from(*ms));
             }

@@ -12,7 +12,7 @@ use super::inner::{EntryState, Inner, MemoryEntry};
 use super::lookup::Lookup;
 use crate::engine::edit::{EditAnswer, LetterEdit};
 use crate::engine::groups::GroupFigures;
-use crate::engine::import::{ForeignLetter, ImportAnswer};
+use crate::engine::import::{ForeignLetter, ImportAnswer, is_same};
 use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
 use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
@@ -337,7 +337,18 @@ impl Engine for Memory {
         asked: OnBehalf<'_>,
     ) -> Result<Vec<ImportAnswer>, EngineError> {
         let mut inner = self.lock();
-        Ok(letters.into_iter().map(|letter| inner.import(letter, dry_run, asked.at)).collect())
+        let mut batch: Vec<Message> = Vec::new();
+        let mut answers = Vec::with_capacity(letters.len());
+        for letter in letters {
+            // A dry run makes no letters, so what it has seen is known from here.
+            if dry_run && batch.iter().any(|before| is_same(before, &letter.message)) {
+                answers.push(ImportAnswer::Already { number: None });
+                continue;
+            }
+            batch.push(letter.message.clone());
+            answers.push(inner.import(letter, dry_run, asked.at));
+        }
+        Ok(answers)
     }
 
     fn close(&mut self) -> Result<(), EngineError> {

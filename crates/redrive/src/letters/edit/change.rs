@@ -1,8 +1,11 @@
 //! The change of a message: values in its JSON payload, the payload as a whole, headers, and its id.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use redrive_core::Message;
 use redrive_core::message::MessageError;
+use redrive_core::text::connection_header::is_connection_header;
 
 use super::json_text::{JsonFault, JsonText, Pointer};
 use crate::engine::Letter;
@@ -55,6 +58,24 @@ impl MessageChange {
     /// Whether only JSON payloads can be changed this way.
     pub fn needs_json(&self) -> bool {
         self.payload.is_none() && !(self.set.is_empty() && self.unset.is_empty())
+    }
+
+    /// The first value or header that is changed twice: which of the two holds would depend on the order.
+    pub fn changed_twice(&self) -> Option<String> {
+        let mut seen = BTreeSet::new();
+        let fields = self.fields().into_iter();
+        let folded = fields.map(|field| match field.strip_prefix("header ") {
+            Some(name) => format!("header {}", name.to_ascii_lowercase()),
+            None => field,
+        });
+        folded.into_iter().find(|field| !seen.insert(field.clone()))
+    }
+
+    /// Why a header that is set could never be sent: its name or value is not one of HTTP, or it belongs to the connection.
+    pub fn header_fault(&self) -> Option<String> {
+        self.set_headers
+            .iter()
+            .find_map(|(name, value)| header_fault(name, value).map(|why| format!("header {name:?}: {why}")))
     }
 
     /// What is changed, for the record of actions: pointers, headers, `payload`. Never a value.
@@ -123,6 +144,19 @@ impl MessageChange {
     }
 }
 
+/// Why a header cannot be sent; `None` if it can.
+pub fn header_fault(name: &str, value: &str) -> Option<&'static str> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    if name.is_empty() || !name.bytes().all(is_token) {
+        return Some("the name may have letters, digits and !#$%&'*+-.^_`|~ only");
+    }
+    if is_connection_header(name) {
+        return Some("it belongs to the connection and is never sent from a message");
+    }
+    let is_control = |byte: u8| byte != b'\t' && byte.is_ascii_control();
+    value.bytes().any(is_control).then_some("the value has a control character, such as a line break")
+}
+
 /// Whether the receiver may have applied the message although the attempt failed.
 pub(crate) fn is_ambiguous(letter: &Letter) -> bool {
     letter.history.attempts().iter().any(|attempt| attempt.ambiguous)
@@ -182,6 +216,33 @@ mod tests {
         assert_eq!(headers, [("x-src", Some(&b"fixed"[..])), ("empty", None), ("new", Some(&b"1"[..]))]);
         assert_eq!(change.fields(), ["header x-src", "header new", "header TRACE"]);
         assert!(!change.needs_json());
+    }
+
+    #[test]
+    fn one_place_is_changed_once() {
+        let change = MessageChange { unset: vec![Pointer::parse("/n").unwrap()], ..set("/n", "1") };
+        assert_eq!(change.changed_twice().as_deref(), Some("/n"));
+        let change = MessageChange {
+            set_headers: vec![("X-Src".into(), "a".into())],
+            unset_headers: vec!["x-src".into()],
+            ..set("/n", "1")
+        };
+        assert_eq!(change.changed_twice().as_deref(), Some("header x-src"));
+        assert_eq!(set("/n", "1").changed_twice(), None);
+    }
+
+    #[test]
+    fn a_header_that_is_never_sent_is_a_fault() {
+        for (name, value, part) in [
+            ("bad name", "1", "the name"),
+            ("", "1", "the name"),
+            ("x-src", "a\nb", "line break"),
+            ("Content-Length", "1", "connection"),
+            ("host", "a", "connection"),
+        ] {
+            assert!(header_fault(name, value).is_some_and(|why| why.contains(part)), "{name:?}");
+        }
+        assert_eq!(header_fault("x-src", "käse\t1"), None);
     }
 
     #[test]

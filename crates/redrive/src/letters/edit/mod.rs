@@ -8,6 +8,8 @@ mod json_scalars;
 pub mod json_text;
 mod json_value;
 
+#[doc(hidden)]
+pub use change::header_fault;
 pub use change::{EditFault, MessageChange, MessageIds};
 pub use condition::{Condition, ConditionError};
 pub use diff::Difference;

@@ -72,8 +72,7 @@ impl Tally {
             }
         };
         parts.push(format!("{} understood{by}", count(self.understood)));
-        if self.without_origin() > 0 {
-            let source = self.usual_origin().unwrap_or(pipeline);
+        if let Some(source) = self.missing_source(pipeline) {
             let without = count(self.without_origin());
             parts.push(format!("{without} without origin headers → need --source {source}"));
         }
@@ -85,6 +84,11 @@ impl Tally {
             parts.push(format!("{} gone from their topic", count(self.lost.count())));
         }
         format!("{} records read: {}", count(self.read), parts.join(", "))
+    }
+
+    /// The topic to name as the source of records that do not say theirs, if there are such.
+    pub fn missing_source(&self, pipeline: &str) -> Option<String> {
+        (self.without_origin() > 0).then(|| self.usual_origin().unwrap_or(pipeline).to_owned())
     }
 
     /// What was read of a topic.
@@ -124,6 +128,8 @@ pub struct Answered {
     pub refused: u64,
     /// Where a letter came from, and why it was refused.
     problems: Vec<(String, String)>,
+    /// Where a letter came from that was changed on the way in, and how.
+    notes: Vec<(String, String)>,
     groups: BTreeMap<String, (String, u64)>,
 }
 
@@ -133,11 +139,11 @@ impl Answered {
         self.imported += answer.imported;
         self.already_there += answer.already_there;
         self.refused += answer.refused;
-        for problem in answer.problems {
-            if self.problems.len() < PROBLEMS_MAX {
-                let place = problem.line.checked_sub(1).and_then(|line| places.get(line));
-                self.problems.push((place.cloned().unwrap_or_default(), problem.problem));
-            }
+        for (lines, named) in [(answer.problems, &mut self.problems), (answer.notes, &mut self.notes)] {
+            let room = PROBLEMS_MAX.saturating_sub(named.len());
+            let place = |line: usize| line.checked_sub(1).and_then(|line| places.get(line)).cloned();
+            let lines = lines.into_iter().take(room);
+            named.extend(lines.map(|one| (place(one.line).unwrap_or_default(), one.problem)));
         }
         for group in answer.groups {
             if self.groups.len() < NAMES_MAX || self.groups.contains_key(&group.id) {
@@ -170,12 +176,16 @@ impl Answered {
         for (place, problem) in self.problems.iter().take(PROBLEMS_SHOWN_MAX) {
             out.line(&format!("  refused {place}: {problem}"))?;
         }
+        for (place, note) in self.notes.iter().take(PROBLEMS_SHOWN_MAX) {
+            out.line(&format!("  changed {place}: {note}"))?;
+        }
         Ok(())
     }
 
     pub fn json(&self) -> Value {
         let problems =
             self.problems.iter().map(|(place, problem)| json!({ "place": place, "problem": problem }));
+        let notes = self.notes.iter().map(|(place, note)| json!({ "place": place, "note": note }));
         let groups = self.groups.iter();
         let groups =
             groups.map(|(id, (error, letters))| json!({ "id": id, "error": error, "letters": letters }));
@@ -184,6 +194,7 @@ impl Answered {
             "already_there": self.already_there,
             "refused": self.refused,
             "problems": problems.collect::<Vec<_>>(),
+            "notes": notes.collect::<Vec<_>>(),
             "groups": groups.collect::<Vec<_>>(),
         })
     }

@@ -332,7 +332,8 @@ impl<S: IndexTables> Book<S> {
             replays: stored.meta.replays,
             jobs: stored.jobs.clone(),
             key: stored.key,
-            id_hash: self.id_hash_of(&stored.wire),
+            // Of the id it was accepted under, which stays: an edit may give it another one, and its undo take that back.
+            id_hash: self.id_hash_of(stored.replaced.first().map_or(&stored.wire, |first| &first.wire)),
             group: stored.fingerprint(&self.options.grouping, reason).group.number(),
             edits: stored.replaced.len() as u8,
         };

@@ -8,6 +8,7 @@ use redrive_core::Time;
 use super::contents::{Content, Contents};
 use super::in_flight::InFlight;
 use super::key_gate::KeyGate;
+use crate::engine::continued::ids_before;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::healing::Healing;
 use crate::engine::embedded::index::tables::{IdSlot, IndexTables, Space, WaitPlace};
@@ -139,10 +140,16 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         Ok(if at_the_end { LetterScan { next: None, ..scan } } else { scan })
     }
 
-    /// The letters of messages with this id, or with one that has the same hash; `None` if they are too many.
+    /// The letters of messages that have this id or were accepted under it, or under one with the same hash; `None` if
+    /// they are too many.
     pub(crate) fn find_letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
-        let hash = self.book.hash_of_key(id.as_bytes());
-        let found = self.book.letters().with_id_hash(hash, LETTERS_OF_ID_MAX + 1, self.book.asked())?;
+        let mut found = Vec::new();
+        for id in std::iter::once(id).chain(ids_before(id)) {
+            let hash = self.book.hash_of_key(id.as_bytes());
+            found.extend(self.book.letters().with_id_hash(hash, LETTERS_OF_ID_MAX + 1, self.book.asked())?);
+        }
+        found.sort_unstable();
+        found.dedup();
         Ok((found.len() <= LETTERS_OF_ID_MAX).then_some(found))
     }
 

@@ -1,4 +1,4 @@
-//! Replay jobs where several processes share the letters: records that all of them read.
+//! What belongs to all processes that share a pipeline: records that each of them reads, of replay jobs and of actions.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use super::error::EngineError;
 
-/// Records about replay jobs that all processes of a pipeline share, by key. The latest one of a key counts.
-pub trait SharedJobs: fmt::Debug + Send + Sync {
+/// Records that all processes of a pipeline share, by key. The latest one of a key counts.
+pub trait SharedRecords: fmt::Debug + Send + Sync {
     /// Writes a record, or removes it. This process knows it when it returns, the others at about that time. Blocks.
     fn write(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError>;
 

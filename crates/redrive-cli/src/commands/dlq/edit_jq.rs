@@ -1,0 +1,157 @@
+//! `redrive dlq edit --jq`: reads the letters, makes their new payloads here, and sends them as one edit.
+
+use redrive::letters::edit::Condition;
+use redrive::letters::edit::json_text::JsonText;
+use redrive_api::{Edited, LetterPayload, LetterSelection, LetterView, Payload, SkippedLetters};
+use serde::Deserialize as _;
+use serde_json::json;
+
+use super::jq::JqProgram;
+use crate::client::{Answer, PageQuery, Session};
+use crate::exit::{Exit, Failed};
+use crate::output::count;
+
+/// Letters of one edit, and the bytes of their payloads, before and after: what one request may have.
+const LETTERS_MAX: usize = 10_000;
+const BYTES_MAX: usize = 8 << 20;
+/// Letters that are named of those that were skipped.
+const NAMED_MAX: usize = 10;
+const PAGE: u32 = 200;
+
+/// The new payloads, and what was left as it is.
+#[derive(Debug, Default)]
+pub struct NewPayloads {
+    pub payloads: Vec<LetterPayload>,
+    pub unchanged: u64,
+    pub not_json: SkippedLetters,
+    pub refused: SkippedLetters,
+    bytes: usize,
+}
+
+impl NewPayloads {
+    /// Runs the program over the open letters of a selection that fit the condition.
+    pub async fn make(
+        code: &str,
+        pipeline: &str,
+        selection: LetterSelection,
+        condition: Option<&str>,
+        session: &Session,
+    ) -> Result<Self, Failed> {
+        let unreadable = |why: String| {
+            Failed::usage(format!("--jq: {why}")).hint("write it like '.currency |= ascii_upcase'")
+        };
+        let program = JqProgram::parse(code).map_err(unreadable)?;
+        let condition = condition.and_then(|text| Condition::parse(text).ok());
+        let mut made = Self::default();
+        if let Some(ids) = &selection.ids {
+            for id in ids {
+                let letter = session.api.letter(pipeline, id).await?.view;
+                made.add(&program, condition.as_ref(), &letter)?;
+            }
+            return Ok(made);
+        }
+        let mut query = PageQuery {
+            filter: selection.filter,
+            state: Some("open".to_owned()),
+            since: selection.since,
+            payload: true,
+            limit: PAGE,
+            cursor: None,
+        };
+        loop {
+            let page = session.api.letters(pipeline, &query).await?.view;
+            for letter in &page.letters {
+                let letter = LetterView::deserialize(letter).map_err(|error| session.strange(&error))?;
+                made.add(&program, condition.as_ref(), &letter)?;
+            }
+            query.cursor = page.next;
+            if query.cursor.is_none() {
+                return Ok(made);
+            }
+        }
+    }
+
+    /// The answer to an edit of no letter, which needs no processor.
+    pub fn nothing_sent(&self, dry_run: bool) -> Answer<Edited> {
+        let counted = if dry_run { "would_edit" } else { "edited" };
+        let json = json!({ "edit": null, counted: 0, "ambiguous": 0, "not_open": [], "first": null });
+        let (edited, would_edit) = ((!dry_run).then_some(0), dry_run.then_some(0));
+        Answer { json, view: Edited { edited, would_edit, ..Edited::default() } }
+    }
+
+    /// The answer of the processor with what was not sent to it.
+    pub fn beside(&self, answer: Answer<Edited>) -> Answer<Edited> {
+        let Answer { mut json, mut view } = answer;
+        view.unchanged += self.unchanged;
+        view.not_json = together(view.not_json, &self.not_json);
+        view.refused = together(view.refused, &self.refused);
+        let skipped =
+            |one: &SkippedLetters| json!({ "count": one.count, "letters": one.letters, "why": one.why });
+        json["unchanged"] = json!(view.unchanged);
+        json["not_json"] = skipped(&view.not_json);
+        json["refused"] = skipped(&view.refused);
+        Answer { json, view }
+    }
+
+    fn add(
+        &mut self,
+        program: &JqProgram,
+        condition: Option<&Condition>,
+        letter: &LetterView,
+    ) -> Result<(), Failed> {
+        let text = match &letter.payload {
+            Some(Some(Payload::Utf8(text))) => text.as_str(),
+            Some(Some(Payload::Base64(_)) | None) | None => "",
+        };
+        let parsed = match JsonText::parse(text.as_bytes()) {
+            Ok(parsed) => parsed,
+            Err(fault) => {
+                skip(&mut self.not_json, &letter.id, fault.to_string());
+                return Ok(());
+            }
+        };
+        if condition.is_some_and(|condition| !condition.holds(&parsed)) {
+            return Ok(());
+        }
+        let new = match program.apply(text) {
+            Ok(Some(new)) => new,
+            Ok(None) => {
+                self.unchanged += 1;
+                return Ok(());
+            }
+            Err(why) => {
+                skip(&mut self.refused, &letter.id, why);
+                return Ok(());
+            }
+        };
+        self.bytes += text.len() + new.len();
+        if self.payloads.len() == LETTERS_MAX || self.bytes > BYTES_MAX {
+            let most =
+                format!("{} letters, or {} MB of payloads", count(LETTERS_MAX as u64), BYTES_MAX >> 20);
+            return Err(Failed::new(
+                Exit::Bad,
+                format!("these letters are more than one --jq edit takes: {most}"),
+            )
+            .hint("nothing was changed; narrow the selection down, for example by --since or --where"));
+        }
+        let was = Payload::Utf8(text.to_owned());
+        self.payloads.push(LetterPayload { letter: letter.id.clone(), payload: Payload::Utf8(new), was });
+        Ok(())
+    }
+}
+
+fn together(one: SkippedLetters, other: &SkippedLetters) -> SkippedLetters {
+    SkippedLetters {
+        count: one.count + other.count,
+        letters: one.letters.into_iter().chain(other.letters.iter().cloned()).take(NAMED_MAX).collect(),
+        why: one.why.or_else(|| other.why.clone()),
+    }
+}
+
+fn skip(skipped: &mut SkippedLetters, letter: &str, why: String) {
+    skipped.count += 1;
+    skipped.why.get_or_insert(why);
+    if skipped.letters.len() < NAMED_MAX {
+        skipped.letters.push(letter.to_owned());
+    }
+}

@@ -1,0 +1,174 @@
+//! What an operator does to dead letters on Kafka belongs to the group: any member shows it and takes it back, and it
+//! survives `kill -9` of the member that was asked.
+//!
+//! `REDRIVE_KAFKA_REPLAY_KILLS` says how many members are killed while they run a replay job.
+#![cfg(feature = "kafka")]
+
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Stdio;
+
+use rdkafka::Message as _;
+use serde_json::{Value, json};
+use world::members::{actions, good, join, letters, published, with_letters};
+use world::process::{Processor, redrive};
+use world::{kafka, wait_for};
+
+fn kinds(actions: &[Value]) -> Vec<&str> {
+    actions.iter().map(|line| line["action"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_discard_and_a_decision_are_seen_and_taken_back_after_the_member_that_took_them_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut first, orders) = with_letters(dir.path(), 14);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let second = join(elsewhere.path(), &orders, &stub, 14);
+
+    let discard = ["dlq", "discard", &orders, "--filter", "key:c-1", "--reason", "closed", "--json"];
+    let said: Value = serde_json::from_str(&good(&first, &discard)).unwrap();
+    let discard = said["id"].as_str().unwrap();
+    let groups: Value = serde_json::from_str(&good(&first, &["dlq", "groups", &orders, "--json"])).unwrap();
+    let group = groups["groups"][0]["id"].as_str().unwrap();
+    good(&first, &["dlq", "groups", &orders, group, "--acknowledge", "--note", "with the shop"]);
+    first.kill();
+
+    // The other has the log, the decision with its note, and the letters of the discard.
+    assert_eq!(kinds(&actions(&second, &orders)), ["discard", "group_acknowledge"]);
+    let shown = second.get(&format!("/v1/pipelines/{orders}/groups/{group}")).json().to_string();
+    assert!(shown.contains("acknowledged") && shown.contains("with the shop"), "{shown}");
+    wait_for("the discard to be known", || letters(&second, &orders)["discarded"] == 2);
+    assert_eq!(good(&second, &["dlq", "undo", &orders, discard]), "restored 2   (open again)\n");
+    good(&second, &["dlq", "groups", &orders, group, "--resolve"]);
+
+    // The first comes back and shows the same log; what was taken back is not taken back again.
+    first.restart();
+    wait_for("the first to know the undo", || letters(&first, &orders)["open"] == 14);
+    let log = actions(&second, &orders);
+    assert_eq!(kinds(&log), ["discard", "group_acknowledge", "undo", "group_resolve"]);
+    wait_for("both to show the same log", || actions(&first, &orders) == log);
+    assert_eq!(good(&first, &["dlq", "undo", &orders, discard]), "restored 0   (open again)\n");
+    // A discard that came later keeps its letters when the earlier one is taken back.
+    let again = ["dlq", "discard", &orders, "--filter", "key:c-1", "--reason", "closed", "--json"];
+    good(&second, &again);
+    wait_for("the later discard to be known", || letters(&first, &orders)["discarded"] == 2);
+    assert_eq!(good(&first, &["dlq", "undo", &orders, discard]), "restored 0   (open again)\n");
+}
+
+/// The record of a discard has its letters, so another member does what the first did not come to.
+#[test]
+fn a_discard_whose_member_is_killed_in_the_middle_is_finished_by_another() {
+    let count = 2_500;
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut first, orders) = with_letters(dir.path(), count);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let second = join(elsewhere.path(), &orders, &stub, count);
+    let discarded = || letters(&second, &orders)["discarded"].as_u64().unwrap();
+    let mut command = redrive(dir.path());
+    command.args([
+        "--url",
+        &first.url(""),
+        "dlq",
+        "discard",
+        &orders,
+        "--filter",
+        "attempts:>=1",
+        "--reason",
+        "x",
+    ]);
+    let mut asked = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the first letters to be discarded", || discarded() > 0);
+    first.kill();
+    let at_the_kill = discarded();
+    asked.wait().unwrap();
+    wait_for("all of them to be discarded", || discarded() == count);
+    println!("{at_the_kill} of {count} letters were discarded when the member was killed");
+    let log = actions(&second, &orders);
+    assert_eq!(kinds(&log), ["discard"], "done once");
+    let undone = good(&second, &["dlq", "undo", &orders, log[0]["id"].as_str().unwrap()]);
+    assert_eq!(undone, "restored 2,500   (open again)\n");
+}
+
+/// Two jobs over the same letters would share letters and pace; the second one takes what is left, at any member.
+#[test]
+fn a_replay_leaves_out_letters_that_wait_in_a_job_of_another_member() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, first, orders) = with_letters(dir.path(), 21);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let second = join(elsewhere.path(), &orders, &stub, 21);
+    stub.fix();
+    let slow = ["dlq", "replay", &orders, "--filter", "key:c-1,c-2", "--rate", "1/h", "--detach"];
+    good(&first, &slow);
+    let name = first.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
+    wait_for("the other to know of it", || {
+        second.get(&format!("/v1/replays/{name}")).json()["published"] == 1
+    });
+
+    let dry = good(&second, &["dlq", "replay", &orders, "--all", "--dry-run"]);
+    assert!(dry.contains("would replay 15 (frozen)"), "{dry}");
+    assert!(dry.contains(&format!("5 more letters wait in {name}")), "{dry}");
+    let done = good(&second, &["dlq", "replay", &orders, "--all"]);
+    assert!(done.contains("… 15/15   succeeded 15   dead again 0   "), "{done}");
+    let refused = second.cli(&["dlq", "replay", &orders, "--filter", "key:c-1"]);
+    let said = world::process::stderr(&refused);
+    assert!(!refused.status.success() && said.contains(&format!("by {name}")), "{said}");
+
+    good(&second, &["dlq", "replays", "abort", &name]);
+    good(&second, &["dlq", "replay", &orders, "--all"]);
+    let replay = published(&format!("{orders}.replay"));
+    assert_eq!(replay.len(), 21);
+    assert!(replay.iter().all(|((_, replays), times)| replays == "1" && *times == 1), "{replay:?}");
+}
+
+/// Each time the member that runs the job is killed, the other one takes it over; then the first comes back.
+#[test]
+fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
+    let kills: u64 = std::env::var("REDRIVE_KAFKA_REPLAY_KILLS").map_or(2, |text| text.parse().unwrap());
+    let count = 30 + kills * 60;
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut runner, orders) = with_letters(dir.path(), count);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut other = join(elsewhere.path(), &orders, &stub, count);
+    stub.fix();
+    good(&runner, &["dlq", "replay", &orders, "--all", "--rate", "4/s", "--canary", "0", "--detach"]);
+    let name = runner.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
+    let job = |processor: &Processor| processor.get(&format!("/v1/replays/{name}")).json();
+    let published_by = |processor: &Processor| job(processor)["published"].as_u64().unwrap_or_default();
+    // A member deletes completed records from time to time, so the topic is read again and again.
+    let mut records: BTreeMap<(i32, i64), String> = BTreeMap::new();
+    let mut follow = || {
+        kafka::read(&format!("{orders}.replay"), |record| {
+            let id = kafka::header(record, "x-message-id").unwrap_or_default();
+            records.insert((record.partition(), record.offset()), id);
+        });
+    };
+    for kill in 1..=kills {
+        let before = published_by(&other);
+        wait_for("the job to go on", || published_by(&runner) > before + 5);
+        follow();
+        runner.kill();
+        let before = published_by(&other);
+        wait_for("the other to take it over", || published_by(&other) > before + 5);
+        assert_eq!(job(&other)["state"], "running", "kill {kill}: the job is long enough");
+        follow();
+        runner.restart();
+        wait_for("the first to be back", || job(&runner)["state"] == "running");
+        std::mem::swap(&mut runner, &mut other);
+    }
+    // At its pace the rest may take longer than anybody waits for one thing.
+    while job(&runner)["state"] != "done" {
+        follow();
+        let before = published_by(&runner);
+        wait_for("the job to go on", || {
+            published_by(&runner) > before + 50 || job(&runner)["state"] == "done"
+        });
+    }
+    let done = job(&runner);
+    assert_eq!((&done["published"], &done["succeeded"]), (&json!(count), &json!(count)), "{done}");
+    follow();
+    let ids: BTreeSet<&String> = records.values().collect();
+    assert_eq!((records.len() as u64, ids.len() as u64), (count, count), "each letter was published once");
+    assert!((0..count).all(|n| stub.has_applied(&format!("o-{n}"))));
+    println!("{kills} kills of the member that ran {name}: {count} letters, each published once");
+}

@@ -1,0 +1,131 @@
+//! False dead letters: messages that nothing is wrong with and that die because an outage lasted too long.
+
+use std::time::Duration;
+
+use redrive::BreakerSettings;
+use redrive_core::OutageForecast;
+use serde::Deserialize;
+
+use super::fault::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Span, Variant};
+use crate::testbed::{Audit, Load, Outage, Stage, Subject, Trace};
+
+const FORECAST_MESSAGES: u32 = 50_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OutageSweepParameters {
+    rate: f64,
+    before: Span,
+    after: Span,
+    /// How long the outages last.
+    outages: Vec<Span>,
+    tiers: Vec<Span>,
+    jitter: String,
+    /// With it comes the outage gate.
+    breaker: bool,
+    permits: u32,
+}
+
+/// An outage, and what became of the messages that arrived in it.
+struct OutageResult {
+    lasts: Duration,
+    dead: f64,
+    audit: Audit,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let Some(results) = sweep(scenario, variant, setting, stage)? else { return Ok(None) };
+        let lines = if variant.parameters.breaker { Vec::new() } else { forecasts(variant, &results)? };
+        Ok(Some(measured(&variant.name, &results, lines)))
+    })?;
+    let (variants, rest, is_partial) = complete(each);
+    let (curves, lines): (Vec<Curve>, Vec<Vec<ForecastLine>>) = rest.into_iter().unzip();
+    let (title, x) = ("Dead for an outage, by its length", "seconds that the outage lasts");
+    let plots = vec![Plot::new("dead", title, x, "share of the messages that arrived in it", curves)];
+    let columns = vec![
+        Column::new("after 1 min", "dead_60_s", Unit::Share),
+        Column::new("after 5 min", "dead_300_s", Unit::Share),
+        Column::new("after 10 min", "dead_600_s", Unit::Share),
+        Column::new("most", "dead_max", Unit::Share),
+        Column::new("longest outage without a dead letter", "survived_seconds", Unit::Seconds),
+    ];
+    let forecasts = lines.into_iter().flatten().collect();
+    Ok(Outcome { columns, variants, forecasts, plots, is_partial, ..Outcome::default() })
+}
+
+fn subject(p: &OutageSweepParameters) -> Result<Subject, LabError> {
+    let policy = built(&tiers(&p.tiers).jitter(p.jitter.as_str()).outage_gate(p.breaker))?;
+    let breaker = if p.breaker { BreakerSettings::default() } else { BreakerSettings::off() };
+    Ok(Subject { breaker, ..Subject::plain(policy, p.permits) })
+}
+
+/// Every outage; `None` if it was interrupted.
+fn sweep(
+    scenario: &Scenario,
+    variant: &Variant<OutageSweepParameters>,
+    setting: &Setting<'_>,
+    stage: Stage<'_>,
+) -> Result<Option<Vec<OutageResult>>, LabError> {
+    let p = &variant.parameters;
+    let subject = subject(p)?;
+    let mut results = Vec::new();
+    for (i, lasts) in p.outages.iter().enumerate() {
+        let outage = Outage { at: p.before.0, lasts: lasts.0 };
+        let load = Load {
+            outage: Some(outage),
+            follow: p.after.0,
+            ..Load::steady(setting.seed, p.rate, outage.end() + p.before.0)
+        };
+        let part = stage.part(i, p.outages.len());
+        let Some(trace) = setting.play(scenario, &load, &subject, part)? else { return Ok(None) };
+        results.push(OutageResult { lasts: lasts.0, dead: dead(&trace, outage), audit: trace.audit });
+    }
+    Ok(Some(results))
+}
+
+fn dead(trace: &Trace, outage: Outage) -> f64 {
+    let span = outage.at.as_millis() as u32..outage.end().as_millis() as u32;
+    let arrived: Vec<bool> = trace
+        .arrived()
+        .filter(|(_, record)| span.contains(&record.arrived_ms))
+        .map(|(_, record)| record.is_dead())
+        .collect();
+    arrived.iter().filter(|is_dead| **is_dead).count() as f64 / arrived.len().max(1) as f64
+}
+
+fn measured(
+    name: &str,
+    results: &[OutageResult],
+    lines: Vec<ForecastLine>,
+) -> (VariantResult, (Curve, Vec<ForecastLine>)) {
+    let audit = results.iter().fold(Audit::default(), |sum, result| sum.plus(&result.audit));
+    let survived = results.iter().filter(|result| result.dead == 0.0).map(|result| result.lasts).max();
+    let mut variant = VariantResult::new(name, Some(audit))
+        .with("dead_max", results.iter().map(|result| result.dead).fold(0.0, f64::max))
+        .with("survived_seconds", survived.unwrap_or_default().as_secs_f64());
+    for result in results {
+        variant = variant.with(&format!("dead_{}_s", result.lasts.as_secs()), result.dead);
+    }
+    let points = results.iter().map(|result| (result.lasts.as_secs_f64(), result.dead)).collect();
+    (variant, (Curve::new(name, points), lines))
+}
+
+/// What `check` says of the same outages, without breaker and gate.
+fn forecasts(
+    variant: &Variant<OutageSweepParameters>,
+    results: &[OutageResult],
+) -> Result<Vec<ForecastLine>, LabError> {
+    let policy = subject(&variant.parameters)?.policy;
+    // Few messages spread more.
+    let by = 0.01 + 0.2 / variant.parameters.rate.sqrt();
+    let line = |result: &OutageResult| {
+        let forecast = OutageForecast::of(&policy, result.lasts, FORECAST_MESSAGES).dead;
+        let what = format!("dead for an outage of {} s, {}", result.lasts.as_secs(), variant.name);
+        ForecastLine::new(&what, Unit::Share, forecast, result.dead, Bound::About(by))
+    };
+    Ok(results.iter().map(line).collect())
+}

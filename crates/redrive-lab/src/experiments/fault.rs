@@ -1,0 +1,22 @@
+//! Why an experiment could not be run, or its result not be written.
+
+use std::path::PathBuf;
+
+use crate::results::ResultFault;
+use crate::scenario::ScenarioFault;
+
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error("there is no scenario `{name}`; there are {known}")]
+    Unknown { name: String, known: String },
+    #[error("{}: {error}", .path.display())]
+    File { path: PathBuf, error: std::io::Error },
+    #[error("scenario file: {0}")]
+    Scenario(#[from] ScenarioFault),
+    #[error("the run failed: {0}")]
+    Run(String),
+    #[error("scenario `{name}` runs on the embedded engine only: {why}")]
+    NoKafka { name: String, why: &'static str },
+    #[error(transparent)]
+    Result(#[from] ResultFault),
+}

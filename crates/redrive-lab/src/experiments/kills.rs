@@ -1,0 +1,167 @@
+//! `kill -9` under load: how many calls are repeated, and whether anything is lost.
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use super::fault::LabError;
+use super::setting::{Setting, complete};
+use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Span, Variant};
+use crate::testbed::trace::EngineCounts;
+use crate::testbed::victim::{self, VictimOrder};
+use crate::testbed::{Audit, Scratch, Stage};
+
+const LOOK: Duration = Duration::from_millis(2);
+/// Far longer than a life lasts.
+const LIFE_MAX: Duration = Duration::from_mins(10);
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KillParameters {
+    rate: f64,
+    kills: u32,
+    /// A process is killed when as many of its calls have ended as arrive in this time.
+    life: Span,
+    /// How long a call takes.
+    latency: Span,
+    concurrency: u32,
+    durable: bool,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let played = play(variant, setting, stage).map_err(|error| LabError::Run(error.to_string()))?;
+        played.map(|order| measure(variant, &order)).transpose()
+    })?;
+    let (variants, curves, is_partial) = complete(each);
+    let title = "Calls that were repeated, kill by kill";
+    let plots = vec![Plot::new("repeats", title, "kill", "repeated calls", curves)];
+    Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("kills", "kills", Unit::Count),
+        Column::new("messages", "produced", Unit::Count),
+        Column::new("lost", "lost", Unit::Count),
+        Column::new("repeated calls", "repeats", Unit::Count),
+        Column::new("per kill", "repeats_per_kill", Unit::Count),
+        Column::new("most of one kill", "repeats_max", Unit::Count),
+        Column::new("per kill, of a second's calls", "repeats_share", Unit::Share),
+    ]
+}
+
+/// Lives and kills, and a last life that comes to its end; `None` if it was interrupted.
+fn play(
+    variant: &Variant<KillParameters>,
+    setting: &Setting<'_>,
+    stage: Stage<'_>,
+) -> Result<Option<(VictimOrder, Scratch)>, crate::testbed::Error> {
+    let p = &variant.parameters;
+    let scratch = Scratch::new()?;
+    let calls_per_life = (p.rate * p.life.0.as_secs_f64()).ceil() as u64;
+    let mut order = VictimOrder {
+        dir: scratch.path().to_owned(),
+        seed: setting.seed,
+        rate: p.rate,
+        // The last life has something to do as well.
+        messages: calls_per_life * (u64::from(p.kills) + 2),
+        concurrency: p.concurrency,
+        latency_ms: p.latency.0.as_millis() as u64,
+        durable: p.durable,
+        life: 0,
+    };
+    for life in 0..=p.kills {
+        order.life = life;
+        stage.share(f64::from(life) / f64::from(p.kills + 1));
+        let mut victim = Victim::start(setting.victim, &order)?;
+        let (done, began) = (order.done(life), Instant::now());
+        loop {
+            if stage.is_interrupted() {
+                return Ok(None);
+            }
+            if began.elapsed() > LIFE_MAX {
+                return Err("a life has lasted ten minutes".into());
+            }
+            let is_last = life == p.kills;
+            if !is_last && victim::count(&done) >= calls_per_life {
+                break;
+            }
+            if let Some(ended) = victim.0.try_wait()? {
+                if is_last && ended.success() {
+                    break;
+                }
+                return Err(format!("the process that was to be killed has ended: {ended}").into());
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+    Ok(Some((order, scratch)))
+}
+
+/// The process; it is killed when this is dropped.
+struct Victim(Child);
+
+impl Victim {
+    fn start(command: &[String], order: &VictimOrder) -> Result<Self, crate::testbed::Error> {
+        let (program, arguments) = command.split_first().ok_or("there is no program to kill")?;
+        let order = serde_json::to_string(order)?;
+        let started = Command::new(program).args(arguments).arg(order).stdin(Stdio::null()).spawn()?;
+        Ok(Self(started))
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        // SIGKILL. One that has ended cannot be killed, and that is fine.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// By id, from the files that survived.
+fn measure(
+    variant: &Variant<KillParameters>,
+    (order, _scratch): &(VictimOrder, Scratch),
+) -> Result<(VariantResult, Curve), LabError> {
+    let fault = |error: std::io::Error| LabError::Run(error.to_string());
+    let mut calls = vec![0_u8; order.messages as usize];
+    let mut repeats: Vec<u64> = Vec::new();
+    for life in 0..=order.life {
+        let mut again = 0;
+        for number in victim::numbers(&order.done(life)).map_err(fault)? {
+            if let Some(calls) = calls.get_mut(number as usize) {
+                again += u64::from(*calls > 0);
+                *calls = calls.saturating_add(1);
+            }
+        }
+        repeats.push(again);
+    }
+    let counts = std::fs::read(order.counts()).map_err(fault)?;
+    let engine: EngineCounts =
+        serde_json::from_slice(&counts).map_err(|error| LabError::Run(error.to_string()))?;
+    let succeeded = calls.iter().filter(|calls| **calls > 0).count() as u64;
+    // By id: a repeated call is no second effect for who looks at the id.
+    let audit = Audit {
+        produced: order.messages,
+        succeeded,
+        pending: order.messages - succeeded,
+        engine_accepted: engine.accepted,
+        engine_pending: engine.pending,
+        engine_letters: engine.letters,
+        ..Audit::default()
+    };
+    let (all, kills) = (repeats.iter().sum::<u64>() as f64, f64::from(order.life.max(1)));
+    let result = VariantResult::new(&variant.name, Some(audit))
+        .with("kills", f64::from(order.life))
+        .with("produced", order.messages as f64)
+        .with("lost", audit.pending as f64)
+        .with("repeats", all)
+        .with("repeats_per_kill", all / kills)
+        .with("repeats_max", repeats.iter().copied().max().unwrap_or(0) as f64)
+        .with("repeats_share", all / kills / order.rate);
+    let points = repeats.iter().enumerate().skip(1).map(|(life, again)| (life as f64, *again as f64));
+    Ok((result, Curve::new(&variant.name, points.collect())))
+}

@@ -1,0 +1,141 @@
+//! One slow endpoint among many: how long the messages for the others take, by its share of the traffic.
+
+use std::time::Duration;
+
+use redrive::Message;
+use redrive::dispatch::routes::Router;
+use redrive_core::endpoints::Endpoint;
+use serde::Deserialize;
+
+use super::fault::LabError;
+use super::setting::{Setting, built, complete, tiers};
+use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Span, Variant};
+use crate::seed;
+use crate::testbed::simulated::{self, Reply, Responder};
+use crate::testbed::trace::quantile;
+use crate::testbed::{Answer, Audit, Load, Silent, Stage, Subject, Trace};
+
+const SALT: u64 = 7;
+/// The endpoint that is slow; the others have the numbers after it.
+const NOISY: u64 = 0;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoisyEndpointParameters {
+    rate: f64,
+    arrive_for: Span,
+    /// Endpoints beside the slow one.
+    others: u64,
+    /// How long a call of the slow endpoint takes, and one of the others.
+    slow: Span,
+    fast: Span,
+    /// The share of the messages that go to the slow one, in percent.
+    shares: Vec<u64>,
+    permits: u32,
+    /// Calls against one endpoint at once; 0: no limit per endpoint.
+    per_endpoint: u32,
+    tiers: Vec<Span>,
+}
+
+/// Where messages go.
+#[derive(Clone, Copy, Debug)]
+struct Traffic {
+    seed: u64,
+    noisy_percent: u64,
+    others: u64,
+}
+
+impl Traffic {
+    fn endpoint(&self, number: u64) -> u64 {
+        let drawn = seed::draw(self.seed, &seed::id(self.seed, number), SALT);
+        if drawn % 100 < self.noisy_percent { NOISY } else { 1 + (drawn / 100) % self.others.max(1) }
+    }
+}
+
+/// Endpoints that succeed, one of them slowly.
+struct EndpointServers {
+    traffic: Traffic,
+    slow_ms: u64,
+    fast_ms: u64,
+}
+
+impl Responder for EndpointServers {
+    fn call(&mut self, number: u64, _call: u16, _at: Duration) -> Reply {
+        let is_slow = self.traffic.endpoint(number) == NOISY;
+        Reply { answer: Answer::Success, takes_ms: if is_slow { self.slow_ms } else { self.fast_ms } }
+    }
+}
+
+/// How the messages of the other endpoints fared at one share.
+struct ShareResult {
+    percent: u64,
+    p99_ms: f64,
+    audit: Audit,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let p: &NoisyEndpointParameters = &variant.parameters;
+        let mut results = Vec::new();
+        for (i, percent) in p.shares.iter().enumerate() {
+            stage.share(i as f64 / p.shares.len() as f64);
+            if stage.is_interrupted() {
+                return Ok(None);
+            }
+            let traffic = Traffic { seed: setting.seed, noisy_percent: *percent, others: p.others };
+            let trace = play(variant, traffic)?;
+            let p99_ms = p99_of_the_others(&trace, traffic);
+            results.push(ShareResult { percent: *percent, p99_ms, audit: trace.audit });
+        }
+        Ok(Some(measured(&variant.name, &results)))
+    })?;
+    let (variants, curves, is_partial) = complete(each);
+    let (title, x) = ("Messages for the other endpoints, p99", "share of the slow endpoint, %");
+    let plots = vec![Plot::new("dwell", title, x, "milliseconds from arrival to success", curves)];
+    let columns = vec![
+        Column::new("p99 of the others, slow endpoint 5 %", "p99_5_percent_ms", Unit::Milliseconds),
+        Column::new("25 %", "p99_25_percent_ms", Unit::Milliseconds),
+        Column::new("50 %", "p99_50_percent_ms", Unit::Milliseconds),
+        Column::new("90 %", "p99_90_percent_ms", Unit::Milliseconds),
+        Column::new("most", "p99_max_ms", Unit::Milliseconds),
+    ];
+    Ok(Outcome { columns, variants, plots, is_partial, ..Outcome::default() })
+}
+
+fn play(variant: &Variant<NoisyEndpointParameters>, traffic: Traffic) -> Result<Trace, LabError> {
+    let p = &variant.parameters;
+    let load = Load::steady(traffic.seed, p.rate, p.arrive_for.0);
+    let place = move |message: &Message| {
+        let (_, number) = seed::parse(message.id())?;
+        let endpoint = traffic.endpoint(number);
+        Some(Endpoint { origin: endpoint, endpoint })
+    };
+    let router = (p.per_endpoint > 0).then(|| Router::new(p.per_endpoint, None, place));
+    let subject = Subject { router, ..Subject::plain(built(&tiers(&p.tiers))?, p.permits) };
+    let ms = |span: Span| span.0.as_millis() as u64;
+    let mut servers = EndpointServers { traffic, slow_ms: ms(p.slow), fast_ms: ms(p.fast) };
+    // One share takes a moment, so ^C is looked at between two of them.
+    let stage = Stage::of(&Silent, "", 0, 1);
+    let played = simulated::run_with(&load, &subject, &mut servers, stage);
+    let trace = played.map_err(|error| LabError::Run(error.to_string()))?;
+    trace.ok_or_else(|| LabError::Run("nobody interrupts it".to_owned()))
+}
+
+/// From arrival to success; what has not succeeded when the run ends counts until then.
+fn p99_of_the_others(trace: &Trace, traffic: Traffic) -> f64 {
+    let end = trace.ran_for.as_millis() as u32;
+    let others = trace.arrived().filter(|(number, _)| traffic.endpoint(*number) != NOISY);
+    quantile(others.map(|(_, record)| record.ended_ms.min(end).saturating_sub(record.arrived_ms)), 0.99)
+}
+
+fn measured(name: &str, results: &[ShareResult]) -> (VariantResult, Curve) {
+    let audit = results.iter().fold(Audit::default(), |sum, result| sum.plus(&result.audit));
+    let most = results.iter().map(|result| result.p99_ms).fold(0.0, f64::max);
+    let mut variant = VariantResult::new(name, Some(audit)).with("p99_max_ms", most);
+    for result in results {
+        variant = variant.with(&format!("p99_{}_percent_ms", result.percent), result.p99_ms);
+    }
+    let points = results.iter().map(|result| (result.percent as f64, result.p99_ms)).collect();
+    (variant, Curve::new(name, points))
+}

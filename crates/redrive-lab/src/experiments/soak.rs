@@ -1,0 +1,135 @@
+//! Twenty minutes at 50,000 messages per second: throughput, lag and memory over time, and an audit of every id.
+
+use std::sync::Arc;
+
+use redrive_core::forecast::Shares;
+use serde::Deserialize;
+
+use super::fault::LabError;
+use super::setting::{Setting, built, complete, unprotected};
+use crate::fate::Rates;
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::scenario::{Scenario, Share, Span};
+use crate::testbed::{ByteLog, Fates, Load, RunEnd, Subject};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SoakParameters {
+    rate: f64,
+    arrive_for: Span,
+    /// How long messages may still take after the last arrival.
+    follow: Span,
+    tiers: Vec<Span>,
+    transient: Share,
+    poison: Share,
+    partitions: u32,
+    /// Per partition.
+    concurrency: u32,
+}
+
+/// What is drawn over time.
+struct SoakCurves {
+    first_calls: Curve,
+    calls: Curve,
+    lag: Curve,
+    memory: Curve,
+}
+
+pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+    let each = setting.each(scenario, |variant, stage| {
+        let p: &SoakParameters = &variant.parameters;
+        let load = Load {
+            fates: Fates::Rates(Rates { poison: p.poison.0, transient: p.transient.0 }),
+            lanes: p.partitions,
+            follow: p.follow.0,
+            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+        };
+        let policy = built(&unprotected(&p.tiers))?;
+        let shares = Shares {
+            transient: p.transient.0.as_f64(),
+            failing_twice: 1.0 / 3.0,
+            poison: p.poison.0.as_f64(),
+        };
+        let amplification = policy.forecast().load(shares).amplification;
+        let log = Arc::new(ByteLog::new(&load));
+        let subject = Subject::plain(policy, p.concurrency);
+        let Some(end) = setting.play_with(&load, &subject, log.clone(), stage)? else { return Ok(None) };
+        let (result, curves) = measure(&variant.name, &log, end);
+        // Drawn fates scatter around the shares.
+        let by = 3.0 * (3.0 / load.messages().max(1) as f64).sqrt();
+        let measured = result.get("amplification");
+        let what = format!("records per message, {}", variant.name);
+        let line = ForecastLine::new(&what, Unit::Times, amplification, measured, Bound::About(by));
+        let note = format!("{}: the audit takes one byte per id, {} kB.", variant.name, log.bytes() / 1000);
+        Ok(Some((result, (curves, line, note))))
+    })?;
+    let (variants, rest, is_partial) = complete(each);
+    let mut outcome = Outcome { columns: columns(), variants, is_partial, ..Outcome::default() };
+    let (mut throughput, mut lag, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    for (curves, line, note) in rest {
+        outcome.forecasts.push(line);
+        outcome.notes.push(note);
+        throughput.extend([curves.first_calls, curves.calls]);
+        lag.push(curves.lag);
+        memory.push(curves.memory);
+    }
+    outcome.plots = vec![
+        Plot::new("throughput", "First attempts and all calls", "seconds", "per second", throughput),
+        Plot::new("lag", "Messages without a first attempt", "seconds", "messages", lag),
+        Plot::new("memory", "Memory of the process, load and audit included", "seconds", "MB", memory),
+    ];
+    Ok(outcome)
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("messages", "produced", Unit::Count),
+        Column::new("first attempts", "first_attempts_per_second", Unit::PerSecond),
+        Column::new("lowest second", "first_attempts_min", Unit::PerSecond),
+        Column::new("lag, most", "lag_max", Unit::Count),
+        Column::new("at the end", "lag_end", Unit::Count),
+        Column::new("wait for the first attempt p99", "wait_p99_ms", Unit::Milliseconds),
+        Column::new("records per message", "amplification", Unit::Times),
+        Column::new("memory, most", "memory_bytes", Unit::Bytes),
+        Column::new("last quarter against second", "memory_growth", Unit::Times),
+    ]
+}
+
+fn measure(name: &str, log: &ByteLog, end: RunEnd) -> (VariantResult, SoakCurves) {
+    let audit = log.audit(end.engine);
+    let (first_calls, lag, memory) = (log.first_calls(), log.lag(), log.memory_mb());
+    let produced = audit.produced.max(1) as f64;
+    let seconds = first_calls.len().max(1) as f64;
+    // The first second begins with connections and caches.
+    let settled = first_calls.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(&first_calls);
+    let quarter = |n: usize| highest(&memory[memory.len() * n / 4..memory.len() * (n + 1) / 4]);
+    let at_end = lag.last().map_or(0.0, |point| point.1);
+    let records = log.total_calls() as f64 + audit.dead as f64;
+    let result = VariantResult::new(name, Some(audit))
+        .with("produced", audit.produced as f64)
+        .with("ended_share", (audit.succeeded + audit.dead) as f64 / produced)
+        .with("first_attempts_per_second", sum(&first_calls) / seconds)
+        .with("first_attempts_min", settled.iter().map(|point| point.1).fold(f64::INFINITY, f64::min))
+        .with("lag_max", highest(&lag))
+        .with("lag_end", at_end)
+        .with("lag_end_share", at_end / produced)
+        .with("wait_p99_ms", log.waited_ms(0.99))
+        .with("amplification", records / produced)
+        .with("memory_bytes", highest(&memory) * 1e6)
+        .with("memory_growth", quarter(3) / quarter(1));
+    let curves = SoakCurves {
+        first_calls: Curve::new("first attempts", first_calls),
+        calls: Curve::new("all calls", log.calls()),
+        lag: Curve::new("lag", lag),
+        memory: Curve::new("memory", memory),
+    };
+    (result, curves)
+}
+
+fn highest(series: &[(f64, f64)]) -> f64 {
+    series.iter().map(|point| point.1).fold(f64::NAN, f64::max)
+}
+
+fn sum(series: &[(f64, f64)]) -> f64 {
+    series.iter().map(|point| point.1).sum()
+}

@@ -1,0 +1,113 @@
+//! Purges that the owner's system does not know of yet. A purge that is still being written waits until it is durable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Unbounded};
+
+use redrive_core::Time;
+
+use super::record::EndpointId;
+
+/// One announcement by the time of its purge: the order in which they are made.
+pub(super) type AnnouncementKey = (Time, EndpointId);
+
+#[derive(Debug, Default)]
+pub(super) struct Unannounced {
+    /// When each was purged, durable or not.
+    purged: BTreeMap<EndpointId, Time>,
+    /// The durable ones, the oldest first.
+    ready: BTreeSet<AnnouncementKey>,
+}
+
+impl Unannounced {
+    /// A purge that is on its way to the store.
+    pub(super) fn begin(&mut self, id: EndpointId, at: Time) {
+        self.take(id);
+        self.purged.insert(id, at);
+    }
+
+    /// The purge is in the store, unless something else happened to the endpoint meanwhile.
+    pub(super) fn is_durable(&mut self, id: EndpointId, at: Time) {
+        if self.is_of(id, at) {
+            self.ready.insert((at, id));
+        }
+    }
+
+    /// One that was read from the store.
+    pub(super) fn put(&mut self, id: EndpointId, at: Time) {
+        self.begin(id, at);
+        self.is_durable(id, at);
+    }
+
+    /// Whether there was one.
+    pub(super) fn take(&mut self, id: EndpointId) -> bool {
+        let Some(at) = self.purged.remove(&id) else { return false };
+        self.ready.remove(&(at, id));
+        true
+    }
+
+    pub(super) fn contains(&self, id: EndpointId) -> bool {
+        self.purged.contains_key(&id)
+    }
+
+    /// Whether it is about the purge at this time.
+    pub(super) fn is_of(&self, id: EndpointId, at: Time) -> bool {
+        self.purged.get(&id) == Some(&at)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.purged.len()
+    }
+
+    pub(super) fn oldest(&self) -> Option<Time> {
+        self.ready.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EndpointId, Time)> {
+        self.purged.iter().map(|(id, at)| (*id, *at))
+    }
+
+    /// Those that can be made, in their order.
+    pub(super) fn after(&self, after: Option<AnnouncementKey>) -> impl Iterator<Item = AnnouncementKey> {
+        self.ready.range((after.map_or(Unbounded, Excluded), Unbounded)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(number: u64) -> EndpointId {
+        EndpointId::from_number(number)
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn only_durable_purges_are_announced_and_the_oldest_first() {
+        let mut unannounced = Unannounced::default();
+        unannounced.begin(id(1), at(5));
+        unannounced.put(id(2), at(9));
+        unannounced.put(id(3), at(7));
+        assert_eq!(unannounced.after(None).collect::<Vec<_>>(), [(at(7), id(3)), (at(9), id(2))]);
+        assert_eq!((unannounced.len(), unannounced.oldest()), (3, Some(at(7))));
+        unannounced.is_durable(id(1), at(5));
+        assert_eq!(unannounced.after(None).next(), Some((at(5), id(1))));
+        assert_eq!(unannounced.after(Some((at(7), id(3)))).collect::<Vec<_>>(), [(at(9), id(2))]);
+    }
+
+    #[test]
+    fn what_happened_to_the_endpoint_meanwhile_counts() {
+        let mut unannounced = Unannounced::default();
+        unannounced.begin(id(1), at(5));
+        assert!(unannounced.take(id(1)) && !unannounced.take(id(1)));
+        unannounced.is_durable(id(1), at(5));
+        assert_eq!((unannounced.len(), unannounced.after(None).count()), (0, 0));
+        unannounced.put(id(1), at(5));
+        unannounced.begin(id(1), at(8));
+        unannounced.is_durable(id(1), at(5));
+        assert_eq!(unannounced.after(None).count(), 0, "it was purged again, and that is not durable yet");
+        assert!(unannounced.is_of(id(1), at(8)) && !unannounced.is_of(id(1), at(5)));
+    }
+}
