@@ -53,6 +53,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
         name: served.handle.name().to_owned(),
         figures: served.handle.figures(),
         groups: shared.groups.counts(served.handle.name()),
+        expired: served.expired.load(std::sync::atomic::Ordering::Relaxed),
     };
     let mut replays = ReplayCounts::default();
     for job in shared.service.replays.list() {

@@ -52,8 +52,19 @@ pub fn run(
     stop: impl Future<Output = ()> + Send + 'static,
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<RunEnd, Failed> {
-    let Assembled { redrive, service, server, findings, alerts, pills, dir, on_purged, auto_replays, .. } =
-        assembled;
+    let Assembled {
+        redrive,
+        service,
+        server,
+        findings,
+        alerts,
+        pills,
+        dir,
+        on_purged,
+        auto_replays,
+        retentions,
+        ..
+    } = assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }
@@ -74,6 +85,9 @@ pub fn run(
     }
     for (pipeline, settings) in auto_replays {
         super::auto_replay::start(&runtimes.api, &service, &pipeline, settings);
+    }
+    for (pipeline, keep) in retentions {
+        super::retention::start(&runtimes.api, &service, &pipeline, keep);
     }
     let watched = service
         .pipelines

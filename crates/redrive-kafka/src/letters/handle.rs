@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redrive::engine::{
-    EditAnswer, EngineError, ForeignLetter, GroupFigures, Grouping, ImportAnswer, Letter, LetterChange,
-    LetterEdit, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob,
+    EditAnswer, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupFigures, Grouping, ImportAnswer,
+    Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob,
 };
 use redrive_core::{GroupId, Message, Time};
 
@@ -180,6 +180,16 @@ impl KafkaLetters {
     /// Gives letters whose last edit is this one the message of before back. Durable on return.
     pub fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
         self.changes.undo_edit(edit, ids, now)
+    }
+
+    /// Erases what letters said, except those in a replay. Durable on return.
+    pub fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        self.changes.erase_letters(order, ids, now)
     }
 
     /// The message that a letter had before one of its edits.

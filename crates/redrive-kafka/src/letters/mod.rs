@@ -5,7 +5,7 @@
 //! - `entry`, `index`: how the records of both topics add up; pure
 //! - `content`, `file`: the letters' bytes, in a local file
 //! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: its answers
-//! - `change`: replays, discards and undoes; `edit`: edits; `transaction`: the one producer that writes them
+//! - `change`: replays, discards and undoes; `edit`: edits; `erase`: what letters said goes; `transaction`: the one producer that writes them
 //! - `retention`, `trim`: closed letters are deleted
 //! - `groups`: which other groups read a topic
 
@@ -27,6 +27,7 @@ mod trim;
 
 mod change;
 mod edit;
+mod erase;
 mod handle;
 mod transaction;
 

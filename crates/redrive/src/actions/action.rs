@@ -22,6 +22,8 @@ pub enum ActionKind {
     Undo,
     Edit,
     EditUndo,
+    /// What letters said is gone for good.
+    Erase,
     /// Letters that died elsewhere were brought in.
     Import,
     Pause,
@@ -47,7 +49,7 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -57,6 +59,7 @@ impl ActionKind {
         Self::Undo,
         Self::Edit,
         Self::EditUndo,
+        Self::Erase,
         Self::Import,
         Self::Pause,
         Self::Resume,
@@ -87,6 +90,7 @@ impl ActionKind {
             Self::Undo => "undo",
             Self::Edit => "edit",
             Self::EditUndo => "edit_undo",
+            Self::Erase => "erase",
             Self::Import => "import",
             Self::Pause => "pause",
             Self::Resume => "resume",

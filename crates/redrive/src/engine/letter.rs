@@ -5,17 +5,19 @@ use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
 use super::history::History;
 
-/// `open → replaying → succeeded | open again | discarded → open (undo)`
+/// `open → replaying → succeeded | open again | discarded → open (undo)`; all but `replaying` → `erased`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LetterState {
     Open,
     Replaying,
     Succeeded,
     Discarded,
+    /// What it said is gone for good; only a tombstone is left.
+    Erased,
 }
 
 impl LetterState {
-    pub const ALL: [Self; 4] = [Self::Open, Self::Replaying, Self::Succeeded, Self::Discarded];
+    pub const ALL: [Self; 5] = [Self::Open, Self::Replaying, Self::Succeeded, Self::Discarded, Self::Erased];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -23,6 +25,7 @@ impl LetterState {
             Self::Replaying => "replaying",
             Self::Succeeded => "succeeded",
             Self::Discarded => "discarded",
+            Self::Erased => "erased",
         }
     }
 
@@ -32,6 +35,7 @@ impl LetterState {
             Self::Replaying => 2,
             Self::Succeeded => 3,
             Self::Discarded => 4,
+            Self::Erased => 5,
         }
     }
 
@@ -41,6 +45,7 @@ impl LetterState {
             2 => Some(Self::Replaying),
             3 => Some(Self::Succeeded),
             4 => Some(Self::Discarded),
+            5 => Some(Self::Erased),
             _ => None,
         }
     }
@@ -63,6 +68,8 @@ pub struct Letter {
     pub group: Fingerprint,
     /// The edits that made its message what it is, the latest last; empty if it is as it came in.
     pub edits: Vec<String>,
+    /// The resolved policy at its death, as JSON; letters from before it was stored have none.
+    pub options: Option<String>,
 }
 
 impl Letter {
@@ -172,7 +179,7 @@ pub enum ReplayAnswer {
     /// This job has replayed it before.
     Already,
     NotFound,
-    /// It is in another replay, succeeded or discarded.
+    /// It is in another replay, succeeded, discarded or erased.
     NotOpen(LetterState),
     /// It was replayed too often; needs force.
     TooOften {

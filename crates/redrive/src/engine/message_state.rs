@@ -25,13 +25,15 @@ pub enum MessagePhase {
     Replaying,
     /// Is a dead letter that somebody discarded.
     Discarded,
+    /// Is a dead letter whose content was erased.
+    Erased,
     Succeeded,
     /// It was accepted, and what became of it was lost: damage, or a loss that was accepted.
     Unknown,
 }
 
 impl MessagePhase {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ready,
         Self::Delayed,
         Self::Held,
@@ -40,6 +42,7 @@ impl MessagePhase {
         Self::Dead,
         Self::Replaying,
         Self::Discarded,
+        Self::Erased,
         Self::Succeeded,
         Self::Unknown,
     ];
@@ -54,6 +57,7 @@ impl MessagePhase {
             Self::Dead => "dead",
             Self::Replaying => "replaying",
             Self::Discarded => "discarded",
+            Self::Erased => "erased",
             Self::Succeeded => "succeeded",
             Self::Unknown => "unknown",
         }
@@ -85,6 +89,7 @@ impl From<LetterState> for MessagePhase {
             LetterState::Replaying => Self::Replaying,
             LetterState::Succeeded => Self::Succeeded,
             LetterState::Discarded => Self::Discarded,
+            LetterState::Erased => Self::Erased,
         }
     }
 }

@@ -2,12 +2,14 @@
 
 pub mod condition;
 pub mod edit;
+pub mod erase;
 pub mod groups;
 pub mod history;
 pub mod import;
 pub mod ingest;
 pub mod key_line;
 pub mod letter;
+pub mod letter_options;
 pub mod message_state;
 pub mod pending;
 pub mod place;
@@ -27,6 +29,7 @@ pub mod conformance;
 
 pub use condition::{ClusterStanding, Condition, PartitionFlow, Partitions, Problem, ProblemKind};
 pub use edit::{EditAnswer, LetterEdit, LetterVersion, Replaced};
+pub use erase::{EraseAnswer, EraseOrder, WipeProgress};
 pub use groups::{GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling};
 pub use history::{Attempt, History};
 pub use import::{ForeignLetter, ImportAnswer};

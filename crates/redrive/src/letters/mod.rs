@@ -8,10 +8,12 @@ mod filter_match;
 mod filter_parse;
 
 pub(crate) mod groups;
+pub mod redact;
 
 pub mod select;
 
 pub use correlation::correlation_id;
 pub use filter::{Filter, FilterError};
 pub use filter_match::status_of;
+pub use redact::Redaction;
 pub use select::{Page, SelectError, Selection};

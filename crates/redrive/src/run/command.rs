@@ -14,9 +14,9 @@ use super::steer::{self, FoundMessages, Part, Steer, Steered};
 use super::wake::Wake;
 use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::{
-    Counts, EditAnswer, Engine, EngineError, ForeignLetter, GroupMark, GroupMarks, GroupSummary,
-    ImportAnswer, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState,
-    MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob, groups,
+    Counts, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupMark, GroupMarks,
+    GroupSummary, ImportAnswer, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding,
+    LetterState, MessageState, PendingAt, PendingScan, ReplayAnswer, ReplayJob, WipeProgress, groups,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -121,6 +121,14 @@ pub(crate) enum Command {
         by: Option<Arc<str>>,
         reply: Reply<Vec<EditAnswer>>,
     },
+    Erase {
+        order: EraseOrder,
+        ids: Vec<u64>,
+        reply: Reply<Vec<EraseAnswer>>,
+    },
+    Wipe {
+        reply: Reply<WipeProgress>,
+    },
     MessageBefore {
         id: u64,
         edit: String,
@@ -203,6 +211,11 @@ impl Command {
                 engine.acting_for(by.as_deref());
                 reply.send(engine.undo_edit(&edit, &ids, now)).is_err()
             }
+            Self::Erase { order, ids, reply } => {
+                engine.acting_for(Some(&order.by));
+                reply.send(engine.erase_letters(&order, &ids, now)).is_err()
+            }
+            Self::Wipe { reply } => reply.send(engine.wipe(now)).is_err(),
             Self::MessageBefore { id, edit, reply } => reply.send(engine.message_before(id, &edit)).is_err(),
             Self::Import { letters, dry_run, by, reply } => {
                 engine.acting_for(by.as_deref());

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::{
-    Claimed, Counts, Delivery, EditAnswer, Engine, EngineError, Event, Ingest, LetterChange, LetterEdit,
-    LetterScan, LetterStanding, PendingAt, PendingScan, PendingState, ReplayAnswer, ReplayJob, Settlement,
-    Ticket,
+    Claimed, Counts, Delivery, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, Event, Ingest,
+    LetterChange, LetterEdit, LetterScan, LetterStanding, PendingAt, PendingScan, PendingState, ReplayAnswer,
+    ReplayJob, Settlement, Ticket, WipeProgress,
 };
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::PolicyBuilder;
@@ -200,6 +200,19 @@ impl Engine for Faulty {
 
     fn undo_edit(&mut self, edit: &str, ids: &[u64], now: Time) -> Result<Vec<EditAnswer>, EngineError> {
         self.engine.undo_edit(edit, ids, now)
+    }
+
+    fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        self.engine.erase_letters(order, ids, now)
+    }
+
+    fn wipe(&mut self, now: Time) -> Result<WipeProgress, EngineError> {
+        self.engine.wipe(now)
     }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {

@@ -123,7 +123,9 @@ async fn letters(pipeline: &str, roll: &mut Roll, seen: &mut Seen, session: &Ses
             let has_letter = [Marks::OPEN, Marks::DISCARDED, Marks::REPLAYING];
             seen.twins += u64::from(has_letter.iter().any(|mark| before.has(*mark)));
             // A letter whose replay succeeded proves nothing: the witness has the effect, or it is missing.
-            if let Some(mark) = letter_mark(&letter.state) {
+            if letter.state == "erased" {
+                roll.erased(&letter.message);
+            } else if let Some(mark) = letter_mark(&letter.state) {
                 roll.mark(&letter.message, mark);
             }
         }
@@ -204,7 +206,8 @@ fn message_mark(state: &str) -> Option<Marks> {
         "ready" | "delayed" | "in_flight" | "key_wait" | "held" => Some(Marks::PENDING),
         "replaying" => Some(Marks::REPLAYING),
         "dead" => Some(Marks::OPEN),
-        "discarded" => Some(Marks::DISCARDED),
+        // An erased one is closed too, and was counted with the letters.
+        "discarded" | "erased" => Some(Marks::DISCARDED),
         // We say so ourselves, and the witness does not have it.
         "succeeded" => Some(Marks::NONE),
         _ => None,

@@ -3,7 +3,7 @@
 //! Memory is the only thing that grows with an audit. A range (`o-0..o-9999`) takes one byte per id, a list from a
 //! file about 40 bytes more than the id itself. [`RANGE_MAX`] and [`LISTED_MAX`] bound both.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The longest range: 500 MB.
 pub const RANGE_MAX: u64 = 500_000_000;
@@ -50,7 +50,10 @@ impl Marks {
 }
 
 #[derive(Debug)]
-pub struct Roll(RollKind);
+pub struct Roll(RollKind, Erased);
+
+/// Ids whose letters were erased: few, so they have no mark of their own in every id's byte.
+type Erased = HashSet<Box<str>>;
 
 #[derive(Debug)]
 enum RollKind {
@@ -63,11 +66,11 @@ impl Roll {
     pub fn range(prefix: &str, first: u64, last: u64) -> Option<Self> {
         let count = last.checked_sub(first)?.checked_add(1).filter(|count| *count <= RANGE_MAX)?;
         let marks = vec![Marks::NONE; usize::try_from(count).ok()?];
-        Some(Self(RollKind::Range { prefix: prefix.to_owned(), first, marks }))
+        Some(Self(RollKind::Range { prefix: prefix.to_owned(), first, marks }, Erased::new()))
     }
 
     pub fn listed() -> Self {
-        Self(RollKind::Listed(HashMap::new()))
+        Self(RollKind::Listed(HashMap::new()), Erased::new())
     }
 
     /// Adds an id to a list; a second time is remembered. `false`: the list is full. Ranges know their ids already.
@@ -112,6 +115,17 @@ impl Roll {
             RollKind::Listed(ids) => ids.get_mut(id),
         };
         slot.map(|marks| *marks = marks.with(mark)).is_some()
+    }
+
+    /// The letter of this id was erased: it is closed as if it had been discarded, and counted apart.
+    pub fn erased(&mut self, id: &str) {
+        if self.mark(id, Marks::DISCARDED) {
+            self.1.insert(id.into());
+        }
+    }
+
+    pub fn is_erased(&self, id: &str) -> bool {
+        self.1.contains(id)
     }
 
     /// Shows the marks of every id, and its name to who wants it. A range goes in order.

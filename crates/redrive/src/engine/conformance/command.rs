@@ -79,6 +79,9 @@ pub enum Command {
     UndoEdit {
         which: Pick,
     },
+    Erase {
+        which: Pick,
+    },
     ClockForward {
         ms: u32,
     },
@@ -130,7 +133,7 @@ pub enum Steer {
 
 impl Command {
     pub fn draw(rng: &mut Rng) -> Self {
-        match rng.below(115) {
+        match rng.below(118) {
             0..18 => Self::Ingest { batch: offers(rng), crash: rng.chance(3) },
             18..38 => Self::Take { room: rng.pick(&[0, 1, 1, 1, 2, 3, 4, 7, 30]) },
             38..58 => {
@@ -149,6 +152,7 @@ impl Command {
                     LetterState::Replaying,
                     LetterState::Succeeded,
                     LetterState::Discarded,
+                    LetterState::Erased,
                 ];
                 let state = rng.chance(70).then(|| rng.pick(&states));
                 Self::Letters { state, page: rng.pick(&[1, 2, 3, 50]) }
@@ -171,6 +175,7 @@ impl Command {
             99 => Self::ClockBack { ms: rng.pick(&[1, 40, 3_000, 30_000]) },
             109..112 => Self::Edit { which: pick(rng) },
             112..115 => Self::UndoEdit { which: pick(rng) },
+            115..118 => Self::Erase { which: pick(rng) },
             100..103 => Self::Pending { page: rng.pick(&[1, 2, 3, 50]) },
             _ => {
                 let how =

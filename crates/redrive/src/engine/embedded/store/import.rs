@@ -62,6 +62,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                         meta: letter.meta,
                         history: letter.history.raw().clone(),
                         group: Some(group),
+                        options: None,
                         replaced: Vec::new(),
                         wire: letter.message.wire().clone(),
                     });

@@ -15,6 +15,7 @@ use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
 use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
 use crate::engine::embedded::state::book::JOBS_MAX;
 use crate::engine::embedded::write::command::Command;
+use crate::engine::erase::{EraseAnswer, EraseOrder, WipeProgress};
 use crate::engine::groups::GroupFigures;
 use crate::engine::import::{ForeignLetter, ImportAnswer};
 use crate::engine::ingest::Ingest;
@@ -296,6 +297,19 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         self.take_edit_back(edit, ids)
     }
 
+    fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        self.erase(order, ids, now)
+    }
+
+    fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
+        self.wipe_on()
+    }
+
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
         self.replaced_message(id, edit)
     }
@@ -372,6 +386,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             jobs: slot.jobs.iter().skip(forgotten).copied().chain([job.id]).collect(),
             meta: stored.meta.replayed(),
             group: None,
+            options: None,
             // They stay with the letter, which is where they are looked for when it dies again.
             replaced: Vec::new(),
             ..stored
