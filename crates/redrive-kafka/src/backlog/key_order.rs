@@ -130,7 +130,7 @@ impl KeyOrder {
                 Some(LetterState::Open | LetterState::Discarded) => {}
                 Some(LetterState::Replaying) => is_coming = true,
                 Some(LetterState::Succeeded | LetterState::Erased) | None => {
-                    self.keys.letter_closed(key, number)
+                    self.keys.letter_closed(key, number);
                 }
             }
         }

@@ -56,7 +56,7 @@ pub struct WipeProgress {
 
 /// What stays of a message: its id, its times, and the headers that say when, by whom and why it was erased.
 pub fn tombstone(message: &Message, order: &EraseOrder, now: Time) -> Result<Message, MessageError> {
-    let text = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].as_bytes().to_vec();
+    let text = |text: &str| text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_vec();
     let mut builder = Message::builder(message.id()).created(message.created());
     if let Some(deadline) = message.deadline() {
         builder = builder.deadline(deadline);
@@ -75,8 +75,9 @@ pub fn is_tombstone(message: &Message) -> bool {
 
 /// The group of an erased letter: it stays in it, but the title may quote what the letter said.
 #[must_use]
-pub fn untitled(group: Fingerprint) -> Fingerprint {
-    Fingerprint { title: String::new(), ..group }
+pub fn untitled(mut group: Fingerprint) -> Fingerprint {
+    group.title = String::new();
+    group
 }
 
 #[cfg(test)]

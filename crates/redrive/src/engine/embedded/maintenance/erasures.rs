@@ -73,13 +73,14 @@ impl<D: Disk> Erasures<D> {
     /// Records letters that are about to be erased. Durable on return.
     pub(crate) fn record(&mut self, letters: &[u64]) -> io::Result<()> {
         self.recorded.extend(letters);
-        self.append(letters.iter().flat_map(|letter| write(LETTER, *letter)).collect())
+        let records: Vec<u8> = letters.iter().flat_map(|letter| write(LETTER, *letter)).collect();
+        self.append(&records)
     }
 
     /// All recorded letters have their tombstones: from now on their copies below these positions may be overwritten in part.
     pub(crate) fn confirm(&mut self, journal_end: u64, letter_log_end: u64) -> io::Result<()> {
         let ends = [write(CONFIRMED_JOURNAL, journal_end), write(CONFIRMED_LETTER_LOG, letter_log_end)];
-        self.append(ends.concat())
+        self.append(&ends.concat())
     }
 
     /// These letters are overwritten everywhere, or were never erased.
@@ -87,7 +88,8 @@ impl<D: Disk> Erasures<D> {
         let known: Vec<u64> =
             letters.into_iter().filter(|letter| self.recorded.remove(letter)).copied().collect();
         if !self.recorded.is_empty() {
-            return self.append(known.iter().flat_map(|letter| write(SETTLED, *letter)).collect());
+            let records: Vec<u8> = known.iter().flat_map(|letter| write(SETTLED, *letter)).collect();
+            return self.append(&records);
         }
         if self.file.take().is_some() {
             self.disk.remove(NAME)?;
@@ -97,14 +99,14 @@ impl<D: Disk> Erasures<D> {
         Ok(())
     }
 
-    fn append(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let is_new = self.file.is_none();
         let file = match self.file.take() {
             Some(file) => file,
             None => self.disk.create(NAME)?,
         };
         let file = self.file.insert(file);
-        file.write_at(self.end, &bytes)?;
+        file.write_at(self.end, bytes)?;
         file.sync_data()?;
         self.end += bytes.len() as u64;
         if is_new { self.disk.sync_dir() } else { Ok(()) }

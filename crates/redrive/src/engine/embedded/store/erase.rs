@@ -32,14 +32,15 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             answers.push(match slot {
                 None => EraseAnswer::NotFound,
                 Some(_) if chosen.contains(seq) => EraseAnswer::Already,
-                Some(slot) => match EraseAnswer::refusal(slot.state) {
-                    Some(refusal) => refusal,
-                    None => {
+                Some(slot) => {
+                    if let Some(refusal) = EraseAnswer::refusal(slot.state) {
+                        refusal
+                    } else {
                         stones.push((*seq, self.tombstone_of(*seq, slot, order, now)?));
                         chosen.insert(*seq);
                         EraseAnswer::Done
                     }
-                },
+                }
             });
         }
         if !stones.is_empty() {
