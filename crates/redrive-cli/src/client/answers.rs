@@ -241,6 +241,8 @@ pub struct LetterView {
     pub first_seen: Option<Instant>,
     pub held_ms: u64,
     pub crashes: u64,
+    pub first_crash: Option<Instant>,
+    pub options: Option<serde_json::Value>,
     pub last_crash: Option<Instant>,
     pub headers: BTreeMap<String, String>,
     pub payload: Option<Payload>,
@@ -320,6 +322,7 @@ pub struct LetterStats {
     pub replaying: u64,
     pub succeeded: u64,
     pub discarded: u64,
+    pub erased: u64,
     pub by_reason: BTreeMap<String, u64>,
     pub by_class: BTreeMap<String, u64>,
     pub by_tenant: Vec<LettersOfTenant>,
@@ -530,6 +533,24 @@ pub struct LettersOfTenant {
 pub struct NotOpenLetter {
     pub letter: String,
     pub state: String,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct ErasedLetters {
+    pub erased: u64,
+    pub would_erase: Option<u64>,
+    pub already: u64,
+    pub in_replay: u64,
+    pub parts_left: u64,
+    pub remains: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct CompactedLetters {
+    pub deleted: u64,
+    pub remains: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

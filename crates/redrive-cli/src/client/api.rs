@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::answers::{
-    Actions, Answer, Discarded, Edited, GroupView, Groups, ImportedLetters, KeyView, LetterPage, LetterStats,
-    LetterView, MessagePage, MessageView, PipelineView, Pipelines, Restored, Sent, SentMany, Steered,
-    SubscriptionKeys, SubscriptionPage,
+    Actions, Answer, CompactedLetters, Discarded, Edited, ErasedLetters, GroupView, Groups, ImportedLetters,
+    KeyView, LetterPage, LetterStats, LetterView, MessagePage, MessageView, PipelineView, Pipelines,
+    Restored, Sent, SentMany, Steered, SubscriptionKeys, SubscriptionPage,
 };
 use super::fault::ClientFault;
 use super::place::{Place, opaque_segment, query, segment};
@@ -21,7 +21,7 @@ use super::wire::Wire;
 use crate::exit::Failed;
 
 /// Words that are routes where otherwise the id of a letter stands.
-const LETTER_ROUTES: [&str; 5] = ["stats", "edit", "discard", "undo", "import"];
+const LETTER_ROUTES: [&str; 7] = ["stats", "edit", "discard", "undo", "erase", "compact", "import"];
 
 /// The same for the id of a subscription.
 const SUBSCRIPTION_ROUTES: [&str; 6] = ["keys", "remove", "flag", "purge", "undo", "resume"];
@@ -182,6 +182,14 @@ impl Api {
 
     pub async fn discard(&self, pipeline: &str, body: Value) -> Result<Answer<Discarded>, ClientFault> {
         self.post(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), Some(body)).await
+    }
+
+    pub async fn erase(&self, pipeline: &str, body: Value) -> Result<Answer<ErasedLetters>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/letters/erase", segment(pipeline)), Some(body)).await
+    }
+
+    pub async fn compact(&self, pipeline: &str) -> Result<Answer<CompactedLetters>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/letters/compact", segment(pipeline)), None).await
     }
 
     pub async fn undo(&self, pipeline: &str, discard: &str) -> Result<Answer<Restored>, ClientFault> {

@@ -10,6 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use redrive::actions::{EditPlan, EditUndone, EditWish, NewPayload, Skipped};
+use redrive::letters::Redaction;
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
@@ -288,17 +289,20 @@ impl PlanView {
             not_open: Vec::new(),
             first: plan.first.map(|(letter, differences)| FirstView {
                 letter: ids.text(letter),
-                differences: differences.into_iter().map(DifferenceView::of).collect(),
+                differences: differences
+                    .into_iter()
+                    .map(|difference| DifferenceView::of(difference, &served.redaction))
+                    .collect(),
             }),
         }
     }
 }
 
 impl DifferenceView {
-    /// The value of a header that carries a secret is not shown.
-    fn of(difference: Difference) -> Self {
+    /// The value of a header that carries a secret is not shown, nor what the pipeline redacts.
+    fn of(difference: Difference, redaction: &Redaction) -> Self {
         let Difference { at, field, before, after } = difference;
-        let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header);
+        let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header) || redaction.hides(&at);
         let shown =
             |value: Option<String>| value.map(|value| if is_secret { "(hidden)".to_owned() } else { value });
         Self { at, field, before: shown(before), after: shown(after) }

@@ -12,7 +12,8 @@ use redrive::{GroupId, LetterState, Time, timestamp};
 use redrive_core::{Fingerprint, duration};
 use serde::{Deserialize, Serialize};
 
-use super::view::{self, LetterView};
+use super::shown::{ShownLetter, page_of};
+use super::view;
 use crate::answer::Json;
 use crate::auth::Actor;
 use crate::body;
@@ -129,7 +130,7 @@ pub(crate) struct GroupDetail {
     #[serde(flatten)]
     group: GroupView,
     /// A few of its open letters, without their payloads.
-    letters: Vec<LetterView>,
+    letters: Vec<ShownLetter>,
 }
 
 pub(crate) async fn show(
@@ -143,9 +144,8 @@ pub(crate) async fn show(
         groups.iter().find(|summary| summary.group() == id).ok_or_else(|| no_group(&pipeline, &group))?;
     let filter = Filter::parse(&format!("group:{id}")).ok();
     let selection = Selection { filter, state: Some(LetterState::Open), ..Selection::default() };
-    let page = selection.page_without_payloads(&served.handle, None, SAMPLES).await?;
-    let ids = LetterIds::of(&served.handle);
-    let letters = page.letters.iter().map(|letter| view::letter(ids, letter, false)).collect();
+    let page = page_of(served, &selection, None, SAMPLES, false).await?;
+    let letters = page.letters.iter().map(|letter| ShownLetter::of(served, letter, None, false)).collect();
     Ok(Json(GroupDetail { group: GroupView::of(served, summary), letters }))
 }
 

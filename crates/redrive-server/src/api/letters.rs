@@ -7,15 +7,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use redrive::engine::place::Place;
-use redrive::letters::select::{LetterIds, Page};
+use redrive::letters::select::Page;
 use redrive::letters::{Selection, select};
 use redrive::{Letter, LetterState, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::selection::{self, Given, NotOpenView};
-use super::view::{self, LetterCounts, LetterView};
+use super::shown::{ShownLetter, page_of};
+use super::view::{self, LetterCounts};
 use crate::access::auth::Actor;
 use crate::answer::Json;
 use crate::answers::large;
@@ -52,7 +52,7 @@ pub(crate) struct LetterListParams {
 
 #[derive(Debug, Serialize)]
 pub(crate) struct LettersPage {
-    letters: Vec<LetterView>,
+    letters: Vec<ShownLetter>,
     next: Option<String>,
     scanned: u64,
 }
@@ -77,11 +77,7 @@ pub(crate) async fn list(
     };
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).min(select::PAGE_MAX);
     let room = shared.answers.room().await?;
-    let page = if params.payload {
-        selection.page(&served.handle, params.cursor, limit).await?
-    } else {
-        selection.page_without_payloads(&served.handle, params.cursor, limit).await?
-    };
+    let page = page_of(served, &selection, params.cursor, limit, params.payload).await?;
     let (served, with_payload) = (served.clone(), params.payload);
     let built = large(move || shown_page(&served, &page, with_payload)).await?;
     shared.answers.hold(built, Some(room)).await
@@ -99,7 +95,7 @@ fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LettersPage {
             next = before;
             break;
         }
-        letters.push(shown(served, letter, with_payload));
+        letters.push(ShownLetter::of(served, letter, None, with_payload));
         before = Some(letter.id);
     }
     LettersPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }
@@ -123,15 +119,8 @@ pub(crate) async fn show(
         None => None,
     };
     let served = served.clone();
-    let built = large(move || shown(&served, &letter, true).edited_from(original.as_ref())).await?;
+    let built = large(move || ShownLetter::of(&served, &letter, original.as_ref(), true)).await?;
     shared.answers.hold(built, Some(room)).await
-}
-
-/// A letter with the place it came from.
-fn shown(served: &Served, letter: &Letter, with_payload: bool) -> LetterView {
-    let place = Some(Place::of(letter.id)).filter(|place| !place.is_made());
-    let origin = served.source.as_ref().and_then(|topic| Some(format!("{topic}/{}", place?)));
-    view::letter(LetterIds::of(&served.handle), letter, with_payload).from(origin)
 }
 
 /// The states come from the engine's counters, which count all letters; the rest from the open letters looked at.
@@ -287,15 +276,20 @@ pub(crate) async fn discard(
     if wish.dry_run {
         return Ok(Json(json!({ "would_discard": ids.len(), "not_open": not_open })).into_response());
     }
-    let reason = wish.reason.unwrap_or_default();
-    let reason = reason.trim();
+    let reason = reason(wish.reason)?;
+    let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, &reason).await?;
+    let (id, discarded, undo_until) = (done.id, done.discarded, view::time(done.undo_until));
+    Ok(Json(DoneView { id, discarded, undo_until, not_open }).into_response())
+}
+
+/// Why letters are closed: something has to be said.
+pub(super) fn reason(given: Option<String>) -> Result<String, Problem> {
+    let reason = given.unwrap_or_default().trim().to_owned();
     if reason.is_empty() || reason.len() > REASON_BYTES_MAX {
         let message = format!("`reason` is needed, of at most {REASON_BYTES_MAX} bytes");
         return Err(Problem::bad_request(message, "say why: it stands in the record beside your name"));
     }
-    let done = shared.service.actions.discard(&served.handle, &ids, &actor.0, reason).await?;
-    let (id, discarded, undo_until) = (done.id, done.discarded, view::time(done.undo_until));
-    Ok(Json(DoneView { id, discarded, undo_until, not_open }).into_response())
+    Ok(reason)
 }
 
 #[derive(Debug, Deserialize)]

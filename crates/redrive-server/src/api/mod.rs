@@ -2,6 +2,7 @@
 
 pub mod actions;
 pub mod edit;
+pub mod erase;
 pub mod events;
 pub mod groups;
 pub mod keys;
@@ -11,6 +12,7 @@ pub mod pipelines;
 mod replay_plan;
 pub mod replays;
 pub mod selection;
+mod shown;
 pub mod subscriptions;
 pub mod view;
 mod view_attention;

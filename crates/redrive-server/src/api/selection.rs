@@ -32,6 +32,15 @@ pub struct NotOpenView {
 impl Given {
     /// The open letters that are meant. Something must be said: nothing is never everything.
     pub fn open(self, now: Time) -> Result<Selection, Problem> {
+        self.in_state(Some(LetterState::Open), now)
+    }
+
+    /// The letters in whatever state that are meant.
+    pub fn any(self, now: Time) -> Result<Selection, Problem> {
+        self.in_state(None, now)
+    }
+
+    fn in_state(self, state: Option<LetterState>, now: Time) -> Result<Selection, Problem> {
         if self.filter.is_none() && self.ids.is_none() && self.since.is_none() && !self.all {
             return Err(empty());
         }
@@ -48,7 +57,7 @@ impl Given {
         }
         Ok(Selection {
             filter: self.filter.as_deref().map(filter).transpose()?,
-            state: Some(LetterState::Open),
+            state,
             since: self.since.as_deref().map(|text| since(text, now)).transpose()?,
             ids: self.ids,
             all: self.all,
@@ -110,7 +119,7 @@ pub fn since(text: &str, now: Time) -> Result<Time, Problem> {
 pub fn state(name: &str) -> Result<LetterState, Problem> {
     view::letter_state(name).ok_or_else(|| {
         let message = format!("`state` is {name:?}, which letters do not have");
-        Problem::bad_request(message, "one of open, replaying, succeeded, discarded")
+        Problem::bad_request(message, "one of open, replaying, succeeded, discarded, erased")
     })
 }
 

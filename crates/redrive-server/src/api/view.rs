@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive::engine::Attempt;
 use redrive::letters::correlation_id;
+use redrive::letters::redact::{REDACTED, Redaction};
 use redrive::letters::select::LetterIds;
 use redrive::messages::ListedMessage;
 use redrive::replay::{ReplayView, StoppedReplays};
@@ -88,6 +89,7 @@ pub struct LetterCounts {
     pub replaying: u64,
     pub succeeded: u64,
     pub discarded: u64,
+    pub erased: u64,
 }
 
 impl From<&Counts> for LetterCounts {
@@ -97,6 +99,7 @@ impl From<&Counts> for LetterCounts {
             replaying: counts.letters_replaying,
             succeeded: counts.letters_succeeded,
             discarded: counts.letters_discarded,
+            erased: counts.letters_erased,
         }
     }
 }
@@ -318,9 +321,10 @@ fn followed(
         // A number that starts again is the first attempt of a replay: the one before it was the last of its life.
         (Some(next), _) if next.number <= attempt.number => ("dead_letter", None),
         (Some(next), _) => ("retry_at", waited(next.at)),
-        (None, MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Replaying) => {
-            ("dead_letter", None)
-        }
+        (
+            None,
+            MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Erased | MessagePhase::Replaying,
+        ) => ("dead_letter", None),
         (None, MessagePhase::Succeeded) if message.letter.is_some() => ("dead_letter", None),
         (None, _) => ("retry_at", message.due.and_then(waited)),
     }
@@ -401,7 +405,10 @@ pub struct LetterView {
     held_ms: u64,
     /// How often its handler, its process or its receiver ended while it ran, and when last.
     crashes: u32,
+    first_crash: Option<String>,
     last_crash: Option<String>,
+    /// The resolved policy at its death; null for letters from before it was stored.
+    options: Option<Value>,
     /// Where it came from, on engines with a source of their own.
     origin: Option<String>,
     headers: BTreeMap<String, String>,
@@ -454,7 +461,9 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         deadline: time(letter.meta.deadline),
         held_ms: letter.meta.held_ms,
         crashes: letter.meta.crashes,
+        first_crash: first_crash(letter, &history),
         last_crash: time(letter.meta.last_crash),
+        options: letter.options.as_deref().and_then(|options| serde_json::from_str(options).ok()),
         origin: None,
         headers: headers(message),
         payload: with_payload.then(|| message.payload().map_or(Value::Null, payload)),
@@ -464,6 +473,21 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         original_headers: None,
         history: history.iter().map(AttemptView::of).collect(),
     }
+}
+
+/// When its handler, its process or its receiver ended for the first time while it ran, as far as that is remembered.
+fn first_crash(letter: &Letter, history: &[Attempt]) -> Option<String> {
+    if letter.meta.crashes == 0 {
+        return None;
+    }
+    let first = match history.first() {
+        Some(attempt) if attempt.class != Class::Crash => {
+            history.iter().find(|attempt| attempt.class == Class::Crash).map(|attempt| attempt.at)
+        }
+        // A suspect has no attempt of its first crash, but its first failure is that one.
+        _ => letter.meta.first_failed,
+    };
+    time(first.or(letter.meta.last_crash))
 }
 
 impl LetterView {
@@ -482,6 +506,23 @@ impl LetterView {
     }
 }
 
+/// A view without what its pipeline redacts.
+pub fn redacted(redaction: &Redaction, view: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(view).unwrap_or_default();
+    redaction.redact(&mut value);
+    value
+}
+
+/// A view of a message of which only the story is known: the texts of errors may quote what is redacted.
+pub fn without_errors(view: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(view).unwrap_or_default();
+    let attempts = value.get_mut("history").and_then(Value::as_array_mut);
+    for error in attempts.into_iter().flatten().filter_map(|attempt| attempt.get_mut("error")) {
+        *error = Value::from(REDACTED);
+    }
+    value
+}
+
 /// `{"utf8":…}` or `{"base64":…}`.
 pub fn payload(bytes: &[u8]) -> Value {
     match std::str::from_utf8(bytes) {
@@ -497,9 +538,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// The state of this name.
 pub fn letter_state(name: &str) -> Option<LetterState> {
-    [LetterState::Open, LetterState::Replaying, LetterState::Succeeded, LetterState::Discarded]
-        .into_iter()
-        .find(|state| state.name() == name)
+    LetterState::ALL.into_iter().find(|state| state.name() == name)
 }
 
 /// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as

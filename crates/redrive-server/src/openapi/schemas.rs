@@ -424,7 +424,7 @@ pub(super) fn schemas() -> Map<String, Value> {
             ),
             (
                 "state",
-                json!({ "enum": ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "succeeded"] }),
+                json!({ "enum": ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "erased", "succeeded"] }),
             ),
             (
                 "attempts",
@@ -585,7 +585,7 @@ pub(super) fn schemas() -> Map<String, Value> {
                 json!({ "type": "string", "contentEncoding": "base64", "description": "Only of a key that is not text." }),
             ),
             ("tenant", text_or_null()),
-            ("state", json!({ "enum": ["open", "replaying", "succeeded", "discarded"] })),
+            ("state", json!({ "enum": ["open", "replaying", "succeeded", "discarded", "erased"] })),
             ("reason", text()),
             ("class", text_or_null()),
             ("error_class", json!({ "enum": ["transient", "permanent", null] })),
@@ -603,7 +603,16 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("deadline", time_or_null()),
             ("held_ms", count()),
             ("crashes", count()),
+            ("first_crash", time_or_null()),
             ("last_crash", time_or_null()),
+            (
+                "options",
+                json!({ "type": ["object", "null"], "description": "The resolved policy at its death: attempts, tiers or backoff, jitter, timeout, ttl, hold_max, classify. Null for letters from before it was stored." }),
+            ),
+            (
+                "redacted",
+                json!({ "type": "array", "items": { "type": "string" }, "description": "What the pipeline's `redact` has replaced; left out where that is nothing." }),
+            ),
             ("origin", text_or_null()),
             ("headers", json!({ "type": "object", "additionalProperties": { "type": "string" } })),
             ("payload", json!({ "oneOf": [one("Payload"), { "type": "null" }] })),
@@ -633,12 +642,13 @@ pub(super) fn schemas() -> Map<String, Value> {
     );
     add(
         "LetterStats",
-        &["open", "replaying", "succeeded", "discarded"],
+        &["open", "replaying", "succeeded", "discarded", "erased"],
         vec![
             ("open", count()),
             ("replaying", count()),
             ("succeeded", count()),
             ("discarded", count()),
+            ("erased", count()),
             ("by_reason", counts()),
             ("by_class", counts()),
             (
@@ -748,6 +758,31 @@ pub(super) fn schemas() -> Map<String, Value> {
             ("would_discard", count()),
             ("not_open", not_open()),
         ],
+    );
+    add("Erase", &["reason"], with(selection(), vec![("reason", text()), ("dry_run", flag())]));
+    let remains = || json!({ "type": "array", "items": { "type": "string" }, "description": "Where copies stay that Redrive cannot overwrite, and for how long; a sentence each." });
+    add(
+        "Erased",
+        &[],
+        vec![
+            ("erased", count()),
+            ("already", json!({ "type": "integer", "description": "Letters that were erased before." })),
+            (
+                "in_replay",
+                json!({ "type": "integer", "description": "Letters that were refused because they are being replayed." }),
+            ),
+            (
+                "parts_left",
+                json!({ "type": "integer", "description": "Parts of the storage that are still being overwritten; 0 when it is done." }),
+            ),
+            ("remains", remains()),
+            ("would_erase", count()),
+        ],
+    );
+    add(
+        "Compacted",
+        &["deleted", "remains"],
+        vec![("deleted", count()), ("parts_left", count()), ("remains", remains())],
     );
     add(
         "Undo",
@@ -1116,6 +1151,6 @@ fn skips() -> Value {
     json!({
         "type": "object",
         "additionalProperties": { "type": "integer", "minimum": 0 },
-        "description": "Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, too_often, damaged."
+        "description": "Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, erased, too_often, damaged."
     })
 }
