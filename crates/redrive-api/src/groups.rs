@@ -53,12 +53,13 @@ pub struct RuleView {
 
 /// A group with a few of its letters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "GroupDetail", bound = "L: JsonSchema + Default")]
 #[serde(default)]
-pub struct GroupDetail {
+pub struct GroupDetail<L = LetterView> {
     #[serde(flatten)]
     pub group: GroupView,
     /// A few of its open letters, without their payloads.
-    pub letters: Vec<LetterView>,
+    pub letters: Vec<L>,
 }
 
 /// The groups of a pipeline.

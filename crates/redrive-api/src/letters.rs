@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{AttemptView, Instant, Payload};
 
@@ -15,6 +16,7 @@ pub struct LetterCounts {
     pub replaying: u64,
     pub succeeded: u64,
     pub discarded: u64,
+    pub erased: u64,
 }
 
 /// A dead letter with its history.
@@ -38,7 +40,7 @@ pub struct LetterView {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_base64: Option<String>,
     pub tenant: Option<String>,
-    #[schemars(extend("enum" = ["open", "replaying", "succeeded", "discarded"]))]
+    #[schemars(extend("enum" = ["open", "replaying", "succeeded", "discarded", "erased"]))]
     pub state: String,
     pub reason: String,
     pub class: Option<String>,
@@ -59,7 +61,15 @@ pub struct LetterView {
     pub held_ms: u64,
     /// How often its handler, its process or its receiver ended while it ran.
     pub crashes: u32,
+    pub first_crash: Option<Instant>,
     pub last_crash: Option<Instant>,
+    /// The resolved policy at its death: attempts, tiers or backoff, jitter, timeout, ttl, hold_max, classify. Null for
+    /// letters from before it was stored.
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub options: Option<Value>,
+    /// What the pipeline's `redact` has replaced; left out where that is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub redacted: Vec<String>,
     /// Where it came from, on engines with a source of their own.
     pub origin: Option<String>,
     pub headers: BTreeMap<String, String>,
@@ -101,6 +111,7 @@ pub struct LetterStats {
     pub replaying: u64,
     pub succeeded: u64,
     pub discarded: u64,
+    pub erased: u64,
     pub by_reason: BTreeMap<String, u64>,
     pub by_class: BTreeMap<String, u64>,
     /// Open letters by tenant, the most first; beyond the first 100 counted together as `(others)`.
@@ -174,7 +185,7 @@ pub struct SkippedLetters {
 #[serde(default)]
 pub struct NotOpenLetter {
     pub letter: String,
-    #[schemars(extend("enum" = ["replaying", "succeeded", "discarded"]))]
+    #[schemars(extend("enum" = ["replaying", "succeeded", "discarded", "erased"]))]
     pub state: String,
 }
 
@@ -233,6 +244,49 @@ pub struct Discarded {
 pub struct Restored {
     /// Letters that are open again.
     pub restored: u64,
+}
+
+/// The answer to a request to erase.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EraseAnswer {
+    Would(WouldErase),
+    Done(Erased),
+}
+
+/// What would be erased, with `dry_run`.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WouldErase {
+    pub would_erase: u64,
+    /// Letters that would be refused because they are being replayed.
+    #[serde(default)]
+    pub in_replay: u64,
+}
+
+/// What was erased, and what remains where.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Erased {
+    pub erased: u64,
+    /// Letters that were erased before.
+    pub already: u64,
+    /// Letters that were refused because they are being replayed.
+    pub in_replay: u64,
+    /// Parts of the storage that are still being overwritten; 0 when it is done.
+    pub parts_left: u64,
+    /// Where copies stay that Redrive cannot overwrite, and for how long; a sentence each.
+    pub remains: Vec<String>,
+}
+
+/// What was deleted of letters that are done.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct Compacted {
+    pub deleted: u64,
+    /// Parts of the storage that are still being overwritten; 0 when it is done.
+    pub parts_left: u64,
+    /// Where copies stay that Redrive cannot overwrite, and for how long; a sentence each.
+    pub remains: Vec<String>,
 }
 
 /// What an import did, or with `dry_run` would do.

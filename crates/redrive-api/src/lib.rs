@@ -29,9 +29,9 @@ pub use actions::{ActionView, Actions, Liveness, Refusal};
 pub use groups::{GroupDecision, GroupDetail, GroupView, Groups, RuleView};
 pub use instant::Instant;
 pub use letters::{
-    DifferenceView, DiscardAnswer, Discarded, EditAnswer, EditUndone, Edited, FirstEdited, ImportedGroup,
-    ImportedLetters, LetterCounts, LetterPage, LetterStats, LetterView, LettersOfTenant, LineProblem,
-    NotOpenLetter, Restored, SkippedLetters, WouldDiscard,
+    Compacted, DifferenceView, DiscardAnswer, Discarded, EditAnswer, EditUndone, Edited, EraseAnswer, Erased,
+    FirstEdited, ImportedGroup, ImportedLetters, LetterCounts, LetterPage, LetterStats, LetterView,
+    LettersOfTenant, LineProblem, NotOpenLetter, Restored, SkippedLetters, WouldDiscard, WouldErase,
 };
 pub use messages::{
     Accepted, AcceptedMessage, AcceptedMessages, AttemptView, KeyView, ListedMessage, MessagePage,
@@ -45,7 +45,9 @@ pub use replays::{
     Canary, JobState, KeyLetters, LastReplay, ReplayForecast, ReplayJob, Replays, Superseded, TakenByReplay,
     TenantLetters,
 };
-pub use requests::{Discard, Edit, LetterPayload, LetterSelection, MessageIdChoice, StartReplay, Undo};
+pub use requests::{
+    Discard, Edit, Erase, LetterPayload, LetterSelection, MessageIdChoice, StartReplay, Undo,
+};
 pub use sink_health::{EndpointWait, Endpoints, HealthChange, Incident, Recovery, Resets, SinkHealth};
 pub use subscriptions::{
     NamedSubscription, NewSubscription, Purging, PurgingStopped, RemovedSubscription, SubscriptionKey,

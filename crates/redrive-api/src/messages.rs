@@ -97,7 +97,7 @@ pub struct MessageView {
     /// The id that it was accepted under, if an edit has given it another one since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_as: Option<String>,
-    #[schemars(extend("enum" = ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "succeeded", "unknown"]))]
+    #[schemars(extend("enum" = ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "erased", "succeeded", "unknown"]))]
     pub state: String,
     /// Failed attempts that count; null for a message that was delivered without ever having been a dead letter, of which
     /// the number is not stored.
@@ -135,6 +135,9 @@ pub struct ListedMessage {
     pub class: Option<String>,
     pub error: Option<String>,
     pub headers: BTreeMap<String, String>,
+    /// What the pipeline's `redact` has replaced; left out where that is nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub redacted: Vec<String>,
     /// Absent where it was not asked for, null where there is none.
     #[schemars(with = "Option<Payload>")]
     #[serde(skip_serializing_if = "Option::is_none")]

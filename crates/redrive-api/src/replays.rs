@@ -12,7 +12,8 @@ use crate::Instant;
 #[serde(default)]
 pub struct ReplayForecast {
     pub would_replay: u64,
-    /// Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, too_often, damaged.
+    /// Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, erased, too_often,
+    /// damaged.
     pub skips: BTreeMap<String, u64>,
     pub rate: Option<f64>,
     pub about_seconds: Option<f64>,
@@ -121,7 +122,8 @@ pub struct ReplayJob {
     pub skipped: u64,
     /// Neither published nor skipped.
     pub untouched: u64,
-    /// Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, too_often, damaged.
+    /// Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, erased, too_often,
+    /// damaged.
     pub skips: BTreeMap<String, u64>,
     pub rate: Option<f64>,
     #[schemars(extend("enum" = ["pipeline", "source"]))]

@@ -127,6 +127,17 @@ about_letters! {
     }
 }
 
+about_letters! {
+    /// Letters whose content goes for good: in whatever state, unless the filter says one; with `all`, the open ones.
+    pub struct Erase {
+        /// Why; stored in the tombstones and in the log of actions. Not needed with `dry_run`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        pub reason: Option<String>,
+        #[serde(default)]
+        pub dry_run: bool,
+    }
+}
+
 /// The undo of a discard.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -148,6 +148,7 @@ fn settle_all(
             _ if delivered.contains(seq) => LedgerState::Pending,
             Some(LetterState::Open) => LedgerState::Letter,
             Some(LetterState::Discarded) => LedgerState::Discarded,
+            Some(LetterState::Erased) => return Err(format!("#{seq} is erased, which nobody asked for")),
             Some(LetterState::Replaying) => return Err(format!("#{seq} is in replay and never came")),
             Some(LetterState::Succeeded) | None => LedgerState::Done,
         };

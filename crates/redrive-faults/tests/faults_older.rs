@@ -55,6 +55,12 @@ fn a_store_of_format_3_opens_and_nothing_is_missing() {
     opens("format-3", false);
 }
 
+#[test]
+fn a_store_of_format_4_opens_and_nothing_is_missing() {
+    opens("format-4", true);
+    opens("format-4", false);
+}
+
 /// Before attempts had a kind, a status stood only in the text of the error. Letters from then are still found by it.
 #[test]
 fn letters_of_a_store_without_kinds_are_found_by_their_status() {

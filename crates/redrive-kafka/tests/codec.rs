@@ -182,7 +182,8 @@ proptest! {
         // A letter waits for nothing.
         let meta = Meta { deferred: deferred && reason.is_none(), ..meta };
         let group = reason.map(|reason| Grouping::default().of(reason, history.attempts().last()));
-        let marks = LetterMarks { cut, moved, group };
+        let options = reason.map(|_| "{\"attempts\":4}".into());
+        let marks = LetterMarks { cut, moved, group, options };
         let copy = CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks };
         let reader = RecordReader::new(&pipeline());
         let once = copied(&reader, &stored(&copy, "orders.retry.5s"));

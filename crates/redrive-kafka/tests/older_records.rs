@@ -140,6 +140,7 @@ fn is_found(copy: &CopyRecord, filter: &str) -> bool {
         history: copy.history.clone(),
         group: Grouping::default().of(Reason::MaxRetries, None),
         edits: Vec::new(),
+        options: None,
     };
     Filter::parse(filter).unwrap().matches(&letter, time(10_000))
 }

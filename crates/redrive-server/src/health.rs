@@ -52,6 +52,7 @@ fn snapshot(shared: &Shared) -> Snapshot {
         groups: shared.groups.counts(served.handle.name()),
         replay_jobs: replay_jobs(served.handle.name(), &jobs),
         subscriptions: served.subscription_counts(),
+        expired: served.expired.load(std::sync::atomic::Ordering::Relaxed),
     };
     let mut replays = ReplayCounts::default();
     for job in &jobs {

@@ -18,6 +18,8 @@ pub struct PipelineFigures {
     pub figures: Figures,
     /// `None` until somebody has looked.
     pub groups: Option<GroupCounts>,
+    /// Letters that `letter_retention` has discarded.
+    pub expired: u64,
     /// `None` for a sink without subscriptions.
     pub subscriptions: Option<SubscriptionCounts>,
     /// Replay jobs that are not over.
@@ -142,6 +144,12 @@ static GROUPS_REGRESSED: Metric = metric(
     Kind::Counter,
     PIPELINE,
     "Groups of dead letters that were resolved and got new letters.",
+);
+static EXPIRED_LETTERS: Metric = metric(
+    "redrive_letters_expired_total",
+    Kind::Counter,
+    PIPELINE,
+    "Open dead letters that `letter_retention` has discarded since the process started.",
 );
 static OLDEST_LETTER: Metric = metric(
     "redrive_oldest_dead_letter_timestamp_seconds",
@@ -361,7 +369,7 @@ static BUILD_INFO: Metric =
     metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
 
 /// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 52] = [
+pub static METRICS: [&Metric; 53] = [
     &MESSAGES,
     &ATTEMPTS,
     &ATTEMPTS_PER_MESSAGE,
@@ -374,6 +382,7 @@ pub static METRICS: [&Metric; 52] = [
     &GROUPS,
     &GROUPS_NEW,
     &GROUPS_REGRESSED,
+    &EXPIRED_LETTERS,
     &OLDEST_LETTER,
     &PENDING,
     &OLDEST_PENDING,
@@ -464,6 +473,8 @@ pub fn render(snapshot: &Snapshot) -> String {
         }
     });
     groups(out, snapshot);
+    let mut samples = out.metric(&EXPIRED_LETTERS);
+    snapshot.pipelines.iter().for_each(|one| samples.count(&[&one.name], one.expired));
     moment(out, &OLDEST_LETTER, snapshot, |figures| figures.oldest_letter);
     each(out, &PENDING, snapshot, |samples, name, figures| {
         let pending = figures.pending;

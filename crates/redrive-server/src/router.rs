@@ -7,7 +7,9 @@ use axum::response::Response;
 use axum::routing::{MethodRouter, get, post};
 
 use crate::access::guard::{guard, guard_steered, one_host};
-use crate::api::{actions, edit, events, groups, keys, letters, messages, pipelines, replays, subscriptions};
+use crate::api::{
+    actions, edit, erase, events, groups, keys, letters, messages, pipelines, replays, subscriptions,
+};
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, STEERED_PATH};
 use crate::state::Shared;
@@ -57,6 +59,8 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::EditLetters => post(edit::edit),
         Operation::DiscardLetters => post(letters::discard),
         Operation::UndoDiscard => post(letters::undo),
+        Operation::EraseLetters => post(erase::erase),
+        Operation::CompactLetters => post(erase::compact),
         Operation::ImportLetters => post(import::import),
         Operation::StartReplay => post(replays::start),
         Operation::ListReplays => get(replays::list),

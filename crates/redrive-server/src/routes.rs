@@ -36,6 +36,8 @@ pub enum Operation {
     EditLetters,
     DiscardLetters,
     UndoDiscard,
+    EraseLetters,
+    CompactLetters,
     ImportLetters,
     StartReplay,
     ListReplays,
@@ -73,10 +75,12 @@ const INGEST: Access = Access::Needs(Scope::Ingest);
 const EDIT: Access = Access::Needs(Scope::Edit);
 const REPLAY: Access = Access::Needs(Scope::Replay);
 const DISCARD: Access = Access::Needs(Scope::Discard);
+/// Erasing cannot be undone, so it is not among what a token for discards may do.
+const ERASE: Access = Access::Needs(Scope::Admin);
 const ADMIN: Access = Access::Needs(Scope::Admin);
 
 /// In the order of the documentation. `{*id}` takes the rest of the path: ids may hold slashes.
-pub static ROUTES: [Route; 45] = [
+pub static ROUTES: [Route; 47] = [
     route(Operation::Page, "/", Access::Open),
     route(Operation::Live, "/livez", Access::Open),
     route(Operation::Health, "/healthz", Access::Open),
@@ -104,6 +108,8 @@ pub static ROUTES: [Route; 45] = [
     route(Operation::EditLetters, "/v1/pipelines/{pipeline}/letters/edit", EDIT),
     route(Operation::DiscardLetters, "/v1/pipelines/{pipeline}/letters/discard", DISCARD),
     route(Operation::UndoDiscard, "/v1/pipelines/{pipeline}/letters/undo", DISCARD),
+    route(Operation::EraseLetters, "/v1/pipelines/{pipeline}/letters/erase", ERASE),
+    route(Operation::CompactLetters, "/v1/pipelines/{pipeline}/letters/compact", ADMIN),
     route(Operation::ImportLetters, "/v1/pipelines/{pipeline}/letters/import", REPLAY),
     route(Operation::ListSubscriptions, "/v1/pipelines/{pipeline}/subscriptions", READ),
     route(Operation::RegisterSubscription, "/v1/pipelines/{pipeline}/subscriptions", INGEST),
@@ -139,6 +145,8 @@ impl Operation {
             | Self::EditLetters
             | Self::DiscardLetters
             | Self::UndoDiscard
+            | Self::EraseLetters
+            | Self::CompactLetters
             | Self::ImportLetters
             | Self::StartReplay
             | Self::PauseReplay

@@ -1,9 +1,13 @@
 //! What a server serves: the pipelines with what only the configuration knows of them, their replays, and the record of
 //! who did what.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use redrive::PipelineHandle;
 use redrive::actions::Actions;
 use redrive::events::Events;
+use redrive::letters::Redaction;
 use redrive::replay::Replays;
 use redrive::subscriptions::{Counts as SubscriptionCounts, Subscriptions};
 use redrive_core::nearest::nearest;
@@ -28,6 +32,10 @@ pub struct Served {
     pub subscriptions: Option<Subscriptions>,
     /// What happens in it, for whoever follows it.
     pub events: Events,
+    /// What is not shown of messages and letters.
+    pub redaction: Redaction,
+    /// Letters that `letter_retention` has discarded since the process started.
+    pub expired: Arc<AtomicU64>,
 }
 
 impl Served {
@@ -40,6 +48,8 @@ impl Served {
             readers: Readers::default(),
             subscriptions: None,
             events: Events::default(),
+            redaction: Redaction::default(),
+            expired: Arc::default(),
         }
     }
 

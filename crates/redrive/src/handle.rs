@@ -16,9 +16,9 @@ use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::continued::ids_before;
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
-    Accepted, Counts, EditAnswer, EngineError, ForeignLetter, ImportAnswer, Ingest, IngestError, KeyLine,
-    Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, MessageState, NewMessage,
-    Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedRecords,
+    Accepted, Counts, EditAnswer, EngineError, EraseAnswer, EraseOrder, ForeignLetter, ImportAnswer, Ingest,
+    IngestError, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState,
+    MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedRecords, WipeProgress,
 };
 use crate::figures::Figures;
 use crate::handler::SinkDescription;
@@ -459,6 +459,22 @@ impl PipelineHandle {
     ) -> Result<Vec<EditAnswer>, HandleError> {
         let (edit, ids, by) = (edit.to_owned(), ids.into(), actor.map(Arc::from));
         self.ask_about_letters(|reply| Command::UndoEdit { edit, ids, by, reply }).await
+    }
+
+    /// Erases what letters said, except those in a replay. It cannot be undone. The copies that are still stored are
+    /// overwritten by [`Self::wipe`]; see [`crate::actions::Actions::erase`], which does both and records it.
+    pub async fn erase_as(
+        &self,
+        order: EraseOrder,
+        ids: impl Into<Vec<u64>>,
+    ) -> Result<Vec<EraseAnswer>, HandleError> {
+        let ids = ids.into();
+        self.ask_about_letters(|reply| Command::Erase { order, ids, reply }).await
+    }
+
+    /// Goes on with overwriting the stored copies of erased letters, and says what is left to do.
+    pub async fn wipe(&self) -> Result<WipeProgress, HandleError> {
+        self.ask_about_letters(|reply| Command::Wipe { reply }).await
     }
 
     /// The message that a letter had before one of its edits.

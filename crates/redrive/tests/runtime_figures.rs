@@ -145,6 +145,7 @@ async fn letters_are_counted_by_state_and_a_restart_still_knows_them() {
         (LetterState::Replaying, 1),
         (LetterState::Succeeded, 1),
         (LetterState::Discarded, 1),
+        (LetterState::Erased, 0),
     ];
     assert_eq!(handle.figures().letters(), expected);
     let oldest = handle.figures().oldest_letter;

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use hyper::http::Method;
 use redrive::GroupId;
 use redrive_api::{
-    AcceptedMessage, AcceptedMessages, Actions, Discard, Discarded, Edit, EditUndone, Edited, GroupDecision,
-    GroupDetail, GroupView, Groups, ImportedLetters, KeyView, LetterPage, LetterStats, LetterView,
-    MessagePage, MessageView, NamedSubscription, NewSubscription, PipelineView, Pipelines, Purging,
-    RemovedSubscription, ReplayForecast, ReplayJob, Replays, Restored, StartReplay, Steered,
-    SubscriptionKeys, SubscriptionPage, SubscriptionView, Undo, UndoSubscription, UndoneSubscriptions,
-    WouldDiscard,
+    AcceptedMessage, AcceptedMessages, Actions, Compacted, Discard, Discarded, Edit, EditUndone, Edited,
+    Erase, EraseAnswer, GroupDecision, GroupDetail, GroupView, Groups, ImportedLetters, KeyView, LetterPage,
+    LetterStats, LetterView, MessagePage, MessageView, NamedSubscription, NewSubscription, PipelineView,
+    Pipelines, Purging, RemovedSubscription, ReplayForecast, ReplayJob, Replays, Restored, StartReplay,
+    Steered, SubscriptionKeys, SubscriptionPage, SubscriptionView, Undo, UndoSubscription,
+    UndoneSubscriptions, WouldDiscard,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -25,7 +25,7 @@ use super::wire::Wire;
 use crate::exit::Failed;
 
 /// Words that are routes where otherwise the id of a letter stands.
-const LETTER_ROUTES: [&str; 5] = ["stats", "edit", "discard", "undo", "import"];
+const LETTER_ROUTES: [&str; 7] = ["stats", "edit", "discard", "undo", "erase", "compact", "import"];
 
 /// The same for the id of a subscription.
 const SUBSCRIPTION_ROUTES: [&str; 6] = ["keys", "remove", "flag", "purge", "undo", "resume"];
@@ -207,6 +207,14 @@ impl Api {
         discard: &Discard,
     ) -> Result<Answer<WouldDiscard>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), discard).await
+    }
+
+    pub async fn erase(&self, pipeline: &str, erase: &Erase) -> Result<Answer<EraseAnswer>, ClientFault> {
+        self.post_with(&format!("/v1/pipelines/{}/letters/erase", segment(pipeline)), erase).await
+    }
+
+    pub async fn compact(&self, pipeline: &str) -> Result<Answer<Compacted>, ClientFault> {
+        self.post(&format!("/v1/pipelines/{}/letters/compact", segment(pipeline)), None).await
     }
 
     pub async fn undo(&self, pipeline: &str, discard: &str) -> Result<Answer<Restored>, ClientFault> {

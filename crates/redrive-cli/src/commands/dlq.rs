@@ -4,6 +4,7 @@ mod discard;
 mod edit;
 mod edit_jq;
 mod editor;
+mod erase;
 mod export;
 mod groups;
 mod import;
@@ -53,6 +54,10 @@ pub enum DlqAction {
     Discard(discard::DiscardArgs),
     /// Take a discard back
     Undo(discard::UndoArgs),
+    /// Erase what letters say, for good: payload, headers and error texts; a tombstone stays
+    Erase(erase::EraseArgs),
+    /// Delete letters that are done from the topics of a Kafka pipeline now
+    Compact(erase::CompactArgs),
     /// Write letters with their payloads as NDJSON to stdout
     Export(export::Args),
     /// Bring in the dead letters of another framework, from its topic, or letters from a file
@@ -72,6 +77,8 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
         DlqAction::Edit(args) => edit::run(args, session, out).await,
         DlqAction::Discard(args) => discard::discard(args, session, out).await,
         DlqAction::Undo(args) => discard::undo(args, session, out).await,
+        DlqAction::Erase(args) => erase::erase(args, session, out).await,
+        DlqAction::Compact(args) => erase::compact(args, session, out).await,
         DlqAction::Export(args) => export::run(args, session, out).await,
         DlqAction::Import(args) => import::run(args, global, session, out).await,
         DlqAction::Stats(args) => stats::run(args, session, out).await,

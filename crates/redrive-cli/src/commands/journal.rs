@@ -274,7 +274,7 @@ fn print(inspected: &Inspected, out: &mut Output) -> Result<(), Failed> {
     print_log("journal", &inspection.journal, out)?;
     print_log("letter log", &inspection.letter_log, out)?;
     out.line(&format!("pending     {}", count(inspection.pending)))?;
-    let letters: Vec<String> = ["open", "replaying", "succeeded", "discarded"]
+    let letters: Vec<String> = ["open", "replaying", "succeeded", "discarded", "erased"]
         .iter()
         .map(|state| format!("{state} {}", count(inspection.letters.get(state).copied().unwrap_or(0))))
         .collect();

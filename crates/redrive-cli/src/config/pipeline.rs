@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive::letters::Redaction;
 use redrive::name::{self, NameFault};
 use redrive::{AfterDead, Ordering};
 use redrive_core::profiles;
@@ -29,6 +30,8 @@ use super::words::in_table;
 
 /// How long an id is remembered, unless set.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
+/// The shortest `letter_retention`.
+const LETTER_RETENTION_MIN: Duration = Duration::from_hours(24);
 /// Sinks that will come.
 const PLANNED: [&str; 1] = ["command"];
 const DEDUP_MAX: Duration = Duration::from_hours(24 * 366);
@@ -59,6 +62,10 @@ pub struct PipelineConfig {
     pub auto_replay: AutoReplayConfig,
     /// Dead letters that belong together.
     pub groups: Vec<GroupRule>,
+    /// What is not shown of messages and letters.
+    pub redaction: Redaction,
+    /// Open letters that died longer ago are discarded; `None`: never.
+    pub letter_retention: Option<Duration>,
     /// The share of successes that are logged at `info`.
     pub log_delivered: Ratio,
     pub sink: SinkConfig,
@@ -154,6 +161,8 @@ impl PipelineConfig {
         let guard = health::guard(reader, section);
         let auto_replay = auto_replay::read(reader, section);
         let groups = groups::read(reader, section);
+        let redaction = redaction(reader, section);
+        let letter_retention = letter_retention(reader, section);
         let log_delivered = reader.share(section, "log_delivered").map_or(Ratio::ZERO, |set| set.value);
 
         let found_errors =
@@ -175,6 +184,8 @@ impl PipelineConfig {
                 guard,
                 auto_replay,
                 groups,
+                redaction,
+                letter_retention,
                 log_delivered,
                 sink,
                 given,
@@ -298,6 +309,37 @@ fn shared_hashes(
         let fix = format!("openssl rand -hex 32 > hash.key, and {key} = \"/etc/redrive/hash.key\"");
         reader.fault(section, Fault::line(key, problem, fix, Vec::new()));
     }
+}
+
+/// After how long open letters are discarded. A day at least: a typing error must not close what died last night.
+fn letter_retention(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {
+    let given = reader.duration(section, "letter_retention")?;
+    if given.value < LETTER_RETENTION_MIN {
+        let name = section.name("letter_retention");
+        let least = duration::print(LETTER_RETENTION_MIN);
+        let problem = format!("`{name}` is shorter than {least}");
+        reader
+            .fault(section, Fault::value(name, problem, format!("letter_retention = \"{least}\""), given.at));
+        return None;
+    }
+    Some(given.value)
+}
+
+/// Values that are not shown: JSON pointers, and headers by name.
+fn redaction(reader: &mut Reader, section: &Section<'_>) -> Redaction {
+    let mut redaction = Redaction::default();
+    let rules = reader.texts(section, "redact").map(|set| set.value).unwrap_or_default();
+    for rule in rules {
+        if !redaction.add(&rule.value) {
+            let name = section.name("redact");
+            let problem = format!("`{name}` has {:?}, which says no place in a message", rule.value);
+            reader.fault(
+                section,
+                Fault::value(name, problem, "write it like /customer/email or header:x-user", rule.at),
+            );
+        }
+    }
+    redaction
 }
 
 fn dedup(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {

@@ -311,6 +311,7 @@ fn letter_bytes(policy: &Policy, message_bytes: usize) -> usize {
         meta: Meta::default(),
         history: history.raw().clone(),
         group: Some(Grouping::default().of(Reason::MaxRetries, history.attempts().last())),
+        options: None,
         replaced: Vec::new(),
         wire: message.wire().clone(),
     };

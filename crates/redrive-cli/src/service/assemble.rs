@@ -58,6 +58,8 @@ pub struct Assembled {
     pub log_scrubs: Vec<LogScrub>,
     /// Pipelines whose letters are replayed by themselves, by name.
     pub auto_replays: Vec<(String, AutoReplay)>,
+    /// Pipelines whose open letters are discarded after so long, by name.
+    pub retentions: Vec<(String, Duration)>,
 }
 
 /// Whatever can be wrong without the store is found before it is opened, all of it together.
@@ -128,6 +130,8 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
     let auto_replays = config.pipelines.iter().filter(|pipeline| pipeline.auto_replay.enabled);
     let auto_replays =
         auto_replays.map(|pipeline| (pipeline.name.clone(), pipeline.auto_replay.settings.clone())).collect();
+    let retention = |pipeline: &PipelineConfig| Some((pipeline.name.clone(), pipeline.letter_retention?));
+    let retentions = config.pipelines.iter().filter_map(retention).collect();
     Ok(Assembled {
         redrive,
         service,
@@ -140,6 +144,7 @@ pub fn assemble(config: &Config, global: &Global) -> Result<Assembled, Failed> {
         on_purged,
         log_scrubs,
         auto_replays,
+        retentions,
     })
 }
 
@@ -362,7 +367,11 @@ fn service(
         let engine = config.engine.kind.name().to_owned();
         let source = pipeline.source.clone();
         let readers = readers(config, source.as_deref().unwrap_or(&pipeline.name));
-        Some(Served { handle, intake, engine, source, readers, subscriptions: None, events: events.clone() })
+        let (events, redaction) = (events.clone(), pipeline.redaction.clone());
+        let mut served = Served::new(handle);
+        (served.intake, served.engine, served.source, served.readers) = (intake, engine, source, readers);
+        (served.events, served.redaction) = (events, redaction);
+        Some(served)
     });
     // Where several processes share the letters, a name must not mean something else to each of them.
     let naming = match dir.filter(|_| config.engine.kind == EngineKind::Kafka) {

@@ -53,7 +53,7 @@ pub fn run(
     started: impl FnOnce(SocketAddr) -> Result<(), Failed>,
 ) -> Result<RunEnd, Failed> {
     let Assembled { redrive, service, server, findings, alerts, pills, dir, .. } = assembled;
-    let Assembled { on_purged, log_scrubs, auto_replays, .. } = assembled;
+    let Assembled { on_purged, log_scrubs, auto_replays, retentions, .. } = assembled;
     for finding in findings {
         tracing::warn!("{finding}");
     }
@@ -77,6 +77,9 @@ pub fn run(
     }
     for (pipeline, settings) in auto_replays {
         super::auto_replay::start(&runtimes.api, &service, &pipeline, settings);
+    }
+    for (pipeline, keep) in retentions {
+        super::retention::start(&runtimes.api, &service, &pipeline, keep);
     }
     let watched = service.pipelines.iter().map(|served| Watched {
         handle: served.handle.clone(),

@@ -6,6 +6,7 @@
 pub mod chromium;
 pub mod cooldown;
 pub mod edits;
+pub mod erasing;
 #[cfg(feature = "kafka")]
 pub mod guarded;
 pub mod http;

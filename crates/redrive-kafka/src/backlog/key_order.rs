@@ -129,7 +129,9 @@ impl KeyOrder {
             match states(number) {
                 Some(LetterState::Open | LetterState::Discarded) => {}
                 Some(LetterState::Replaying) => is_coming = true,
-                Some(LetterState::Succeeded) | None => self.keys.letter_closed(key, number),
+                Some(LetterState::Succeeded | LetterState::Erased) | None => {
+                    self.keys.letter_closed(key, number);
+                }
             }
         }
         if is_coming {

@@ -72,6 +72,8 @@ pub struct KafkaEngine {
     pub(super) ledger: CrashLedger,
     /// How letters are grouped.
     pub(super) grouping: Grouping,
+    /// The policy that is stored with letters.
+    pub(super) letter_options: Option<Arc<str>>,
     pub(super) copies: Copies,
     pub(super) transit: Transit,
     pub(super) unwritten: Unwritten,
@@ -81,7 +83,7 @@ pub struct KafkaEngine {
     pub(super) control: Control,
     pub(super) group: GroupStatus,
     /// Trims what is done as long as it lives.
-    pub(super) _trimmer: Trimmer,
+    pub(super) trimmer: Trimmer,
     pub(super) upkeep: Upkeep,
 
     /// The share of the work that was not reported yet.

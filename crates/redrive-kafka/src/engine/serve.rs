@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ingest::Ingest;
 use redrive::engine::{
-    Announced, Claimed, Condition, Counts, Delivery, EditAnswer, Engine, EngineError, Event, ForeignLetter,
-    GroupFigures, GroupMark, GroupMarks, ImportAnswer, Letter, LetterChange, LetterEdit, LetterScan,
-    LetterStanding, LetterState, Oldest, OnBehalf, Partitions, PendingAt, PendingScan, PendingState,
-    ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement, SharedRecords, TakeGate, Ticket,
+    Announced, Claimed, Condition, Counts, Delivery, EditAnswer, Engine, EngineError, EraseAnswer,
+    EraseOrder, Event, ForeignLetter, GroupFigures, GroupMark, GroupMarks, ImportAnswer, Letter,
+    LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, Oldest, OnBehalf, Partitions,
+    PendingAt, PendingScan, PendingState, ProblemKind, Receipt, ReplayAnswer, ReplayJob, Settlement,
+    SharedRecords, TakeGate, Ticket, WipeProgress,
 };
 use redrive::timestamp;
 use redrive_core::{GroupId, Message, Time};
@@ -106,6 +107,7 @@ impl Engine for KafkaEngine {
             letters_replaying: letters.replaying,
             letters_succeeded: letters.succeeded,
             letters_discarded: letters.discarded,
+            letters_erased: letters.erased,
             in_flight: self.transit.finishing(),
             ..Counts::default()
         };
@@ -315,6 +317,20 @@ impl Engine for KafkaEngine {
     ) -> Result<Vec<EditAnswer>, EngineError> {
         self.check_written(ids)?;
         self.letters.undo_edit(edit, ids, asked)
+    }
+
+    fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        self.check_written(ids)?;
+        self.letters.erase_letters(order, ids, now)
+    }
+
+    fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
+        Ok(self.trimmer.trim_now())
     }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {

@@ -93,7 +93,8 @@ impl KafkaEngine {
             }
             Verdict::Dead { reason, meta, at: dead_at } => {
                 let group = Some(self.grouping.of(reason, history.attempts().last()));
-                let marks = LetterMarks { group, ..LetterMarks::default() };
+                let options = self.letter_options.clone();
+                let marks = LetterMarks { group, options, ..LetterMarks::default() };
                 let copy = self.copy_of(number, delivery.message, meta, history, &out.carried);
                 let copy = CopyRecord { reason: Some(reason), dead_at: Some(dead_at), marks, ..copy };
                 self.tickets.copying(ticket);

@@ -16,7 +16,7 @@ use super::file::{LetterFile, LetterReader};
 use super::index::{Index, LearnedFrom};
 use super::state::{BEGIN, StateRecord};
 use crate::record::CopyRecord;
-use redrive::engine::{EngineError, Grouping};
+use redrive::engine::{EngineError, Grouping, LetterState};
 use redrive_core::{Message, Reason, Time};
 
 /// A place in the file that no letter has: its bytes could not be written, so it is shown as damaged.
@@ -36,6 +36,8 @@ pub struct LetterCache {
 pub struct CacheState {
     pub index: Index,
     file: LetterFile,
+    /// Places in the file of versions that others have replaced, by letter: they are overwritten with it.
+    replaced: HashMap<u64, Vec<u64>>,
     grouping: Grouping,
     /// Records read so far, of both topics.
     pub read: u64,
@@ -70,6 +72,7 @@ impl LetterCache {
         let inner = CacheState {
             index: Index::default(),
             file,
+            replaced: HashMap::new(),
             grouping,
             read: 0,
             loaded: false,
@@ -175,18 +178,59 @@ impl CacheState {
                 history: copy.history.clone(),
                 topic: copy.origin.topic.clone(),
                 group,
+                options: copy.marks.options.clone(),
             };
             parked.at = self.file.append(&content).unwrap_or_else(|error| {
                 tracing::warn!(%error, letter = %copy.origin, "the letter cannot be kept in the local file");
                 NO_BYTES
             });
         }
+        let before = self.index.get(number).map(LetterEntry::at);
         self.index.parked(number, &parked, learned);
+        if let Some(before) = before.filter(|at| self.index.get(number).is_some_and(|now| now.at() != *at)) {
+            self.replaced(number, before);
+        }
+    }
+
+    /// Another version has taken the place of this one in the file.
+    fn replaced(&mut self, number: u64, at: u64) {
+        self.replaced.entry(number).or_default().push(at);
+        self.wipe_erased(number);
+    }
+
+    /// Overwrites all versions of an erased letter but the last one, which is its tombstone.
+    fn wipe_erased(&mut self, number: u64) {
+        if self.index.get(number).and_then(LetterEntry::state) != Some(LetterState::Erased) {
+            return;
+        }
+        for at in self.replaced.remove(&number).unwrap_or_default() {
+            self.wipe(number, at);
+        }
+    }
+
+    fn wipe(&mut self, number: u64, at: u64) {
+        if at != NO_BYTES
+            && let Err(error) = self.file.wipe(at)
+        {
+            tracing::warn!(%error, number, "an erased letter cannot be overwritten in the local file");
+        }
+    }
+
+    /// What became of a letter.
+    pub fn state_is(&mut self, number: u64, state: &StateRecord) {
+        self.index.state_is(number, state);
+        self.wipe_erased(number);
     }
 
     /// A record about the edits of a letter; one without a value says that there are none.
     pub fn edited(&mut self, number: u64, value: Option<&Bytes>) {
-        let Some(value) = value else { return self.index.not_edited(number) };
+        let before = self.index.edited(number).map(|edited| edited.at);
+        let Some(value) = value else {
+            self.index.not_edited(number);
+            before.inspect(|at| self.wipe(number, *at));
+            return;
+        };
+        before.inspect(|at| self.replaced(number, *at));
         let Some(record) = EditRecord::read(value) else {
             self.index.counts.unreadable += 1;
             return;
@@ -212,11 +256,14 @@ impl CacheState {
             return self.edited(number, value.map(Bytes::copy_from_slice).as_ref());
         }
         match (key.and_then(StateRecord::number), value, value.and_then(StateRecord::from_json)) {
-            (Some(number), None, _) => self.index.remove(number),
+            (Some(number), None, _) => {
+                self.index.remove(number);
+                self.replaced.remove(&number);
+            }
             (Some(number), Some(_), Some(_)) if is_old && !self.index.has(number) => {
                 self.index.orphan(number);
             }
-            (Some(number), Some(_), Some(state)) => self.index.state_is(number, &state),
+            (Some(number), Some(_), Some(state)) => self.state_is(number, &state),
             _ => self.index.counts.unreadable += 1,
         }
     }

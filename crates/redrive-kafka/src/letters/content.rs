@@ -18,13 +18,16 @@ pub struct Content {
     /// The topic its message came from.
     pub topic: Arc<str>,
     pub group: Fingerprint,
+    /// The policy it died under.
+    pub options: Option<Arc<str>>,
 }
 
 impl Content {
     pub fn write(&self, out: &mut BytesMut) {
-        out.reserve(META_BYTES + 6 + self.topic.len() + self.message.wire().len() + self.history.raw().len());
+        out.reserve(META_BYTES + 8 + self.topic.len() + self.message.wire().len() + self.history.raw().len());
         put_meta(out, &self.meta);
-        for text in [&*self.topic, &group::write(&self.group)] {
+        let options = self.options.as_deref().unwrap_or_default();
+        for text in [&*self.topic, &group::write(&self.group), options] {
             out.put_u16_le(text.len() as u16);
             out.put_slice(text.as_bytes());
         }
@@ -40,10 +43,14 @@ impl Content {
         let topic = get_part(&mut bytes, usize::from(topic_len))?;
         let group_len = (bytes.len() >= 2).then(|| bytes.get_u16_le())?;
         let group = group::read(&get_part(&mut bytes, usize::from(group_len))?)?;
+        let options_len = (bytes.len() >= 2).then(|| bytes.get_u16_le())?;
+        let options = get_part(&mut bytes, usize::from(options_len))?;
+        let options =
+            Some(std::str::from_utf8(&options).ok()?).filter(|text| !text.is_empty()).map(Arc::from);
         let history_len = (bytes.len() >= 4).then(|| bytes.get_u32_le())? as usize;
         let history = History::from_raw(get_part(&mut bytes, history_len)?);
         let topic = Arc::from(std::str::from_utf8(&topic).ok()?);
-        Some(Self { message: Message::from_wire(bytes).ok()?, meta, history, topic, group })
+        Some(Self { message: Message::from_wire(bytes).ok()?, meta, history, topic, group, options })
     }
 }
 
@@ -74,6 +81,7 @@ mod tests {
             history: History::default().with(&attempt),
             topic: Arc::from("orders"),
             group,
+            options: Some(Arc::from("{}")).filter(|_| meta.attempts > 0),
         }
     }
 

@@ -137,8 +137,13 @@ impl LetterEntry {
 
     pub fn state_is(&mut self, state: &StateRecord) {
         let later = self.stated.is_none() || state.generation > self.stated_generation;
-        // What succeeded has no later state. This process knows of it before it reads what came before it.
-        let over = self.stated == Some(LetterState::Succeeded) && state.generation == self.stated_generation;
+        // What succeeded is only erased, and what is erased has no later state. This process knows of it before it reads
+        // what came before it.
+        let over = match self.stated {
+            Some(LetterState::Succeeded) => state.is != LetterState::Erased,
+            Some(LetterState::Erased) => true,
+            _ => false,
+        };
         if later || (state.generation == self.stated_generation && !over) {
             self.stated = Some(state.is);
             self.stated_at = state.at;

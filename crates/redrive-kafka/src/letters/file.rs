@@ -78,6 +78,14 @@ impl LetterFile {
         Ok(at)
     }
 
+    /// Overwrites what was appended at this place; it reads as damaged from then on.
+    pub fn wipe(&mut self, at: u64) -> io::Result<()> {
+        let mut head = [0; HEAD_BYTES as usize];
+        self.reader.file.read_exact_at(&mut head, at)?;
+        let len = u64::from(u32_at(&head, 0)).min(self.end.saturating_sub(at + HEAD_BYTES));
+        self.reader.file.write_all_at(&vec![0; len as usize], at + HEAD_BYTES)
+    }
+
     pub fn reader(&self) -> LetterReader {
         self.reader.clone()
     }
@@ -160,7 +168,7 @@ mod tests {
         let message = Message::builder(id).payload(vec![7; bytes]).build().unwrap();
         let group = redrive::engine::Grouping::default().of(redrive_core::Reason::Gone, None);
         let topic = Arc::from("orders");
-        Content { message, meta: Meta::default(), history: History::default(), topic, group }
+        Content { message, meta: Meta::default(), history: History::default(), topic, group, options: None }
     }
 
     #[test]
@@ -174,6 +182,19 @@ mod tests {
             assert_eq!(file.reader().read(*at).unwrap().as_ref(), Some(letter));
         }
         assert_eq!(file.reader().read(file.bytes()).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_overwritten_is_gone_and_its_neighbours_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut file = LetterFile::create(dir.path(), "orders").unwrap();
+        let places: Vec<u64> =
+            ["o-1", "o-2", "o-3"].iter().map(|id| file.append(&content(id, 100)).unwrap()).collect();
+        file.wipe(places[1]).unwrap();
+        let found: Vec<bool> = places.iter().map(|at| file.reader().read(*at).unwrap().is_some()).collect();
+        assert_eq!(found, [true, false, true]);
+        let raw = fs::read(LetterFile::path(dir.path(), "orders")).unwrap();
+        assert!(!raw.windows(3).any(|part| part == b"o-2"));
     }
 
     #[test]

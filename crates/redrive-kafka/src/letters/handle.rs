@@ -6,8 +6,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use redrive::engine::{
-    EditAnswer, EngineError, ForeignLetter, GroupFigures, Grouping, ImportAnswer, Letter, LetterChange,
-    LetterEdit, LetterScan, LetterStanding, LetterState, OnBehalf, ReplayAnswer, ReplayJob,
+    EditAnswer, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupFigures, Grouping, ImportAnswer,
+    Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, OnBehalf, ReplayAnswer,
+    ReplayJob,
 };
 use redrive_core::{GroupId, Message, Time};
 
@@ -19,7 +20,7 @@ use super::state::StateRecord;
 use super::transaction::Transactions;
 use super::trim::LetterTrimmer;
 use super::writer::LetterWriter;
-use super::{change, edit, import};
+use super::{change, edit, erase, import};
 use crate::clock::wall_time;
 use crate::record::{CopyRecord, RecordReader};
 use crate::topics::Topics;
@@ -181,6 +182,16 @@ impl KafkaLetters {
         asked: impl Into<OnBehalf<'a>>,
     ) -> Result<Vec<EditAnswer>, EngineError> {
         edit::undo_edit(&mut self.writer, edit, ids, asked.into())
+    }
+
+    /// Erases what letters said, except those in a replay. Durable on return.
+    pub fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        erase::erase_letters(&mut self.writer, order, ids, now)
     }
 
     /// The message that a letter had before one of its edits.

@@ -18,6 +18,7 @@ pub struct LetterTotals {
     pub replaying: u64,
     pub succeeded: u64,
     pub discarded: u64,
+    pub erased: u64,
     /// Second records of one letter and generation: a crash left two copies of a message, and both died. Merged.
     pub twins: u64,
     /// Records in `T.DLQ` and `T.DLQ.state` that are none of ours, or are damaged.
@@ -182,6 +183,7 @@ impl Index {
             Some(LetterState::Replaying) => change(&mut self.counts.replaying),
             Some(LetterState::Succeeded) => change(&mut self.counts.succeeded),
             Some(LetterState::Discarded) => change(&mut self.counts.discarded),
+            Some(LetterState::Erased) => change(&mut self.counts.erased),
             None => {}
         }
     }

@@ -6,7 +6,7 @@
 //! - `content`, `file`: the letters' bytes, in a local file
 //! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: its answers
 //! - `transaction`: the one producer of changes; `writer`: begins, publishes, and waits until it is read
-//! - `change`: replays, discards and undoes; `edit`: edits; `import`: letters from elsewhere
+//! - `change`: replays, discards and undoes; `edit`: edits; `erase`: what letters said is removed; `import`: letters from elsewhere
 //! - `retention`, `trim`: closed letters are deleted
 //! - `groups`: which other groups read a topic
 
@@ -31,6 +31,7 @@ mod writer;
 
 mod change;
 mod edit;
+mod erase;
 mod import;
 
 mod handle;

@@ -36,6 +36,13 @@ impl Default for Rules {
     }
 }
 
+impl Rules {
+    /// For somebody who asks for it: one closed letter is enough to write old ones again.
+    pub fn eager() -> Self {
+        Self { move_gain_min: 1, move_gain_each: 0, ..Self::default() }
+    }
+}
+
 /// A discard can be taken back for [`CLOSED_KEEP`] from the letter's death, and for this long in any case. The letter stays
 /// for [`LEAVE_LATER`] more, so that clocks need not agree.
 const UNDO_MIN: Duration = Duration::from_hours(1);
@@ -75,7 +82,8 @@ impl Rules {
             Some(LetterState::Discarded) => {
                 entry.dead_at().plus(CLOSED_KEEP + LEAVE_LATER).max(entry.stated_at().plus(LEAVE_LATER)) < now
             }
-            Some(LetterState::Open | LetterState::Replaying) | None => false,
+            // A tombstone stays: it is the proof.
+            Some(LetterState::Open | LetterState::Replaying | LetterState::Erased) | None => false,
         }
     }
 

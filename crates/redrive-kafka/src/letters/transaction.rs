@@ -11,7 +11,7 @@ use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{FromClientConfigAndContext, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::message::{DeliveryResult, Message as Record, OwnedHeaders};
+use rdkafka::message::{DeliveryResult, Header, Headers as _, Message as Record, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 
 use crate::client::problems;
@@ -189,7 +189,13 @@ fn publish(
 
 /// The record that is too large, if one is: a batch never has another one beside it.
 fn largest(records: &[Outgoing<'_>]) -> usize {
-    let bytes = |record: &Outgoing<'_>| record.payload.as_ref().map_or(0, Vec::len);
+    let len = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
+    let header = |header: Header<'_, &[u8]>| header.key.len() + header.value.map_or(0, <[u8]>::len);
+    // A small payload may have large headers, and the largest payload is then not to blame.
+    let headers = |headers: &Option<OwnedHeaders>| {
+        headers.as_ref().map_or(0, |headers| headers.iter().map(header).sum::<usize>())
+    };
+    let bytes = |record: &Outgoing<'_>| len(&record.key) + len(&record.payload) + headers(&record.headers);
     (0..records.len()).max_by_key(|at| bytes(&records[*at])).unwrap_or(0)
 }
 
@@ -254,4 +260,28 @@ fn is_forbidden(code: RDKafkaErrorCode) -> bool {
 fn is_refusal(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode::{InvalidMessage, InvalidMessageSize, InvalidRecord, MessageSizeTooLarge};
     matches!(code, MessageSizeTooLarge | InvalidRecord | InvalidMessage | InvalidMessageSize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(payload: usize, header: usize) -> Outgoing<'static> {
+        let value = vec![b'h'; header];
+        let headers = OwnedHeaders::new().insert(Header { key: "h", value: Some(&value) });
+        Outgoing {
+            topic: "t",
+            partition: None,
+            key: None,
+            payload: Some(vec![b'p'; payload]),
+            headers: Some(headers),
+        }
+    }
+
+    /// Another letter would be called damaged, and the one that is too large would be tried again.
+    #[test]
+    fn the_record_that_is_too_large_is_found_by_all_of_its_bytes() {
+        let state = Outgoing { headers: None, ..record(10, 0) };
+        assert_eq!(largest(&[record(600, 0), record(100, 900), state, record(700, 10)]), 1);
+    }
 }

@@ -14,7 +14,8 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
-use redrive::engine::EngineError;
+use redrive::engine::erase::is_tombstone;
+use redrive::engine::{EngineError, LetterState};
 use redrive_core::Time;
 
 use super::cache::LetterCache;
@@ -32,6 +33,10 @@ use crate::topics::{ANSWER_WITHIN, Topics, wait};
 const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// Records that are on their way at once.
 const IN_FLIGHT_MAX: i32 = 1_000;
+
+/// How long somebody waits until the tombstones of erased letters are read, and how often it is looked.
+const TOMBSTONES_READ_MAX: Duration = Duration::from_secs(10);
+const TOMBSTONES_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -87,6 +92,35 @@ impl LetterTrimmer {
     #[must_use]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
+    }
+
+    /// Trims once for somebody who waits for it: one closed letter is enough to write old ones again. First the tombstones of
+    /// erased letters have to be read, or their old records would count.
+    pub fn run_eagerly(&mut self, now: Time) -> Result<Trimmed, EngineError> {
+        let until = Instant::now() + TOMBSTONES_READ_MAX;
+        while !self.are_tombstones_read()? && Instant::now() < until {
+            std::thread::sleep(TOMBSTONES_LOOK_EVERY);
+        }
+        let usual = std::mem::replace(&mut self.rules, Rules::eager());
+        let trimmed = self.run(now);
+        self.rules = usual;
+        trimmed
+    }
+
+    fn are_tombstones_read(&self) -> Result<bool, EngineError> {
+        let is_erased = |state| state == LetterState::Erased;
+        let erased: Vec<u64> = {
+            let inner = self.cache.lock();
+            let letters = inner.index.after(None).filter(|(_, state, _)| is_erased(*state));
+            letters.map(|(_, _, entry)| entry.at()).collect()
+        };
+        for at in erased {
+            let content = self.cache.content(at).map_err(|error| super::view::unreadable(&error))?;
+            if content.is_some_and(|content| !is_tombstone(&content.message)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Trims once. Does nothing as long as letters are being read.
@@ -172,6 +206,7 @@ impl LetterTrimmer {
                 cut: entry.is_cut().then_some(bytes),
                 moved: true,
                 group: Some(content.group),
+                options: content.options,
             },
         };
         Ok(Some((copy, entry.place())))

@@ -1,9 +1,11 @@
 //! Lookups of letters: lists, scans, one letter, the state of a replay job.
 
+use redrive::engine::erase::{is_tombstone, untitled};
 use redrive::engine::letter::SCAN_BYTES;
 use redrive::engine::{
     EngineError, GroupFigures, Grouping, History, Letter, LetterScan, LetterStanding, LetterState,
 };
+use redrive_core::message::MessageError;
 use redrive_core::{Fingerprint, GroupId, Message, Meta, Reason, Time};
 
 use super::cache::LetterCache;
@@ -113,11 +115,19 @@ impl LetterCache {
         let edits = self.lock().index.edited(number).map(|edited| edited.edits.clone()).unwrap_or_default();
         let damaged = content.is_none();
         let reason = entry.reason().filter(|_| !damaged).unwrap_or(Reason::Corrupt);
+        let options = content.as_ref().and_then(|content| content.options.as_deref()).map(str::to_owned);
         let (message, meta, history, group) = if let Some(content) = content {
             (edited.unwrap_or(content.message), content.meta, content.history, content.group)
         } else {
             let group = Grouping::default().of(reason, None);
             (stand_in(number)?, Meta::default(), History::default(), group)
+        };
+        // Until its tombstone is read, nothing else is shown of it.
+        let (message, history, group, edits) = if state == LetterState::Erased {
+            let stone = stone_of(message).map_err(|error| EngineError::Damaged(error.to_string()))?;
+            (stone, history.without_texts(), untitled(group), Vec::new())
+        } else {
+            (message, history, group, edits)
         };
         // It is counted in the group that the index says.
         let group = Fingerprint { group: entry.group(), ..group };
@@ -132,12 +142,25 @@ impl LetterCache {
             history,
             group,
             edits,
+            options,
         })
     }
 }
 
+/// The tombstone of an erased letter, or what one says at least.
+fn stone_of(message: Message) -> Result<Message, MessageError> {
+    if is_tombstone(&message) {
+        return Ok(message);
+    }
+    let builder = Message::builder(message.id()).created(message.created());
+    match message.deadline() {
+        Some(deadline) => builder.deadline(deadline).build(),
+        None => builder.build(),
+    }
+}
+
 /// What is shown of a letter whose bytes are damaged. Its record in the topic may well be whole.
-fn stand_in(number: u64) -> Result<Message, EngineError> {
+pub(super) fn stand_in(number: u64) -> Result<Message, EngineError> {
     let message = Message::builder(format!("damaged-{number}")).build();
     message.map_err(|error| EngineError::Damaged(error.to_string()))
 }

@@ -47,6 +47,8 @@ struct Kept {
     job: Option<u64>,
     #[serde(default)]
     group: Option<String>,
+    #[serde(default)]
+    options: Option<String>,
     created: u64,
     deadline: Option<u64>,
     /// attempts, uncounted, reconnects, crashes, replays
@@ -155,6 +157,7 @@ impl Spool {
             dead_at: millis(dead_at),
             job: *job,
             group: marks.group.as_ref().map(group::write),
+            options: marks.options.as_deref().map(str::to_owned),
             created: meta.created.as_millis(),
             deadline: millis(&meta.deadline),
             counts: [meta.attempts, meta.uncounted, meta.reconnects, meta.crashes, meta.replays],
@@ -233,6 +236,7 @@ fn read(path: &Path) -> Option<Spooled> {
         job: kept.job,
         marks: LetterMarks {
             group: kept.group.and_then(|group| group::read(group.as_bytes())),
+            options: kept.options.map(Arc::from),
             ..LetterMarks::default()
         },
     };

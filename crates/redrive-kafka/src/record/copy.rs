@@ -1,5 +1,7 @@
 //! A record that Redrive has written, and what reading any record gives.
 
+use std::sync::Arc;
+
 use redrive::engine::History;
 use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
@@ -31,6 +33,8 @@ pub struct LetterMarks {
     pub moved: bool,
     /// Which letters it belongs to; none of those that an older program wrote has one.
     pub group: Option<Fingerprint>,
+    /// The resolved policy at its death, as JSON; none of those that an older program wrote has one.
+    pub options: Option<Arc<str>>,
 }
 
 /// What a record is; a complete set of `x-orig-*` headers makes it a copy.

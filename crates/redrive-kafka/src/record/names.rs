@@ -40,9 +40,11 @@ pub const CUT: &str = "x-cut";
 pub const MOVED: &str = "x-moved";
 /// Only on letters: version, id and title of the group it belongs to.
 pub const GROUP: &str = "x-group";
+/// Only on letters: the policy it died under, as JSON.
+pub const OPTIONS: &str = "x-options";
 
 /// In the order they are written.
-pub const ALL: [&str; 30] = [
+pub const ALL: [&str; 31] = [
     ORIG_TOPIC,
     ORIG_PARTITION,
     ORIG_OFFSET,
@@ -73,6 +75,7 @@ pub const ALL: [&str; 30] = [
     CUT,
     MOVED,
     GROUP,
+    OPTIONS,
 ];
 
 /// Whether a header behind the mark is ours. What another tool has appended there is not.

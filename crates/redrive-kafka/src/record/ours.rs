@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use rdkafka::message::Headers;
 use redrive_core::{Reason, Time};
@@ -122,6 +123,7 @@ impl<'r> Ours<'r> {
                 names::CUT => ours.marks.cut = parse(value),
                 names::MOVED => ours.marks.moved = true,
                 names::GROUP => ours.marks.group = group::read(value),
+                names::OPTIONS => ours.marks.options = text().map(Arc::from),
                 names::ATTEMPT_ERRORS => ours.attempt_errors = Some(value),
                 // For people only.
                 names::FROM | names::LAST_ERROR | names::ERROR_CLASS | names::CLASS => {}

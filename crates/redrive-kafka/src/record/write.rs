@@ -93,6 +93,9 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
     if let Some(group) = marks.group.as_ref().filter(|_| is_letter) {
         out.text(names::GROUP, &group::write(group));
     }
+    if let Some(options) = marks.options.as_ref().filter(|_| is_letter) {
+        out.text(names::OPTIONS, options);
+    }
     out.0.unwrap_or_default()
 }
 

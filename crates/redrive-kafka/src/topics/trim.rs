@@ -3,13 +3,14 @@
 //! Only below what the group has committed, so nothing that waits is touched. Any member may do it, also several at once.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rdkafka::TopicPartitionList;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::KafkaError;
-use redrive::engine::EngineError;
+use redrive::engine::{EngineError, WipeProgress};
 
 use crate::Cluster;
 use crate::client::threads::ClientThreads;
@@ -22,41 +23,108 @@ const EVERY: Duration = Duration::from_hours(1);
 /// Not at once: a process that is restarted again and again shall not begin with this each time.
 const FIRST_AFTER: Duration = Duration::from_mins(5);
 
-/// Trims once an hour until it is dropped.
+/// Trims once an hour until it is dropped, and whenever somebody asks for it.
 #[derive(Debug)]
 pub struct Trimmer {
     // Before the thread, which ends when it is gone.
-    _stop: Sender<()>,
+    asking: Sender<()>,
+    asked: Arc<Mutex<TrimRequest>>,
+    /// Where copies of erased letters stay.
+    remains: Vec<String>,
     _thread: ClientThreads,
+}
+
+/// How far a request has come.
+#[derive(Debug, Default)]
+enum TrimRequest {
+    #[default]
+    None,
+    UnderWay,
+    Done(Result<Trimmed, EngineError>),
 }
 
 impl Trimmer {
     pub fn start(cluster: &Cluster, topics: &Topics, mut letters: LetterTrimmer) -> Self {
-        let (stop, stopped) = mpsc::channel::<()>();
-        let (cluster, topics) = (cluster.clone(), topics.clone());
+        let (asking, orders) = mpsc::channel::<()>();
+        let asked = Arc::<Mutex<TrimRequest>>::default();
+        let (cluster, names, answer) = (cluster.clone(), topics.clone(), Arc::clone(&asked));
         let mut thread = ClientThreads::default();
         thread.spawn("redrive-trim", move || {
             let mut pause = FIRST_AFTER;
-            while stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
+            loop {
+                let is_asked = match orders.recv_timeout(pause) {
+                    Ok(()) => true,
+                    Err(RecvTimeoutError::Timeout) => false,
+                    Err(RecvTimeoutError::Disconnected) => break,
+                };
                 pause = EVERY;
-                match trim(&cluster, &topics) {
+                match trim(&cluster, &names) {
                     Ok(0) => {}
                     Ok(partitions) => tracing::info!(partitions, "what is done was cut off the tiers"),
                     Err(error) => {
                         tracing::warn!(%error, "what is done could not be cut off the tiers; next time");
                     }
                 }
-                match letters.run(wall_time()) {
+                let now = wall_time();
+                let trimmed = if is_asked { letters.run_eagerly(now) } else { letters.run(now) };
+                match &trimmed {
                     Ok(Trimmed { deleted: 0, gone: 0, .. }) => {}
                     Ok(Trimmed { deleted, moved, gone }) => {
                         tracing::info!(deleted, moved, gone, "closed letters have left");
                     }
                     Err(error) => tracing::warn!(%error, "closed letters could not be deleted; next time"),
                 }
+                if is_asked {
+                    *answer.lock().unwrap_or_else(PoisonError::into_inner) = TrimRequest::Done(trimmed);
+                }
             }
         });
-        Self { _stop: stop, _thread: thread }
+        Self { asking, asked, remains: remains(topics), _thread: thread }
     }
+
+    /// Trims now, unless that is under way, and says how far it is. Never blocks.
+    pub fn trim_now(&self) -> WipeProgress {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, mut progress) = match std::mem::take(&mut *asked) {
+            TrimRequest::None => {
+                // The thread ends with this object only.
+                let _ = self.asking.send(());
+                (TrimRequest::UnderWay, WipeProgress { parts_left: 1, ..WipeProgress::default() })
+            }
+            TrimRequest::UnderWay => {
+                (TrimRequest::UnderWay, WipeProgress { parts_left: 1, ..WipeProgress::default() })
+            }
+            TrimRequest::Done(Ok(Trimmed { deleted, .. })) => {
+                (TrimRequest::None, WipeProgress { deleted, ..WipeProgress::default() })
+            }
+            TrimRequest::Done(Err(error)) => {
+                let failed =
+                    format!("records could not be deleted now, which is tried again every hour: {error}");
+                (TrimRequest::None, WipeProgress { remains: vec![failed], ..WipeProgress::default() })
+            }
+        };
+        *asked = next;
+        if progress.parts_left == 0 {
+            progress.remains.extend(self.remains.iter().cloned());
+        }
+        progress
+    }
+}
+
+/// Where copies of erased letters stay for a while, and for how long.
+fn remains(topics: &Topics) -> Vec<String> {
+    let Topics { source, dlq, dlq_state, replay, .. } = topics;
+    vec![
+        format!(
+            "{dlq}: a record that lies behind a foreign record, or behind more than 10,000 letters, stays until these \
+             are gone; the broker frees deleted records with their segment"
+        ),
+        format!("{dlq_state}: earlier versions of edited letters, until the broker compacts the topic"),
+        format!(
+            "the retry topics and {replay}: copies, until they are trimmed below what the group has committed"
+        ),
+        format!("{source}: the message itself, until the retention of that topic, which is not Redrive's"),
+    ]
 }
 
 /// Cuts tiers and replays off below the committed offsets. Gives the number of partitions that became shorter.

@@ -6,6 +6,7 @@ mod desk;
 
 mod changes;
 mod edits;
+mod erasing;
 mod imports;
 mod kills;
 mod leaving;

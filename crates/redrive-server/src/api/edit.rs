@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use redrive::actions::{EditPlan, EditWish, NewPayload, Skipped};
+use redrive::letters::Redaction;
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
 use redrive::letters::select::LetterIds;
@@ -164,7 +165,10 @@ fn edited_view(served: &Served, plan: EditPlan, dry_run: bool) -> Edited {
         not_open: Vec::new(),
         first: plan.first.map(|(letter, differences)| FirstEdited {
             letter: ids.text(letter),
-            differences: differences.into_iter().map(difference_view).collect(),
+            differences: differences
+                .into_iter()
+                .map(|difference| difference_view(difference, &served.redaction))
+                .collect(),
         }),
     }
 }
@@ -174,10 +178,10 @@ fn skipped_view(ids: LetterIds<'_>, skipped: Skipped) -> SkippedLetters {
     SkippedLetters { count: skipped.count, letters, why: skipped.why }
 }
 
-/// The value of a header that carries a secret is not shown.
-fn difference_view(difference: Difference) -> DifferenceView {
+/// The value of a header that carries a secret is not shown, nor what the pipeline redacts.
+fn difference_view(difference: Difference, redaction: &Redaction) -> DifferenceView {
     let Difference { at, field, before, after } = difference;
-    let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header);
+    let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header) || redaction.hides(&at);
     let shown =
         |value: Option<String>| value.map(|value| if is_secret { "(hidden)".to_owned() } else { value });
     DifferenceView { at, field, before: shown(before), after: shown(after) }

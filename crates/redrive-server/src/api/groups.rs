@@ -10,7 +10,7 @@ use redrive_api::{GroupDecision, GroupDetail, GroupView, Groups, Instant, RuleVi
 use redrive_core::{Fingerprint, duration};
 
 use super::change::{Change, JsonBody};
-use super::view;
+use super::shown::{ShownLetter, page_of};
 use crate::answer::Json;
 use crate::problem::Problem;
 use crate::request::Path;
@@ -72,7 +72,7 @@ pub(crate) async fn list(
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path((pipeline, name)): Path<(String, String)>,
-) -> Result<Json<GroupDetail>, Problem> {
+) -> Result<Json<GroupDetail<ShownLetter>>, Problem> {
     let served = shared.service.find(&pipeline)?;
     let id = group_id(&name)?;
     let groups = shared.service.actions.groups(&served.handle).await?;
@@ -80,9 +80,8 @@ pub(crate) async fn show(
         groups.iter().find(|summary| summary.group() == id).ok_or_else(|| no_group(&pipeline, &name))?;
     let filter = Filter::parse(&format!("group:{id}")).ok();
     let selection = Selection { filter, state: Some(LetterState::Open), ..Selection::default() };
-    let page = selection.page_without_payloads(&served.handle, None, SAMPLES).await?;
-    let ids = LetterIds::of(&served.handle);
-    let letters = page.letters.iter().map(|letter| view::letter(ids, letter, false)).collect();
+    let page = page_of(served, &selection, None, SAMPLES, false).await?;
+    let letters = page.letters.iter().map(|letter| ShownLetter::of(served, letter, None, false)).collect();
     Ok(Json(GroupDetail { group: group(served, summary), letters }))
 }
 

@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Response;
-use redrive::engine::place::Place;
-use redrive::letters::select::{LetterIds, Page};
+use redrive::letters::select::Page;
 use redrive::letters::{Selection, select};
 use redrive::{Letter, LetterState, Time};
 use redrive_api::{
-    Discard, DiscardAnswer, Discarded, Instant, LetterCounts, LetterPage, LetterStats, LetterView,
-    LettersOfTenant, Restored, Undo, WouldDiscard,
+    Discard, DiscardAnswer, Discarded, Instant, LetterCounts, LetterPage, LetterStats, LettersOfTenant,
+    Restored, Undo, WouldDiscard,
 };
 use serde::Deserialize;
 
 use super::change::{Change, JsonBody, reason};
+use super::shown::{ShownLetter, page_of};
 use super::{selection, view};
 use crate::answer::Json;
 use crate::answers::large;
@@ -35,7 +35,7 @@ const OTHERS: &str = "(others)";
 /// Payloads of one page; a page with more of them ends early.
 const PAYLOADS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The longest reason for a discard.
-const REASON_BYTES_MAX: usize = 1_000;
+pub(super) const REASON_BYTES_MAX: usize = 1_000;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -68,18 +68,14 @@ pub(crate) async fn list(
     };
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).min(select::PAGE_MAX);
     let room = shared.answers.room().await?;
-    let page = if params.payload {
-        selection.page(&served.handle, params.cursor, limit).await?
-    } else {
-        selection.page_without_payloads(&served.handle, params.cursor, limit).await?
-    };
+    let page = page_of(served, &selection, params.cursor, limit, params.payload).await?;
     let (served, with_payload) = (served.clone(), params.payload);
     let built = large(move || shown_page(&served, &page, with_payload)).await?;
     shared.answers.hold(built, Some(room)).await
 }
 
 /// A page of letters, with no more payloads than one answer may hold.
-fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LetterPage {
+fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LetterPage<ShownLetter> {
     let mut next = page.next;
     let mut letters = Vec::with_capacity(page.letters.len());
     let mut payload_bytes = 0;
@@ -90,7 +86,7 @@ fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LetterPage {
             next = before;
             break;
         }
-        letters.push(shown(served, letter, with_payload));
+        letters.push(ShownLetter::of(served, letter, None, with_payload));
         before = Some(letter.id);
     }
     LetterPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }
@@ -114,20 +110,8 @@ pub(crate) async fn show(
         None => None,
     };
     let served = served.clone();
-    let build = move || LetterView {
-        original_headers: original.as_ref().map(view::headers),
-        original: original.map(|message| message.payload().map(view::payload)),
-        ..shown(&served, &letter, true)
-    };
-    let built = large(build).await?;
+    let built = large(move || ShownLetter::of(&served, &letter, original.as_ref(), true)).await?;
     shared.answers.hold(built, Some(room)).await
-}
-
-/// A letter with the place it came from.
-fn shown(served: &Served, letter: &Letter, with_payload: bool) -> LetterView {
-    let place = Some(Place::of(letter.id)).filter(|place| !place.is_made());
-    let origin = served.source.as_ref().and_then(|topic| Some(format!("{topic}/{}", place?)));
-    LetterView { origin, ..view::letter(LetterIds::of(&served.handle), letter, with_payload) }
 }
 
 /// The states come from the engine's counters, which count all letters; the rest from the open letters looked at.
@@ -148,7 +132,7 @@ pub(crate) async fn stats(
         }
     }
     // Asked of the engine: the figures may be as old as their last publication.
-    let LetterCounts { open, replaying, succeeded, discarded } =
+    let LetterCounts { open, replaying, succeeded, discarded, erased } =
         view::letter_counts(&served.handle.counts().await?);
     let owned = |counts: BTreeMap<&'static str, u64>| {
         counts.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
@@ -158,6 +142,7 @@ pub(crate) async fn stats(
         replaying,
         succeeded,
         discarded,
+        erased,
         by_tenant: tally.tenants(),
         by_reason: owned(tally.by_reason),
         by_class: owned(tally.by_class),

@@ -1,13 +1,14 @@
 //! Messages that are not terminal: listed, shown by id, made due and cancelled.
 
 use axum::extract::State;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use redrive::PendingState;
 use redrive::actions::ActionKind;
 use redrive::letters::select::LetterIds;
-use redrive::messages::{self, Cursor, MessageQuery, Steer, SteerError, page};
+use redrive::messages::{self, Cursor, ListedMessage, MessageQuery, Steer, SteerError, page};
 use redrive_api::{Instant, MessagePage, MessageView, Steered};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::change::Change;
 use super::selection;
@@ -48,15 +49,36 @@ pub(crate) async fn list(
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).min(page::PAGE_MAX);
     let room = shared.answers.room().await?;
     let page = query.page(&served.handle, cursor, limit).await?;
-    let (handle, with_payload) = (served.handle.clone(), params.payload);
+    let (served, with_payload) = (served.clone(), params.payload);
     let build = move || {
-        let ids = LetterIds::of(&handle);
-        let messages = page.messages.iter().map(|listed| view::listed(ids, listed, with_payload)).collect();
+        let shown = |listed| shown_message(&served, listed, with_payload);
+        let messages = page.messages.iter().map(shown).collect();
         let next = page.next.map(|next| next.to_string());
         MessagePage { messages, next, scanned: page.scanned, unlisted: page.unlisted }
     };
     let built = large(build).await?;
     shared.answers.hold(built, Some(room)).await
+}
+
+/// A message as it is shown, without what its pipeline redacts.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum ShownMessage {
+    Whole(Box<redrive_api::ListedMessage>),
+    Redacted(Value),
+}
+
+fn shown_message(served: &Served, listed: &ListedMessage, with_payload: bool) -> ShownMessage {
+    let ids = LetterIds::of(&served.handle);
+    if served.redaction.is_empty() {
+        return ShownMessage::Whole(Box::new(view::listed(ids, listed, with_payload)));
+    }
+    // The payload has to be in the view, or what other fields repeat of it would not be known.
+    let mut message = view::redacted(&served.redaction, &view::listed(ids, listed, true));
+    if let Some(fields) = message.as_object_mut().filter(|_| !with_payload) {
+        fields.remove("payload");
+    }
+    ShownMessage::Redacted(message)
 }
 
 fn state(name: &str) -> Result<PendingState, Problem> {
@@ -86,9 +108,13 @@ fn cursor(text: &str) -> Result<Cursor, Problem> {
 pub(crate) async fn show(
     State(shared): State<Shared>,
     Path((pipeline, id)): Path<(String, String)>,
-) -> Result<Json<MessageView>, Problem> {
+) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
-    Ok(Json(shown(served, &id).await?.ok_or_else(|| unknown(served, &id))?))
+    let view = shown(served, &id).await?.ok_or_else(|| unknown(served, &id))?;
+    if served.redaction.is_empty() {
+        return Ok(Json(view).into_response());
+    }
+    Ok(Json(view::without_errors(&view)).into_response())
 }
 
 async fn shown(served: &Served, id: &str) -> Result<Option<MessageView>, Problem> {

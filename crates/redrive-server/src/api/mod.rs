@@ -3,6 +3,7 @@
 pub mod actions;
 pub(crate) mod change;
 pub mod edit;
+pub mod erase;
 pub mod events;
 pub mod groups;
 pub mod keys;
@@ -12,6 +13,7 @@ pub mod pipelines;
 mod replay_plan;
 pub mod replays;
 pub mod selection;
+mod shown;
 pub mod subscriptions;
 pub mod view;
 mod view_attention;

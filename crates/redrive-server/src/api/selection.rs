@@ -15,6 +15,15 @@ pub const IDS_MAX: usize = 10_000;
 
 /// The open letters that are meant. Something must be said: nothing is never everything.
 pub fn open(letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
+    in_state(Some(LetterState::Open), letters, now)
+}
+
+/// The letters in whatever state that are meant.
+pub fn any(letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
+    in_state(None, letters, now)
+}
+
+fn in_state(state: Option<LetterState>, letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
     if letters.filter.is_none() && letters.ids.is_none() && letters.since.is_none() && !letters.all {
         return Err(empty());
     }
@@ -27,7 +36,7 @@ pub fn open(letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
     }
     Ok(Selection {
         filter: letters.filter.as_deref().map(filter).transpose()?,
-        state: Some(LetterState::Open),
+        state,
         since: letters.since.as_deref().map(|text| since(text, now)).transpose()?,
         ids: letters.ids,
         all: letters.all,
@@ -98,7 +107,7 @@ pub fn since(text: &str, now: Time) -> Result<Time, Problem> {
 pub fn state(name: &str) -> Result<LetterState, Problem> {
     view::letter_state(name).ok_or_else(|| {
         let message = format!("`state` is {name:?}, which letters do not have");
-        Problem::bad_request(message, "one of open, replaying, succeeded, discarded")
+        Problem::bad_request(message, "one of open, replaying, succeeded, discarded, erased")
     })
 }
 

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use redrive::engine::Attempt;
 use redrive::letters::correlation_id;
+use redrive::letters::redact::{REDACTED, Redaction};
 use redrive::letters::select::LetterIds;
 use redrive::replay::{ReplayView, StoppedReplays};
 use redrive::{
@@ -18,6 +19,8 @@ use redrive_api::{
 };
 use redrive_core::text::secret_header::is_secret_header;
 use redrive_core::{Class, Message, Schedule, duration};
+use serde::Serialize;
+use serde_json::Value;
 
 use super::view_attention;
 use super::view_condition;
@@ -37,6 +40,7 @@ pub fn letter_counts(counts: &Counts) -> LetterCounts {
         replaying: counts.letters_replaying,
         succeeded: counts.letters_succeeded,
         discarded: counts.letters_discarded,
+        erased: counts.letters_erased,
     }
 }
 
@@ -143,6 +147,7 @@ pub fn listed(ids: LetterIds<'_>, listed: &messages::ListedMessage, with_payload
         class: named(last.as_ref().map(|attempt| attempt.class.name())),
         error: last.map(|attempt| attempt.error),
         headers: headers(message),
+        redacted: Vec::new(),
         payload: with_payload.then(|| message.payload().map(payload)),
     }
 }
@@ -192,9 +197,10 @@ fn followed(
         // A number that starts again is the first attempt of a replay: the one before it was the last of its life.
         (Some(next), _) if next.number <= attempt.number => ("dead_letter", None),
         (Some(next), _) => ("retry_at", waited(next.at)),
-        (None, MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Replaying) => {
-            ("dead_letter", None)
-        }
+        (
+            None,
+            MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Erased | MessagePhase::Replaying,
+        ) => ("dead_letter", None),
         (None, MessagePhase::Succeeded) if message.letter.is_some() => ("dead_letter", None),
         (None, _) => ("retry_at", message.due.and_then(waited)),
     }
@@ -252,7 +258,10 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         deadline: letter.meta.deadline.map(Instant),
         held_ms: letter.meta.held_ms,
         crashes: letter.meta.crashes,
+        first_crash: first_crash(letter, &history).map(Instant),
         last_crash: letter.meta.last_crash.map(Instant),
+        options: letter.options.as_deref().and_then(|options| serde_json::from_str(options).ok()),
+        redacted: Vec::new(),
         origin: None,
         headers: headers(message),
         payload: with_payload.then(|| message.payload().map(payload)),
@@ -262,6 +271,38 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         original_headers: None,
         history: history.iter().map(attempt).collect(),
     }
+}
+
+/// When its handler, its process or its receiver ended for the first time while it ran, as far as that is remembered.
+fn first_crash(letter: &Letter, history: &[Attempt]) -> Option<Time> {
+    if letter.meta.crashes == 0 {
+        return None;
+    }
+    let first = match history.first() {
+        Some(attempt) if attempt.class != Class::Crash => {
+            history.iter().find(|attempt| attempt.class == Class::Crash).map(|attempt| attempt.at)
+        }
+        // A suspect has no attempt of its first crash, but its first failure is that one.
+        _ => letter.meta.first_failed,
+    };
+    first.or(letter.meta.last_crash)
+}
+
+/// A view without what its pipeline redacts.
+pub fn redacted(redaction: &Redaction, view: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(view).unwrap_or_default();
+    redaction.redact(&mut value);
+    value
+}
+
+/// A view of a message of which only the story is known: the texts of errors may quote what is redacted.
+pub fn without_errors(view: &impl Serialize) -> Value {
+    let mut value = serde_json::to_value(view).unwrap_or_default();
+    let attempts = value.get_mut("history").and_then(Value::as_array_mut);
+    for error in attempts.into_iter().flatten().filter_map(|attempt| attempt.get_mut("error")) {
+        *error = Value::from(REDACTED);
+    }
+    value
 }
 
 /// As text where it is UTF-8, otherwise as base64.
@@ -279,9 +320,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// The state of this name.
 pub fn letter_state(name: &str) -> Option<LetterState> {
-    [LetterState::Open, LetterState::Replaying, LetterState::Succeeded, LetterState::Discarded]
-        .into_iter()
-        .find(|state| state.name() == name)
+    LetterState::ALL.into_iter().find(|state| state.name() == name)
 }
 
 /// Headers that say what kind of message it is, in the order in which they are looked for.

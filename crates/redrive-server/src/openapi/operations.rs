@@ -207,7 +207,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Dead letters in the order of their numbers, a page at a time.",
             params: &[
                 ("filter", "string", "In the filter language, for example `reason:max_retries age:>1h`."),
-                ("state", "string", "open, replaying, succeeded or discarded; all if not given."),
+                ("state", "string", "open, replaying, succeeded, discarded or erased; all if not given."),
                 ("since", "string", "Letters that died at this time or later; a time, or a span such as 1h."),
                 ("cursor", "string", "The `next` of the page before."),
                 ("limit", "integer", "At most this many, from 1 on; 100 if not given, 1000 at most."),
@@ -249,6 +249,27 @@ pub(super) fn describe(operation: Operation) -> Described {
             body: Some("Discard"),
             answers: &[("200", "What was, or with `dry_run` would be, discarded.", JSON, "DiscardAnswer")],
             codes: &[Code::BadFilter, Code::EmptySelection, Code::Conflict],
+            ..NOTHING
+        },
+        Operation::EraseLetters => Described {
+            id: "eraseLetters",
+            summary: "Erases payload, headers, key, tenant and error texts of letters, in every copy that Redrive owns. It \
+                      cannot be undone; a tombstone stays. Letters in a replay are refused.",
+            body: Some("Erase"),
+            answers: &[(
+                "200",
+                "What was, or with `dry_run` would be, erased, and what remains where.",
+                JSON,
+                "EraseAnswer",
+            )],
+            codes: &[Code::BadFilter, Code::EmptySelection, Code::Conflict],
+            ..NOTHING
+        },
+        Operation::CompactLetters => Described {
+            id: "compactLetters",
+            summary: "Deletes letters that are done from the topics of a Kafka pipeline now, instead of within the hour.",
+            answers: &[("200", "What was deleted.", JSON, "Compacted")],
+            codes: &[Code::Conflict],
             ..NOTHING
         },
         Operation::UndoDiscard => Described {

@@ -1,11 +1,12 @@
 //! The schemas of requests and answers, derived from the types that read and write them.
 
 use redrive_api::{
-    Accepted, Actions, Discard, DiscardAnswer, Edit, EditAnswer, GroupDecision, GroupDetail, GroupView,
-    Groups, ImportedLetters, KeyView, LetterPage, LetterStats, LetterView, Liveness, MessagePage,
-    MessageView, NamedSubscription, NewSubscription, PipelineView, Pipelines, Purging, Refusal,
-    RemovedSubscription, ReplayForecast, ReplayJob, Replays, Restored, StartReplay, Steered,
-    SubscriptionKeys, SubscriptionPage, SubscriptionView, Undo, UndoSubscription, UndoneSubscriptions,
+    Accepted, Actions, Compacted, Discard, DiscardAnswer, Edit, EditAnswer, Erase, EraseAnswer,
+    GroupDecision, GroupDetail, GroupView, Groups, ImportedLetters, KeyView, LetterPage, LetterStats,
+    LetterView, Liveness, MessagePage, MessageView, NamedSubscription, NewSubscription, PipelineView,
+    Pipelines, Purging, Refusal, RemovedSubscription, ReplayForecast, ReplayJob, Replays, Restored,
+    StartReplay, Steered, SubscriptionKeys, SubscriptionPage, SubscriptionView, Undo, UndoSubscription,
+    UndoneSubscriptions,
 };
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -22,12 +23,12 @@ macro_rules! add {
 /// All schemas by name. In an answer a field is required if it is always there, in a request if the server insists.
 pub(super) fn schemas() -> Map<String, Value> {
     let mut answers = generator(SchemaSettings::draft2020_12().for_serialize());
-    add!(answers: Accepted, Actions, DiscardAnswer, EditAnswer, GroupDetail, GroupView, Groups, ImportedLetters, KeyView,
+    add!(answers: Accepted, Actions, Compacted, DiscardAnswer, EditAnswer, EraseAnswer, GroupDetail, GroupView, Groups, ImportedLetters, KeyView,
         LetterPage, LetterStats, LetterView, Liveness, MessagePage, MessageView, PipelineView, Pipelines, Purging, Refusal,
         RemovedSubscription, ReplayForecast, ReplayJob, Replays, Restored, Steered, SubscriptionKeys, SubscriptionPage,
         SubscriptionView, UndoneSubscriptions);
     let mut requests = generator(SchemaSettings::draft2020_12().for_deserialize());
-    add!(requests: Discard, Edit, GivenLetter<'static>, GivenMessage<'static>, GroupDecision, NamedSubscription,
+    add!(requests: Discard, Edit, Erase, GivenLetter<'static>, GivenMessage<'static>, GroupDecision, NamedSubscription,
         NewSubscription, StartReplay, Undo, UndoSubscription);
     let mut answers = answers.take_definitions(true);
     answers.values_mut().for_each(without_null_where_left_out);

@@ -30,6 +30,8 @@ pub enum ActionKind {
     Edit,
     /// An edit was undone.
     EditUndo,
+    /// What letters said is gone for good.
+    Erase,
     /// Letters that died elsewhere were brought in.
     Import,
     /// A pipeline was paused.
@@ -68,7 +70,7 @@ pub enum ActionKind {
 
 impl ActionKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -78,6 +80,7 @@ impl ActionKind {
         Self::Undo,
         Self::Edit,
         Self::EditUndo,
+        Self::Erase,
         Self::Import,
         Self::Pause,
         Self::Resume,
@@ -109,6 +112,7 @@ impl ActionKind {
             Self::Undo => "undo",
             Self::Edit => "edit",
             Self::EditUndo => "edit_undo",
+            Self::Erase => "erase",
             Self::Import => "import",
             Self::Pause => "pause",
             Self::Resume => "resume",

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use redrive_core::{GroupId, Time};
 
@@ -9,10 +10,12 @@ use super::action::Action;
 use super::discards::{self, Discarded, Restored};
 use super::edit_undo::{self, EditUndone};
 use super::edits::{self, EditPlan, EditWish};
+use super::erasures::{self, Erased};
 use super::error::ActionError;
 use super::groups;
 use super::imports::{self, Imported};
 use super::log::ActionLog;
+use super::retention;
 use crate::engine::{ForeignLetter, GroupMarks, GroupSummary, Handling};
 use crate::handle::PipelineHandle;
 use crate::naming::Naming;
@@ -98,6 +101,23 @@ impl Actions {
         reason: &str,
     ) -> Result<Discarded, ActionError> {
         discards::discard(&self.log, handle, ids, actor, reason).await
+    }
+
+    /// Erases payload, headers, key, tenant and error texts of letters, in every copy that the engine owns. It cannot be
+    /// undone.
+    pub async fn erase(
+        &self,
+        handle: &PipelineHandle,
+        ids: &[u64],
+        actor: &str,
+        reason: &str,
+    ) -> Result<Erased, ActionError> {
+        erasures::erase(&self.log, handle, ids, actor, reason).await
+    }
+
+    /// Discards open letters that died at least `keep` ago, with one line in the action log for all of them.
+    pub async fn expire(&self, handle: &PipelineHandle, keep: Duration) -> Result<Discarded, ActionError> {
+        retention::expire(&self.log, handle, keep).await
     }
 
     /// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded

@@ -95,6 +95,7 @@ impl NotUndone {
             LetterState::Open => Self::EditedAgain,
             LetterState::Replaying | LetterState::Succeeded => Self::Replayed,
             LetterState::Discarded => Self::Discarded,
+            LetterState::Erased => Self::Gone,
         }
     }
 

@@ -16,8 +16,10 @@ mod log;
 mod discards;
 mod edit_undo;
 mod edits;
+mod erasures;
 mod groups;
 mod imports;
+mod retention;
 
 #[allow(clippy::module_inception)] // the folder is named for the type, and so is the file
 mod actions;
@@ -29,6 +31,9 @@ pub use discards::CLOSED_KEEP;
 pub use discards::{Discarded, Restored};
 pub use edit_undo::{EditUndone, NotUndone};
 pub use edits::{EditPlan, EditWish, NewPayload, Skipped};
+pub use erasures::{Erased, wipe};
 pub use error::ActionError;
 #[doc(hidden)]
 pub use imports::Imported;
+#[doc(hidden)]
+pub use retention::RETENTION_ACTOR;

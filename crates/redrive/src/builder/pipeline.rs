@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use super::faults::BuildFault;
 use crate::backoff::{Backoff, FailedAttempt};
 use crate::dispatch::{AttemptFailed, HealthChanged, ProtectionSettings};
+use crate::engine::letter_options::options_of;
 use crate::engine::{AfterDead, Grouping, Ordering, StoreNotice, StoreOptions};
 use crate::failure::Failure;
 use crate::handler::{AnyHandler, Call, Handler, Sink};
@@ -315,7 +316,8 @@ impl Pipeline {
         let timeout = if self.limits.timeout.is_some() { limits.timeout() } else { policy.timeout() };
         let (listeners, on_stuck, max_pending) = (self.listeners, self.on_stuck, self.max_pending);
         let grouping = Grouping { sink: handler.description.name, ..self.options.grouping };
-        let options = StoreOptions { execution: handler.execution, grouping, ..self.options };
+        let letter_options = options_of(&policy, timeout);
+        let options = StoreOptions { execution: handler.execution, grouping, letter_options, ..self.options };
         let settings = Settings {
             name,
             policy,

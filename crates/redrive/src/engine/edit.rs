@@ -50,7 +50,7 @@ pub struct LetterEdit {
 pub enum EditAnswer {
     Done,
     NotFound,
-    /// It is in a replay, succeeded or discarded.
+    /// It is in a replay, succeeded, discarded or erased.
     NotOpen(LetterState),
     /// It died again or was edited since; for an undo: this is not its last edit.
     Changed,

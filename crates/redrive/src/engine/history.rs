@@ -49,7 +49,8 @@ pub struct History {
 
 const FIXED_BYTES: usize = 4 + 8 + 4 + 1 + 1 + 2;
 
-/// The bits of the byte behind the class.
+/// Where the byte with these bits stands, behind the class.
+const FLAGS_AT: usize = 4 + 8 + 4 + 1;
 const COUNTED: u8 = 1;
 const AMBIGUOUS: u8 = 2;
 /// Kind and code stand behind the error, within its length: an earlier version takes them for the end of the error's text
@@ -104,6 +105,28 @@ impl History {
         write(&mut raw, attempt);
         Self { raw: raw.freeze() }
     }
+
+    /// The same attempts without the texts that may quote a message: errors and codes.
+    #[must_use]
+    pub fn without_texts(&self) -> Self {
+        let silent = |attempt: Attempt| Attempt { error: String::new(), code: None, ..attempt };
+        self.attempts()
+            .into_iter()
+            .map(silent)
+            .fold(Self::default(), |history, attempt| history.with(&attempt))
+    }
+}
+
+/// Overwrites the texts in a stored history with zeros; every length and number stays.
+pub(crate) fn mask(raw: &mut [u8]) {
+    let mut at = 0;
+    while let Some(len) = length(&raw[at..]) {
+        let kind = if raw[at + FLAGS_AT] & HAS_KIND == 0 { 0 } else { KIND_BYTES };
+        let end = (at + len).saturating_sub(kind).max(at + FIXED_BYTES);
+        raw[at + FIXED_BYTES..end].fill(0);
+        at += len;
+    }
+    raw[at..].fill(0);
 }
 
 fn write(raw: &mut BytesMut, attempt: &Attempt) {
@@ -225,6 +248,23 @@ mod tests {
     fn attempts_come_back_as_recorded() {
         let history = History::default().with(&attempt(1)).with(&attempt(2));
         assert_eq!(history.attempts(), [attempt(1), attempt(2)]);
+    }
+
+    #[test]
+    fn without_texts_everything_but_errors_and_codes_stays() {
+        let history = History::default().with(&attempt(1)).with(&attempt(2));
+        let silent = |number| Attempt { error: String::new(), code: None, ..attempt(number) };
+        assert_eq!(history.without_texts().attempts(), [silent(1), silent(2)]);
+        let mut raw = history.raw().to_vec();
+        mask(&mut raw);
+        assert_eq!(raw.len(), history.raw().len());
+        for (masked, told) in History::from_raw(raw.into()).attempts().iter().zip([attempt(1), attempt(2)]) {
+            let same = Attempt { error: masked.error.clone(), code: masked.code.clone(), ..told.clone() };
+            assert_eq!(*masked, same);
+            let said = masked.error.bytes().chain(masked.code.iter().flat_map(|code| code.bytes()));
+            assert!(said.clone().all(|byte| byte == 0));
+            assert_eq!(said.count(), told.error.len() + told.code.map_or(0, |code| code.len()));
+        }
     }
 
     #[test]

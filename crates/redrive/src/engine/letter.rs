@@ -8,7 +8,7 @@ use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 use super::continued::accepted_id;
 use super::history::History;
 
-/// `open → replaying → succeeded | open again | discarded → open (undo)`
+/// `open → replaying → succeeded | open again | discarded → open (undo)`; all but `replaying` → `erased`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LetterState {
     /// Waits for somebody to decide.
@@ -19,11 +19,13 @@ pub enum LetterState {
     Succeeded,
     /// Was given up.
     Discarded,
+    /// What it said is gone for good; only a tombstone is left.
+    Erased,
 }
 
 impl LetterState {
     /// All states.
-    pub const ALL: [Self; 4] = [Self::Open, Self::Replaying, Self::Succeeded, Self::Discarded];
+    pub const ALL: [Self; 5] = [Self::Open, Self::Replaying, Self::Succeeded, Self::Discarded, Self::Erased];
 
     /// The name in filters and in the API.
     pub const fn name(self) -> &'static str {
@@ -32,6 +34,7 @@ impl LetterState {
             Self::Replaying => "replaying",
             Self::Succeeded => "succeeded",
             Self::Discarded => "discarded",
+            Self::Erased => "erased",
         }
     }
 
@@ -42,6 +45,7 @@ impl LetterState {
             Self::Replaying => 2,
             Self::Succeeded => 3,
             Self::Discarded => 4,
+            Self::Erased => 5,
         }
     }
 
@@ -52,6 +56,7 @@ impl LetterState {
             2 => Some(Self::Replaying),
             3 => Some(Self::Succeeded),
             4 => Some(Self::Discarded),
+            5 => Some(Self::Erased),
             _ => None,
         }
     }
@@ -80,6 +85,8 @@ pub struct Letter {
     pub group: Fingerprint,
     /// The edits that made its message what it is, the latest last; empty if it is as it came in.
     pub edits: Vec<String>,
+    /// The resolved policy at its death, as JSON; letters from before it was stored have none.
+    pub options: Option<String>,
 }
 
 impl Letter {
@@ -210,7 +217,7 @@ pub enum ReplayAnswer {
     Already,
     /// There is no such letter.
     NotFound,
-    /// It is in another replay, succeeded or discarded.
+    /// It is in another replay, succeeded, discarded or erased.
     NotOpen(LetterState),
     /// It was replayed too often; needs force.
     TooOften {

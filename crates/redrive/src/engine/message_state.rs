@@ -27,6 +27,8 @@ pub enum MessagePhase {
     Replaying,
     /// Is a dead letter that somebody discarded.
     Discarded,
+    /// Is a dead letter whose content was erased.
+    Erased,
     /// It was delivered.
     Succeeded,
     /// It was accepted, and what became of it was lost: damage, or a loss that was accepted.
@@ -35,7 +37,7 @@ pub enum MessagePhase {
 
 impl MessagePhase {
     /// All phases.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ready,
         Self::Delayed,
         Self::Held,
@@ -44,6 +46,7 @@ impl MessagePhase {
         Self::Dead,
         Self::Replaying,
         Self::Discarded,
+        Self::Erased,
         Self::Succeeded,
         Self::Unknown,
     ];
@@ -59,6 +62,7 @@ impl MessagePhase {
             Self::Dead => "dead",
             Self::Replaying => "replaying",
             Self::Discarded => "discarded",
+            Self::Erased => "erased",
             Self::Succeeded => "succeeded",
             Self::Unknown => "unknown",
         }
@@ -90,6 +94,7 @@ impl From<LetterState> for MessagePhase {
             LetterState::Replaying => Self::Replaying,
             LetterState::Succeeded => Self::Succeeded,
             LetterState::Discarded => Self::Discarded,
+            LetterState::Erased => Self::Erased,
         }
     }
 }

@@ -3,6 +3,7 @@
 pub mod condition;
 pub mod continued;
 pub mod edit;
+pub mod erase;
 pub mod error;
 pub mod groups;
 pub mod history;
@@ -10,6 +11,7 @@ pub mod import;
 pub mod ingest;
 pub mod key_line;
 pub mod letter;
+pub mod letter_options;
 pub mod message_state;
 pub mod pending;
 pub mod place;
@@ -30,6 +32,7 @@ pub mod conformance;
 
 pub use condition::{ClusterStanding, Condition, PartitionFlow, Partitions, Problem, ProblemKind};
 pub use edit::{EditAnswer, LetterEdit, LetterVersion, Replaced};
+pub use erase::{EraseAnswer, EraseOrder, WipeProgress};
 pub use error::EngineError;
 pub use groups::{GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling};
 pub use history::{Attempt, History};

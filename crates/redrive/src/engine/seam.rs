@@ -13,6 +13,7 @@ use redrive_core::{GroupId, Message, Meta, Reason, Time};
 
 use super::condition::Condition;
 use super::edit::{EditAnswer, LetterEdit};
+use super::erase::{EraseAnswer, EraseOrder, WipeProgress};
 use super::groups::{GroupFigures, GroupMark, GroupMarks, Grouping};
 use super::history::{Attempt, History};
 use super::import::{ForeignLetter, ImportAnswer};
@@ -99,6 +100,8 @@ pub struct StoreOptions {
     pub last_end: LastEnd,
     /// Which letters belong together; their fingerprints are stored with them.
     pub grouping: Grouping,
+    /// The resolved policy, to be stored with letters; see [`super::letter_options`].
+    pub letter_options: Option<Arc<str>>,
 }
 
 /// Names one delivery towards the engine that handed it out. Opaque to everybody else.
@@ -272,6 +275,8 @@ pub struct Counts {
     pub letters_succeeded: u64,
     /// Letters that were given up.
     pub letters_discarded: u64,
+    /// Letters whose content is gone for good.
+    pub letters_erased: u64,
     /// How many messages were ever accepted by what is counted here; zero where messages enter elsewhere.
     pub accepted: u64,
     /// Keys whose order could not be kept, since the engine was opened. Always zero on engines with one owner.
@@ -629,6 +634,19 @@ pub trait Engine: Send + 'static {
 
     /// The message that a letter had before one of its edits.
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError>;
+
+    /// Erases what letters said, except those in a replay: from now on only their tombstones are shown. Durable on return;
+    /// [`Engine::wipe`] then overwrites the copies that are still stored.
+    fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError>;
+
+    /// Goes on with overwriting the stored copies of erased letters, and says what is left to do. Never blocks: call it until
+    /// nothing is. An engine that was opened after a crash goes on by itself.
+    fn wipe(&mut self, now: Time) -> Result<WipeProgress, EngineError>;
 
     /// Makes letters of messages that died elsewhere, in the order given; they are open and died when it was asked for. A letter with the
     /// same message is not made again. Durable on return; a dry run only says what would become of each.

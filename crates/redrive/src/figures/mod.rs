@@ -154,14 +154,21 @@ impl Figures {
     }
 
     /// Letters by state.
-    pub fn letters(&self) -> [(LetterState, u64); 4] {
-        let Counts { letters_open, letters_replaying, letters_succeeded, letters_discarded, .. } =
-            self.pending;
+    pub fn letters(&self) -> [(LetterState, u64); 5] {
+        let Counts {
+            letters_open,
+            letters_replaying,
+            letters_succeeded,
+            letters_discarded,
+            letters_erased,
+            ..
+        } = self.pending;
         [
             (LetterState::Open, letters_open),
             (LetterState::Replaying, letters_replaying),
             (LetterState::Succeeded, letters_succeeded),
             (LetterState::Discarded, letters_discarded),
+            (LetterState::Erased, letters_erased),
         ]
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod filter_match;
 mod filter_parse;
 
 pub(crate) mod groups;
+pub mod redact;
 
 #[doc(hidden)]
 pub mod select;
@@ -18,6 +19,7 @@ pub use correlation::correlation_id;
 pub use filter::{Filter, FilterError};
 #[doc(hidden)]
 pub use filter_match::status_of;
+pub use redact::Redaction;
 pub use select::{Page, SelectError, Selection, letter_id};
 
 pub use crate::engine::{

@@ -40,6 +40,7 @@ fn letter(error: &str, class: Class) -> Letter {
         history: History::default().with(&attempt),
         group: crate::engine::Grouping::default().of(Reason::MaxRetries, Some(&attempt)),
         edits: vec!["e-12".to_owned()],
+        options: None,
     }
 }
 

@@ -92,6 +92,8 @@ pub struct Skipped {
     pub succeeded: u64,
     /// Letters that were discarded.
     pub discarded: u64,
+    /// Letters that were erased before their turn.
+    pub erased: u64,
     /// Replayed three times before, and not forced.
     pub too_often: u64,
     /// Letters whose stored bytes are damaged.
@@ -100,12 +102,13 @@ pub struct Skipped {
 
 impl Skipped {
     /// The reasons with their counts, by name.
-    pub fn by_reason(&self) -> [(&'static str, u64); 6] {
+    pub fn by_reason(&self) -> [(&'static str, u64); 7] {
         [
             ("not_found", self.not_found),
             ("in_replay", self.in_replay),
             ("succeeded", self.succeeded),
             ("discarded", self.discarded),
+            ("erased", self.erased),
             ("too_often", self.too_often),
             ("damaged", self.damaged),
         ]
@@ -123,6 +126,8 @@ impl Skipped {
             in_replay: count("in_replay")?,
             succeeded: count("succeeded")?,
             discarded: count("discarded")?,
+            // Jobs of before letters could be erased have none.
+            erased: count("erased").unwrap_or(0),
             too_often: count("too_often")?,
             damaged: count("damaged")?,
         })
@@ -270,6 +275,7 @@ impl JobProgress {
             ReplayAnswer::NotFound => &mut skips.not_found,
             ReplayAnswer::NotOpen(LetterState::Succeeded) => &mut skips.succeeded,
             ReplayAnswer::NotOpen(LetterState::Discarded) => &mut skips.discarded,
+            ReplayAnswer::NotOpen(LetterState::Erased) => &mut skips.erased,
             ReplayAnswer::NotOpen(LetterState::Open | LetterState::Replaying) => &mut skips.in_replay,
             ReplayAnswer::TooOften { .. } => &mut skips.too_often,
             ReplayAnswer::Damaged => &mut skips.damaged,
@@ -441,8 +447,15 @@ mod tests {
             created: Time::from_millis(1_700_000_000_123),
             actor: "ops".into(),
         };
-        let skips =
-            Skipped { not_found: 1, in_replay: 2, succeeded: 3, discarded: 4, too_often: 5, damaged: 6 };
+        let skips = Skipped {
+            not_found: 1,
+            in_replay: 2,
+            succeeded: 3,
+            discarded: 4,
+            erased: 7,
+            too_often: 5,
+            damaged: 6,
+        };
         let progress = JobProgress {
             state: ReplayState::Paused,
             offered: 200,
@@ -459,7 +472,7 @@ mod tests {
         };
         assert_eq!(from_json(&to_json(&facts, &progress)), Some((facts.clone(), progress.clone())));
         let shown = view(name(31), &facts, &progress);
-        assert_eq!((shown.skipped, shown.under_way, shown.untouched), (21, 69, 100));
+        assert_eq!((shown.skipped, shown.under_way, shown.untouched), (28, 69, 93));
         let ended = shown.succeeded + shown.dead_again + shown.forgotten;
         assert_eq!(ended + shown.under_way + shown.skipped + shown.untouched, shown.total);
         let bare = Facts { spec: ReplaySpec::default(), ..facts };

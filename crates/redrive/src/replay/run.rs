@@ -244,6 +244,8 @@ impl Task {
             match letter.state {
                 LetterState::Replaying if letter.is_last_job => return true,
                 LetterState::Succeeded if letter.is_last_job => answered.ended.push(false),
+                // Nobody knows any more how it had ended.
+                LetterState::Erased => answered.gone += 1,
                 // Open, discarded since, or taken by a later job: by this one it died again.
                 _ => answered.ended.push(true),
             }

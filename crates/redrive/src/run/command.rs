@@ -14,9 +14,10 @@ use super::steer::{self, FoundMessages, Part, Steer, Steered};
 use super::wake::Wake;
 use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::{
-    Counts, EditAnswer, Engine, EngineError, ForeignLetter, GroupMark, GroupMarks, GroupSummary,
-    ImportAnswer, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState,
-    MessageState, OnBehalf, PendingAt, PendingScan, ReplayAnswer, ReplayJob, TakeGate, groups,
+    Counts, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupMark, GroupMarks,
+    GroupSummary, ImportAnswer, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding,
+    LetterState, MessageState, OnBehalf, PendingAt, PendingScan, ReplayAnswer, ReplayJob, TakeGate,
+    WipeProgress, groups,
 };
 
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
@@ -121,6 +122,14 @@ pub(crate) enum Command {
         by: Option<Arc<str>>,
         reply: Reply<Vec<EditAnswer>>,
     },
+    Erase {
+        order: EraseOrder,
+        ids: Vec<u64>,
+        reply: Reply<Vec<EraseAnswer>>,
+    },
+    Wipe {
+        reply: Reply<WipeProgress>,
+    },
     MessageBefore {
         id: u64,
         edit: String,
@@ -203,6 +212,8 @@ impl Command {
                 let asked = OnBehalf { at: now, by: by.as_deref() };
                 reply.send(engine.undo_edit(&edit, &ids, asked)).is_err()
             }
+            Self::Erase { order, ids, reply } => reply.send(engine.erase_letters(&order, &ids, now)).is_err(),
+            Self::Wipe { reply } => reply.send(engine.wipe(now)).is_err(),
             Self::MessageBefore { id, edit, reply } => reply.send(engine.message_before(id, &edit)).is_err(),
             Self::Import { letters, dry_run, by, reply } => {
                 let asked = OnBehalf { at: now, by: by.as_deref() };

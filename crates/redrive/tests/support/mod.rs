@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::{
-    Claimed, Counts, Delivery, EditAnswer, Engine, EngineError, Event, Ingest, LetterChange, LetterEdit,
-    LetterScan, LetterStanding, OnBehalf, PendingAt, PendingScan, PendingState, ReplayAnswer, ReplayJob,
-    Settlement, TakeGate, Ticket,
+    Claimed, Counts, Delivery, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, Event, Ingest,
+    LetterChange, LetterEdit, LetterScan, LetterStanding, OnBehalf, PendingAt, PendingScan, PendingState,
+    ReplayAnswer, ReplayJob, Settlement, TakeGate, Ticket, WipeProgress,
 };
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::PolicyBuilder;
@@ -210,6 +210,19 @@ impl Engine for Faulty {
         asked: OnBehalf<'_>,
     ) -> Result<Vec<EditAnswer>, EngineError> {
         self.engine.undo_edit(edit, ids, asked)
+    }
+
+    fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        self.engine.erase_letters(order, ids, now)
+    }
+
+    fn wipe(&mut self, now: Time) -> Result<WipeProgress, EngineError> {
+        self.engine.wipe(now)
     }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {

@@ -124,7 +124,11 @@ async fn letters(pipeline: &str, roll: &mut Roll, seen: &mut Seen, session: &Ses
             seen.twins += u64::from(has_letter.iter().any(|mark| before.has(*mark)));
             // A letter whose replay succeeded proves nothing: the witness has the effect, or it is missing. That it goes on
             // under a new id is known from it all the same.
-            roll.mark(&letter.message, letter_mark(&letter.state));
+            if letter.state == "erased" {
+                roll.erased(&letter.message);
+            } else {
+                roll.mark(&letter.message, letter_mark(&letter.state));
+            }
         }
         query.cursor = page.next;
         if query.cursor.is_none() {
@@ -203,7 +207,8 @@ fn message_mark(state: &str) -> Option<Marks> {
         "ready" | "delayed" | "in_flight" | "key_wait" | "held" => Some(Marks::PENDING),
         "replaying" => Some(Marks::REPLAYING),
         "dead" => Some(Marks::OPEN),
-        "discarded" => Some(Marks::DISCARDED),
+        // An erased one is closed too, and was counted with the letters.
+        "discarded" | "erased" => Some(Marks::DISCARDED),
         // We say so ourselves, and the witness does not have it.
         "succeeded" => Some(Marks::NONE),
         _ => None,

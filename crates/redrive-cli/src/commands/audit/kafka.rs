@@ -140,6 +140,10 @@ impl Records {
             let mark = match state.map(|state| state.state.as_str()) {
                 None | Some("open") => Marks::OPEN,
                 Some("discarded") => Marks::DISCARDED,
+                Some("erased") => {
+                    roll.erased(&parked.id);
+                    continue;
+                }
                 Some("replaying") => Marks::REPLAYING,
                 // We say so ourselves: the witness has the effect, or it is missing.
                 Some(_) => Marks::NONE,

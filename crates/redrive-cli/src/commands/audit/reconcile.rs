@@ -9,7 +9,7 @@ pub enum IdFate {
     Succeeded,
     /// It has an open letter. `applied`: the witness has it as well, so the failure was reported after the effect.
     DeadOpen { applied: bool },
-    /// Its letter was discarded.
+    /// Its letter was discarded, or erased.
     DeadDiscarded { applied: bool },
     /// It waits, runs, or is being replayed.
     Pending,
@@ -41,6 +41,7 @@ pub struct Reckoning {
     pub succeeded: u64,
     pub dead_open: u64,
     pub dead_discarded: u64,
+    pub dead_erased: u64,
     /// Of the dead: how many the witness has as well.
     pub dead_also_succeeded: u64,
     pub pending: u64,
@@ -58,7 +59,7 @@ pub struct Reckoning {
 
 impl Reckoning {
     pub fn dead(&self) -> u64 {
-        self.dead_open + self.dead_discarded
+        self.dead_open + self.dead_discarded + self.dead_erased
     }
 
     pub fn is_good(&self) -> bool {
@@ -79,7 +80,9 @@ pub fn reconcile(roll: &Roll, name: usize) -> Reckoning {
                 reckoning.dead_also_succeeded += u64::from(applied);
             }
             IdFate::DeadDiscarded { applied } => {
-                reckoning.dead_discarded += 1;
+                let is_erased = roll.is_erased(&id());
+                reckoning.dead_erased += u64::from(is_erased);
+                reckoning.dead_discarded += u64::from(!is_erased);
                 reckoning.dead_also_succeeded += u64::from(applied);
             }
             IdFate::Pending => reckoning.pending += 1,
@@ -130,6 +133,18 @@ mod tests {
         assert_eq!(fate(Marks::REPLAYING.with(Marks::APPLIED)), IdFate::Succeeded);
         assert_eq!(fate(Marks::REPLAYING), IdFate::Pending);
         assert_eq!(fate(Marks::DISCARDED.with(Marks::PENDING)), IdFate::DeadDiscarded { applied: false });
+    }
+
+    #[test]
+    fn an_erased_letter_is_dead_and_counted_apart_from_discarded_ones() {
+        let mut roll = Roll::range("o-", 0, 3).unwrap();
+        roll.mark("o-0", Marks::APPLIED);
+        roll.mark("o-1", Marks::DISCARDED);
+        roll.erased("o-2");
+        roll.erased("o-9");
+        roll.mark("o-3", Marks::OPEN);
+        let found = reconcile(&roll, 9);
+        assert_eq!((found.dead(), found.dead_discarded, found.dead_erased, found.missing), (3, 1, 1, 0));
     }
 
     #[test]

@@ -30,8 +30,12 @@ pub fn write(report: &Report<'_>, out: &mut Output) -> Result<(), Failed> {
     };
     out.line(&row("produced", reckoning.produced, &produced))?;
     out.line(&row("  succeeded", reckoning.succeeded, "id found in applied"))?;
+    let erased = match reckoning.dead_erased {
+        0 => String::new(),
+        erased => format!(" · erased {}", count(erased)),
+    };
     let dead = format!(
-        "open {} · discarded {} · of these also succeeded {}",
+        "open {} · discarded {}{erased} · of these also succeeded {}",
         count(reckoning.dead_open),
         count(reckoning.dead_discarded),
         count(reckoning.dead_also_succeeded)
@@ -96,6 +100,7 @@ fn to_json(report: &Report<'_>) -> Value {
             "total": reckoning.dead(),
             "open": reckoning.dead_open,
             "discarded": reckoning.dead_discarded,
+            "erased": reckoning.dead_erased,
             "also_succeeded": reckoning.dead_also_succeeded,
         },
         "pending": reckoning.pending,

@@ -7,7 +7,7 @@
 //! id, and it counts once.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use redrive::engine::continued::ids_before;
 
@@ -60,6 +60,8 @@ pub struct Roll {
     produced: RollKind,
     /// Later ids of produced ones, by these; few, for somebody edited each of them.
     continued: HashMap<Box<str>, Vec<(Box<str>, Marks)>>,
+    /// Ids whose letters were erased: few, so they have no mark of their own in every id's byte.
+    erased: HashSet<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -88,7 +90,7 @@ impl RollKind {
 
 impl Roll {
     fn of(produced: RollKind) -> Self {
-        Self { produced, continued: HashMap::new() }
+        Self { produced, continued: HashMap::new(), erased: HashSet::new() }
     }
 
     /// The ids `prefix + first` to `prefix + last`, both included.
@@ -154,6 +156,17 @@ impl Roll {
             None => all.push((id.into(), mark)),
         }
         true
+    }
+
+    /// The letter of this id was erased: it is closed as if it had been discarded, and counted apart.
+    pub fn erased(&mut self, id: &str) {
+        if self.mark(id, Marks::DISCARDED) {
+            self.erased.insert(id.into());
+        }
+    }
+
+    pub fn is_erased(&self, id: &str) -> bool {
+        self.erased.contains(id)
     }
 
     /// The produced ids that go on under another one; and how many of these the witness has under an earlier one as well.

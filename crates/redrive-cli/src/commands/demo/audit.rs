@@ -56,7 +56,7 @@ async fn look(scene: &Scene, report: &Report, handle: &PipelineHandle) -> Result
         let state = state.map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
         match state.map(|state| state.state) {
             _ if applied => found.succeeded += 1,
-            Some(MessagePhase::Dead | MessagePhase::Discarded) => found.dead += 1,
+            Some(MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Erased) => found.dead += 1,
             // Succeeded, and the downstream does not know of it: the very thing an audit is for.
             Some(MessagePhase::Succeeded) => found.missing.push(id),
             Some(_) => found.pending += 1,

@@ -125,7 +125,7 @@ fn line(figures: &Figures) -> String {
     let (waiting, held) = (pending.pending(), pending.held);
     let mut text = format!(
         "produced {}  succeeded {}  retrying {}  held {}  dead {}",
-        count(figures.succeeded + dead + pending.letters_discarded + waiting),
+        count(figures.succeeded + dead + pending.letters_discarded + pending.letters_erased + waiting),
         count(figures.succeeded),
         count(waiting - held),
         count(held),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use redrive::letters::Redaction;
+
 use super::{inspect::State, redact, selection};
 use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
@@ -33,6 +35,7 @@ pub struct Args {
 
 pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let pointers = redact::pointers(&args.redact)?;
+    let redaction = Redaction::at(pointers.clone());
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
     let mut query = PageQuery {
         filter: super::groups::with_filter(args.filter.as_deref(), args.group),
@@ -48,7 +51,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         let page = session.api.letters(&args.pipeline, &query).await?.view;
         for mut letter in page.letters {
             redact::hide_secret_headers(&mut letter);
-            found.extend(redact::redact(&mut letter, &pointers));
+            found.extend(redaction.redact(&mut letter));
             out.json(&letter)?;
             exported += 1;
         }

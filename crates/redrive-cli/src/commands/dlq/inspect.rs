@@ -48,6 +48,7 @@ pub enum State {
     Replaying,
     Succeeded,
     Discarded,
+    Erased,
     All,
 }
 
@@ -66,6 +67,7 @@ impl State {
             Self::Replaying => "replaying",
             Self::Succeeded => "succeeded",
             Self::Discarded => "discarded",
+            Self::Erased => "erased",
             Self::All => return None,
         };
         Some(word.to_owned())

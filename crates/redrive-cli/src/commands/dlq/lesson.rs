@@ -35,6 +35,10 @@ Not worth it? Close them; they can be taken back for thirty days:
   redrive dlq discard orders --group g7k2m9x4q --reason \"customers deleted\"
   redrive dlq undo orders d-9
 
+They have to be gone? Erase what they say, for good; who, when and why stays:
+
+  redrive dlq erase orders --filter 'payload.customer.id:42' --reason \"GDPR ticket 881\" --dry-run
+
 Whose are they?  redrive dlq groups orders --by tenant
 Not now?  redrive dlq groups orders g7k2m9x4q --snooze 2d --note \"ticket 881\"
 Elsewhere?  redrive dlq export orders --redact /card > letters.ndjson

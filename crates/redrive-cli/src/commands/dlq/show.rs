@@ -105,7 +105,7 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
     }
     if letter.crashes > 0 {
         let last = time(letter.last_crash);
-        let first = time(letter.first_seen);
+        let first = time(letter.first_crash.or(letter.first_seen));
         let quarantined = letter.reason == "poison_pill";
         let never = if quarantined { "   never replayed automatically" } else { "" };
         lines.push(format!("crashes  {}   first {first}   last {last}{never}", count(letter.crashes.into())));
@@ -113,6 +113,11 @@ fn lines(letter: &LetterView, full: bool) -> Vec<String> {
     if letter.held_ms > 0 {
         let held = std::time::Duration::from_millis(letter.held_ms);
         lines.push(format!("held     {}", redrive_core::duration::rough(held)));
+    }
+    if let Some(options) = letter.options.as_ref().and_then(Value::as_object) {
+        let option = |(name, value): (&String, &Value)| format!("{name} {}", plain(value));
+        let set = options.iter().filter(|(_, value)| !value.is_null()).map(option);
+        lines.push(format!("options  {}", safe::line(&set.collect::<Vec<_>>().join("   "))));
     }
     if let Some(tenant) = &letter.tenant {
         lines.push(format!("tenant   {}", safe::line(tenant)));
@@ -209,6 +214,15 @@ fn header(name: &str, value: &str) -> String {
 
 fn time(at: Option<Instant>) -> String {
     at.map_or_else(|| "-".to_owned(), |at| instant::print(at.0))
+}
+
+/// A value of the options: texts without quotes.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(", "),
+        other => other.to_string(),
+    }
 }
 
 #[cfg(test)]

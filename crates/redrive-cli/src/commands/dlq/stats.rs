@@ -26,8 +26,9 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     }
     let stats = answer.view;
     let oldest = stats.oldest.map(|at| format!(" (oldest {})", age::since(session.now(), at.0)));
+    let erased = if stats.erased > 0 { format!("   erased {}", count(stats.erased)) } else { String::new() };
     out.line(&format!(
-        "pipeline {}   open {}{}   replaying {}   succeeded {}   discarded {}",
+        "pipeline {}   open {}{}   replaying {}   succeeded {}   discarded {}{erased}",
         args.pipeline,
         count(stats.open),
         oldest.unwrap_or_default(),

@@ -47,6 +47,8 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::default("dedup", DurationOr("off"), r#""24h""#, "how long an id is remembered at ingest; or \"off\""),
             Setting::example("ledger_horizon", Duration, r#""7d""#, "how long the receiver remembers applied ids; a replay of letters first attempted before that needs --beyond-ledger"),
             Setting::default("outage_gate", Switch, "true", "nothing is given up for exhaustion while the sink is unhealthy"),
+            Setting::example("letter_retention", Duration, r#""90d""#, "open letters that died longer ago are discarded, and recorded; never, unless set"),
+            Setting::example("redact", Texts, r#"["/card", "header:x-user"]"#, "values that API, page and export do not show; delivered and stored as they are"),
             Setting::default("log_delivered", Share, r#""0%""#, "share of the deliveries that are logged; all of them are with -v"),
         ],
     },

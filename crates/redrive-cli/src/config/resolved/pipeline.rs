@@ -121,6 +121,13 @@ impl PipelineConfig {
         let window = quoted(&print(policy.crash_window()));
         let crash = format!("{{ threshold = {}, window = {window} }}", policy.crash_threshold());
         put("crash", crash, Origin::Default);
+        if let Some(keep) = self.letter_retention {
+            put("letter_retention", quoted(&print(keep)), Origin::Default);
+        }
+        if !self.redaction.is_empty() {
+            let rules: Vec<String> = self.redaction.rules().iter().map(|rule| quoted(rule)).collect();
+            put("redact", format!("[{}]", rules.join(", ")), Origin::Default);
+        }
         put("log_delivered", quoted(&self.log_delivered.to_string()), Origin::Default);
 
         let values = self.sink.settings.values().into_iter();

@@ -179,6 +179,7 @@ proptest! {
                     LetterState::Replaying => counted.replaying += 1,
                     LetterState::Succeeded => counted.succeeded += 1,
                     LetterState::Discarded => counted.discarded += 1,
+                    LetterState::Erased => counted.erased += 1,
                 }
             }
             prop_assert_eq!(index.counts, counted);

@@ -53,6 +53,7 @@ impl Model {
         let open = self.range(|s| s.letter_state() == Some(LetterState::Open));
         let discarded = self.range(|s| s.letter_state() == Some(LetterState::Discarded));
         let replaying = self.range(|s| s.letter_state() == Some(LetterState::Replaying));
+        let erased = self.range(|s| s.letter_state() == Some(LetterState::Erased));
         // Letters that are over may be purged.
         let succeeded = (0, self.range(|s| s.letter_state() == Some(LetterState::Succeeded)).1);
         let not_due =
@@ -65,6 +66,7 @@ impl Model {
             ("open letters", counts.letters_open, open),
             ("discarded letters", counts.letters_discarded, discarded),
             ("replaying letters", counts.letters_replaying, replaying),
+            ("erased letters", counts.letters_erased, erased),
             ("succeeded letters", counts.letters_succeeded, succeeded),
             ("delayed and held", counts.delayed + counts.held, (self.range(not_due).0, u64::MAX)),
             ("delayed", counts.delayed, (0, self.timed(false).1)),

@@ -79,6 +79,9 @@ pub enum Command {
     UndoEdit {
         which: Pick,
     },
+    Erase {
+        which: Pick,
+    },
     /// Offers letters of messages that died elsewhere.
     Import {
         which: Vec<Pick>,
@@ -135,7 +138,7 @@ pub enum Steer {
 
 impl Command {
     pub fn draw(rng: &mut Rng) -> Self {
-        match rng.below(118) {
+        match rng.below(121) {
             0..18 => Self::Ingest { batch: offers(rng), crash: rng.chance(3) },
             18..38 => Self::Take { room: rng.pick(&[0, 1, 1, 1, 2, 3, 4, 7, 30]) },
             38..58 => {
@@ -154,6 +157,7 @@ impl Command {
                     LetterState::Replaying,
                     LetterState::Succeeded,
                     LetterState::Discarded,
+                    LetterState::Erased,
                 ];
                 let state = rng.chance(70).then(|| rng.pick(&states));
                 Self::Letters { state, page: rng.pick(&[1, 2, 3, 50]) }
@@ -177,6 +181,7 @@ impl Command {
             109..112 => Self::Edit { which: pick(rng) },
             112..115 => Self::UndoEdit { which: pick(rng) },
             115..118 => Self::Import { which: picks(rng), dry_run: rng.chance(20) },
+            118..121 => Self::Erase { which: pick(rng) },
             100..103 => Self::Pending { page: rng.pick(&[1, 2, 3, 50]) },
             _ => {
                 let how =

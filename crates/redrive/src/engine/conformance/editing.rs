@@ -77,7 +77,7 @@ impl Suite {
     }
 
     /// A letter that the model knows well enough. Of one that may exist twice, a copy of before the edit may run.
-    fn editable(&mut self, which: Pick) -> Result<Option<Letter>, Violation> {
+    pub(super) fn editable(&mut self, which: Pick) -> Result<Option<Letter>, Violation> {
         let id = self.letter_id(which);
         let Some(letter) = self.harness.engine().letter(id).map_err(failed)? else { return Ok(None) };
         self.model.check_letter(&letter)?;

@@ -1,6 +1,6 @@
 //! The conformance suite: one model test that every engine must pass.
 //!
-//! Random commands (ingest, take, settle, crash, reopen, replay, discard, edit, import, clock steps) run against an engine and against
+//! Random commands (ingest, take, settle, crash, reopen, replay, discard, edit, erase, import, clock steps) run against an engine and against
 //! a plain model of what it promised. After every command the two are compared; at the end everything is driven to its
 //! end, so that a message which silently vanished is noticed. What a crash may forget (verdicts that were given but not
 //! yet reported durable) the model carries in both forms until the engine shows which one is true.
@@ -12,7 +12,7 @@
 //! - `model`: all messages, and what an engine's answers say about them
 //! - `order`: which message of a key may start
 //! - `bounds`: what counts and `next_due` may say
-//! - `suite`, `settling`, `operator`, `editing`, `importing`, `groups`, `steering`, `lookup`: carry commands out and compare; `finish` drives everything to its end
+//! - `suite`, `settling`, `operator`, `editing`, `erasing`, `importing`, `groups`, `steering`, `lookup`: carry commands out and compare; `finish` drives everything to its end
 //! - `report`: runs seeds, shrinks a failure and says how to repeat it
 
 mod check;
@@ -25,6 +25,7 @@ mod model;
 mod order;
 
 mod editing;
+mod erasing;
 mod finish;
 mod groups;
 mod importing;

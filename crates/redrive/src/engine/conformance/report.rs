@@ -47,6 +47,7 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
         execution: if seed % 4 == 3 { Execution::Elsewhere } else { Execution::InProcess },
         last_end: LastEnd::Unknown,
         grouping: Grouping::default(),
+        letter_options: None,
     };
     let commands: Vec<Command> = (0..steps).map(|_| Command::draw(&mut rng)).collect();
     run_commands(open, options.clone(), &commands).map_err(|violation| {

@@ -11,7 +11,7 @@ use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::seam::{Delivery, Event, StoreOptions, TakeGate, Ticket};
 
 /// How long the suite waits for an engine before it calls it stuck, in calls of [`Harness::idle`].
-const IDLES_MAX: u32 = 20_000;
+pub(super) const IDLES_MAX: u32 = 20_000;
 
 pub(super) struct Suite {
     pub harness: Box<dyn Harness>,
@@ -86,6 +86,7 @@ impl Suite {
             Command::Edit { which } => self.edit(*which)?,
             Command::UndoEdit { which } => self.undo_edit(*which)?,
             Command::Import { which, dry_run } => self.import(which, *dry_run)?,
+            Command::Erase { which } => self.erase(*which)?,
             Command::ClockForward { ms } => {
                 self.now = Time::from_millis(self.now.as_millis() + u64::from(*ms));
             }

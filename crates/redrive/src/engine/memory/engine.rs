@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::inner::{EntryState, Inner, MemoryEntry};
 use super::lookup::Lookup;
 use crate::engine::edit::{EditAnswer, LetterEdit};
+use crate::engine::erase::{EraseAnswer, EraseOrder, WipeProgress};
 use crate::engine::groups::GroupFigures;
 use crate::engine::import::{ForeignLetter, ImportAnswer, is_same};
 use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
@@ -322,6 +323,21 @@ impl Engine for Memory {
     ) -> Result<Vec<EditAnswer>, EngineError> {
         let mut inner = self.lock();
         Ok(ids.iter().map(|seq| inner.undo_edit(edit, *seq)).collect())
+    }
+
+    fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        let mut inner = self.lock();
+        ids.iter().map(|seq| inner.erase(order, *seq, now)).collect()
+    }
+
+    /// There are no other copies.
+    fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
+        Ok(WipeProgress::default())
     }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {

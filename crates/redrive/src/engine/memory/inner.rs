@@ -8,14 +8,15 @@ use redrive_core::{Fingerprint, GroupId, Message, Meta, Reason, Time};
 
 use super::lines::KeyLines;
 use crate::engine::edit::{EDITS_MAX, EditAnswer, LetterEdit, Replaced};
+use crate::engine::erase::{EraseAnswer, EraseOrder, tombstone, untitled};
 use crate::engine::history::History;
 use crate::engine::import::{ForeignLetter, ImportAnswer, is_same};
 use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::{LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
 use crate::engine::pending::PendingState;
 use crate::engine::seam::{
-    AfterDead, Claimed, Counts, Delivery, Execution, Ordering, Receipt, Settlement, Settling, StoreOptions,
-    Suspect, Ticket, Verdict, share,
+    AfterDead, Claimed, Counts, Delivery, EngineError, Execution, Ordering, Receipt, Settlement, Settling,
+    StoreOptions, Suspect, Ticket, Verdict, share,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,7 @@ pub(super) struct LetterEntry {
     pub(super) group: Fingerprint,
     /// The versions that edits have replaced, the latest last.
     pub(super) replaced: Vec<Replaced>,
+    pub(super) options: Option<Arc<str>>,
 }
 
 #[derive(Default)]
@@ -345,7 +347,16 @@ impl Inner {
                 let (job, jobs, replaced) =
                     before.map(|letter| (letter.job, letter.jobs, letter.replaced)).unwrap_or_default();
                 let state = LetterState::Open;
-                let letter = LetterEntry { state, reason, dead_at: at, job, jobs, group, replaced };
+                let letter = LetterEntry {
+                    state,
+                    reason,
+                    dead_at: at,
+                    job,
+                    jobs,
+                    group,
+                    replaced,
+                    options: self.options.letter_options.clone(),
+                };
                 self.letters.insert(seq, letter);
                 self.leave_line(seq);
             }
@@ -379,6 +390,7 @@ impl Inner {
             jobs: BTreeSet::new(),
             group: group.clone(),
             replaced: Vec::new(),
+            options: None,
         };
         self.letters.insert(seq, letter);
         ImportAnswer::Imported { number: Some(seq), group }
@@ -441,6 +453,27 @@ impl Inner {
             entry.message = replaced.message;
         }
         EditAnswer::Done
+    }
+
+    /// What a letter said is forgotten, except while it is replayed.
+    pub(super) fn erase(
+        &mut self,
+        order: &EraseOrder,
+        seq: u64,
+        now: Time,
+    ) -> Result<EraseAnswer, EngineError> {
+        let Some(letter) = self.letters.get_mut(&seq) else { return Ok(EraseAnswer::NotFound) };
+        if let Some(refusal) = EraseAnswer::refusal(letter.state) {
+            return Ok(refusal);
+        }
+        let Some(entry) = self.entries.get_mut(&seq) else { return Ok(EraseAnswer::NotFound) };
+        let stone = tombstone(&entry.message, order, now);
+        entry.message = stone.map_err(|error| EngineError::Damaged(error.to_string()))?;
+        entry.history = entry.history.without_texts();
+        letter.state = LetterState::Erased;
+        letter.replaced.clear();
+        letter.group = untitled(letter.group.clone());
+        Ok(EraseAnswer::Done)
     }
 
     /// Hands one message out to be settled, whatever it waits for.
@@ -506,6 +539,7 @@ impl Inner {
             letters_replaying: letters(LetterState::Replaying),
             letters_succeeded: letters(LetterState::Succeeded),
             letters_discarded: letters(LetterState::Discarded),
+            letters_erased: letters(LetterState::Erased),
             accepted: self.next_seq,
             key_order_voided: 0,
         }

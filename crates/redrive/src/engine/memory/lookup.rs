@@ -30,6 +30,7 @@ impl Lookup<'_> {
             history: entry.history.clone(),
             group: letter.group.clone(),
             edits: letter.replaced.iter().map(|replaced| replaced.edit.clone()).collect(),
+            options: letter.options.as_deref().map(str::to_owned),
         })
     }
 

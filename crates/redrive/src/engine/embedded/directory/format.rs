@@ -10,7 +10,7 @@ use crate::engine::seam::EngineError;
 use crate::private;
 
 /// What this program writes. A directory with a higher number is refused.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;
 const FORMAT_FILE: &str = "FORMAT";
 
 /// Reads the format file, or writes it for a new directory. Returns the format it had and its id.

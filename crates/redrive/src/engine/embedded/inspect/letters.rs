@@ -39,8 +39,9 @@ impl Letters {
         self.fold_pending(frame);
         match frame.kind {
             kind::DEAD => {
-                Stored::read(frame.body.clone())?;
-                self.letters.insert(frame.tag, LetterState::Open);
+                let stored = Stored::read(frame.body.clone())?;
+                let erased = stored.state.filter(|state| *state == LetterState::Erased);
+                self.letters.insert(frame.tag, erased.unwrap_or(LetterState::Open));
             }
             kind::WAITING if Stored::read(frame.body.clone())?.was == Was::Letter => {
                 self.set(frame.tag, LetterState::Replaying);

@@ -1,5 +1,6 @@
 //! Reading the log while it is written, from any thread.
 
+use std::collections::HashSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use super::frame::{Frame, HEADER_BYTES, KIND_LOG, Rot, RotHeader, Seal};
 use super::scan::{Piece, Walk};
 use super::segment::{BatchHeader, FLAG_SEGMENT, Segment, SegmentHeader};
 use super::segments::Segments;
+use super::wipe::{Torn, wipe};
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 
 /// Reads that are no further apart than this are made one.
@@ -167,6 +169,19 @@ impl<D: Disk> Reader<D> {
             at = walk.position();
         }
         Ok(at)
+    }
+
+    /// Overwrites what the messages with these numbers said, in the segment that begins at `base` and below `to`. Durable on
+    /// return. A segment that is gone has nothing left to overwrite.
+    pub fn wipe(&self, base: u64, to: u64, letters: &HashSet<u64>) -> Result<(), ReadError> {
+        let Some(segment) = self.segments.at(base).filter(|segment| segment.base == base) else {
+            return Ok(());
+        };
+        let (from, to) = (base + self.header_len.min(segment.len()), to.min(segment.end()));
+        let file = self.file(&segment, base)?;
+        let wiped = wipe(&*file, self.seal, base, (from, to), letters, Torn::StaysDamaged);
+        let synced = wiped.and_then(|frames| if frames > 0 { file.sync_data() } else { Ok(()) });
+        synced.map_err(|source| ReadError::Io { position: base, source })
     }
 
     fn frame_in(&self, segment: &Segment, bytes: &Bytes, position: u64) -> Result<Frame, ReadError> {

@@ -9,6 +9,7 @@ use super::frame::BODY_BYTES_MAX;
 use crate::engine::groups::Grouping;
 use crate::engine::history::{HISTORY_BYTES_MAX, History};
 use crate::engine::letter::LetterState;
+use crate::engine::letter_options::OPTIONS_BYTES_MAX;
 
 /// Kinds of frames on disk. Never renumber; a new kind is a new format version.
 pub mod kind {
@@ -102,6 +103,8 @@ pub struct Stored {
     pub history: Bytes,
     /// The group of a letter; none of those that an older program wrote has one.
     pub group: Option<Fingerprint>,
+    /// The policy that a letter died under; none of those that an older program wrote has one.
+    pub options: Option<Bytes>,
     /// The versions of a letter's message that edits have replaced, the latest last.
     pub replaced: Vec<ReplacedWire>,
     pub wire: Bytes,
@@ -118,6 +121,7 @@ pub struct ReplacedWire {
 const HAS_KEY: u8 = 1;
 const HAS_GROUP: u8 = 2;
 const HAS_REPLACED: u8 = 4;
+const HAS_OPTIONS: u8 = 8;
 
 /// Every message that is accepted fits into a frame as a letter, with any history and any number of jobs that is
 /// remembered: no message is refused at its death, when nobody could be told.
@@ -125,6 +129,7 @@ const _: () = {
     let headers = limits::HEADERS_BYTES_MAX + limits::HEADERS_MAX * 8;
     let message = limits::PAYLOAD_BYTES_MAX + headers + limits::KEY_BYTES_MAX + limits::ID_BYTES_MAX;
     let story = HISTORY_BYTES_MAX + TITLE_BYTES_MAX + GROUP_FIXED_BYTES + 8 * u16::MAX as usize;
+    let story = story + 2 + OPTIONS_BYTES_MAX;
     assert!(Stored::FIXED_BYTES + message + limits::TENANT_BYTES_MAX + 64 + story < BODY_BYTES_MAX);
 };
 
@@ -133,8 +138,9 @@ impl Stored {
 
     pub fn len_hint(&self) -> usize {
         let group = self.group.as_ref().map_or(0, |group| GROUP_FIXED_BYTES + group.title.len());
-        let replaced = replaced_len(&self.replaced);
-        Self::FIXED_BYTES + self.jobs.len() * 8 + self.history.len() + group + replaced + self.wire.len()
+        let options = self.options.as_ref().map_or(0, |options| 2 + options.len());
+        let story = self.jobs.len() * 8 + self.history.len() + group + options;
+        Self::FIXED_BYTES + story + replaced_len(&self.replaced) + self.wire.len()
     }
 
     /// The group of a letter: the one it was stored with, if it was.
@@ -150,7 +156,9 @@ impl Stored {
         let has_key = if self.key.is_some() { HAS_KEY } else { 0 };
         let has_group = if self.group.is_some() { HAS_GROUP } else { 0 };
         let has_replaced = if self.replaced.is_empty() { 0 } else { HAS_REPLACED };
-        buf.put_u8(has_key | has_group | has_replaced);
+        let options = self.options.as_ref().filter(|options| options.len() <= OPTIONS_BYTES_MAX);
+        let has_options = if options.is_some() { HAS_OPTIONS } else { 0 };
+        buf.put_u8(has_key | has_group | has_replaced | has_options);
         buf.put_u64_le(self.key.unwrap_or(0));
         buf.put_u64_le(self.due.unwrap_or(NONE));
         let waits = if self.meta.deferred { DEFERRED } else { 0 };
@@ -165,6 +173,10 @@ impl Stored {
         buf.put_slice(&self.history);
         if let Some(group) = &self.group {
             put_group(buf, group);
+        }
+        if let Some(options) = options {
+            buf.put_u16_le(options.len() as u16);
+            buf.put_slice(options);
         }
         put_replaced(buf, &self.replaced);
         buf.put_slice(&self.wire);
@@ -192,6 +204,7 @@ impl Stored {
         let jobs = get_seqs(&body.split_to(jobs)).collect();
         let history = body.split_to(history);
         let group = if has & HAS_GROUP == 0 { None } else { Some(get_group(&mut body)?) };
+        let options = if has & HAS_OPTIONS == 0 { None } else { Some(get_options(&mut body)?) };
         let replaced = if has & HAS_REPLACED == 0 { Vec::new() } else { get_replaced(&mut body)? };
         Some(Self {
             was,
@@ -205,6 +218,7 @@ impl Stored {
             meta,
             history,
             group,
+            options,
             replaced,
             wire: body,
         })
@@ -450,6 +464,11 @@ fn get_group(body: &mut Bytes) -> Option<Fingerprint> {
     }
     let title = String::from_utf8_lossy(&body.split_to(len)).into_owned();
     Some(Fingerprint { version, group: GroupId::from_number(group), title })
+}
+
+fn get_options(body: &mut Bytes) -> Option<Bytes> {
+    let len = (body.len() >= 2).then(|| usize::from(body.get_u16_le()))?;
+    (body.len() >= len).then(|| body.split_to(len))
 }
 
 fn replaced_len(replaced: &[ReplacedWire]) -> usize {

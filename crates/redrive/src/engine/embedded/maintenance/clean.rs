@@ -122,6 +122,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
             meta,
             history: bytes::Bytes::new(),
             group: None,
+            options: None,
             replaced: Vec::new(),
             wire: body.wire,
         };
@@ -249,6 +250,7 @@ impl Stored {
             edit: version.edit,
         };
         let replaced = self.replaced.into_iter().map(own).collect();
-        Self { history, replaced, wire, ..self }
+        let options = self.options.map(|options| bytes::Bytes::copy_from_slice(&options));
+        Self { history, options, replaced, wire, ..self }
     }
 }

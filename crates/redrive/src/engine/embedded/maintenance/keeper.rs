@@ -1,5 +1,6 @@
 //! Keeps the index: everything slow that must not hold up deliveries.
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -29,10 +30,22 @@ pub enum Task {
         limit: usize,
     },
     Scan(Piece),
+    /// Overwrite the copies of erased letters in a segment.
+    Wipe(WipePart),
     /// Write down how much the store holds.
     Tell(Census, Holding),
     /// Memory whose release takes long.
     Forget(Frozen),
+}
+
+/// A segment in which erased letters are to be overwritten.
+#[derive(Debug, Clone)]
+pub struct WipePart {
+    pub base: u64,
+    pub end: u64,
+    /// Whether it is a segment of the letter log.
+    pub letters: bool,
+    pub erased: Arc<HashSet<u64>>,
 }
 
 /// Takes down how much a store holds.
@@ -79,6 +92,11 @@ impl<D: Disk, S: IndexTables> Keeper<D, S> {
             Task::Load { from, limit } => self.load(&from, limit),
             Task::Scan(piece) => {
                 self.cleaner.scan(&piece).map(|(relocation, next)| Note::Scanned { relocation, next })
+            }
+            Task::Wipe(part) => {
+                let log = if part.letters { &self.cleaner.letters } else { &self.cleaner.journal };
+                let wiped = log.wipe(part.base, part.end, &part.erased);
+                return Some(wiped.map_or_else(|error| Note::Failed(error.into()), |()| Note::Wiped));
             }
             Task::Tell(census, holding) => {
                 (census.0)(holding);

@@ -1,5 +1,6 @@
 //! Everything slow that must not hold up deliveries: checkpoints, cleaning, scrubbing.
 
 pub mod clean;
+pub(crate) mod erasures;
 pub mod keeper;
 pub mod scrub;

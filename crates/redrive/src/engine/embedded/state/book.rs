@@ -104,8 +104,8 @@ pub(crate) fn position_of(writes: &[Write]) -> Option<u64> {
 pub const META_KEY: u64 = 0;
 /// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
 /// journal.
-const META_VERSION: u64 = 8;
-const META_FIXED: usize = 17;
+const META_VERSION: u64 = 9;
+const META_FIXED: usize = 18;
 /// Replay jobs that are remembered per letter; more happen only by force.
 pub const JOBS_MAX: usize = 64;
 
@@ -174,7 +174,8 @@ impl<S: IndexTables> Book<S> {
         book.blocked = meta[7];
         book.held = meta[8];
         let [open, replaying, succeeded, discarded] = [meta[9], meta[10], meta[11], meta[12]];
-        book.letters = LetterIndex::counted(LetterCounts { open, replaying, succeeded, discarded }, groups);
+        let counts = LetterCounts { open, replaying, succeeded, discarded, erased: meta[17] };
+        book.letters = LetterIndex::counted(counts, groups);
         book.latest = meta[14];
         book.live = Live::from_numbers(&meta[groups_end..]);
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
@@ -185,12 +186,12 @@ impl<S: IndexTables> Book<S> {
         let runs = self.departed.runs();
         let mut meta =
             vec![META_VERSION, self.position, self.next_seq, self.departed.prefix(), ready.0, ready.1];
-        let LetterCounts { open, replaying, succeeded, discarded } = self.letters.counts();
+        let LetterCounts { open, replaying, succeeded, discarded, erased } = self.letters.counts();
         let letters = [open, replaying, succeeded, discarded];
         meta.extend([self.delay.len(), self.blocked, self.held].into_iter().chain(letters));
         let groups = self.letters.groups().open();
         let dedup = u64::from(self.options.dedup.is_some());
-        meta.extend([dedup, self.latest, runs.len() as u64, groups.len() as u64]);
+        meta.extend([dedup, self.latest, runs.len() as u64, groups.len() as u64, erased]);
         meta.extend(runs.into_iter().flat_map(|(first, count)| [first, count]));
         meta.extend(groups.flat_map(|(group, open)| [group, open]));
         meta.extend(self.live.numbers());

@@ -309,7 +309,10 @@ impl<S: IndexTables> Book<S> {
         // Also at its first death: a crash may have left a copy in the letter log that the journal knows nothing of.
         let before = self.letters.replace(seq, Reading::patiently(&*self.tables))?;
         before.inspect(|(pointer, _)| self.live.sub(*pointer));
-        self.put_letter(seq, stored, LetterState::Open, pointer, before.map(|(_, dead_at)| dead_at));
+        // Any other state is of a copy that the letter was made from.
+        let erased = stored.state.filter(|state| *state == LetterState::Erased);
+        let state = erased.unwrap_or(LetterState::Open);
+        self.put_letter(seq, stored, state, pointer, before.map(|(_, dead_at)| dead_at));
         folded(Folded::Settled(seq));
         Ok(())
     }

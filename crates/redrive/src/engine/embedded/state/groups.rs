@@ -319,6 +319,7 @@ mod tests {
             meta: Meta::default(),
             history: History::default().with(&attempt("404 order 17 is gone")).raw().clone(),
             group: None,
+            options: None,
             replaced: Vec::new(),
             wire: Message::builder("o-17").build().unwrap().wire().clone(),
         };

@@ -22,6 +22,7 @@ pub struct LetterCounts {
     pub replaying: u64,
     pub succeeded: u64,
     pub discarded: u64,
+    pub erased: u64,
 }
 
 impl LetterCounts {
@@ -31,6 +32,7 @@ impl LetterCounts {
             LetterState::Replaying => &mut self.replaying,
             LetterState::Succeeded => &mut self.succeeded,
             LetterState::Discarded => &mut self.discarded,
+            LetterState::Erased => &mut self.erased,
         }
     }
 
@@ -172,10 +174,11 @@ impl LetterIndex {
             let enter = if is_same_death { LetterGroups::enter_again } else { LetterGroups::enter };
             slot.group = enter(&mut self.groups, slot.group, slot.dead_at, seq);
         }
-        if let Some(hash) = slot.key
-            && slot.state == LetterState::Open
-        {
-            self.blocking.set((hash, seq), ());
+        match (slot.key, slot.state) {
+            (Some(hash), LetterState::Open) => self.blocking.set((hash, seq), ()),
+            // The one whose place it takes may have been open.
+            (Some(hash), LetterState::Erased) => self.blocking.remove(&(hash, seq)),
+            _ => {}
         }
         self.by_id.set((slot.id_hash, seq), ());
         self.slots.set(seq, slot);
@@ -310,6 +313,19 @@ mod tests {
         assert_eq!(letters.remove(5, reading).unwrap(), Some(Pointer::new(100, 64)));
         assert!(!letters.blocks(9, 6, reading).unwrap());
         assert_eq!(letters.counts(), LetterCounts::default());
+    }
+
+    #[test]
+    fn an_erased_letter_blocks_nothing_and_is_counted_as_such() {
+        let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
+        let reading = Reading::patiently(&tables);
+        let mut letters = LetterIndex::default();
+        letters.insert(5, slot(LetterState::Open, Some(9), 100), None);
+        letters.replace(5, reading).unwrap();
+        letters.insert(5, slot(LetterState::Erased, Some(9), 100), Some(Time::from_millis(100)));
+        assert!(!letters.blocks(9, 6, reading).unwrap());
+        assert_eq!(letters.counts(), LetterCounts { erased: 1, ..LetterCounts::default() });
+        assert_eq!(letters.groups_mut().search_oldest(reading).unwrap(), None);
     }
 
     #[test]

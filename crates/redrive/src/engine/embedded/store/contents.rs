@@ -102,15 +102,16 @@ impl<D: Disk> Contents<D> {
             let group = stored.fingerprint(grouping, slot.reason);
             let message = Message::from_wire(stored.wire).ok()?;
             let edits = stored.replaced.into_iter().map(|version| version.edit).collect();
-            Some((message, stored.meta, History::from_raw(stored.history), group, edits))
+            let options = stored.options.map(|text| String::from_utf8_lossy(&text).into_owned());
+            Some((message, stored.meta, History::from_raw(stored.history), group, edits, options))
         });
         let damaged = content.is_none();
         let reason = if damaged { Reason::Corrupt } else { slot.reason };
-        let (message, meta, history, group, edits) = if let Some(content) = content {
+        let (message, meta, history, group, edits, options) = if let Some(content) = content {
             content
         } else {
             let group = grouping.of(reason, None);
-            (damaged_message(seq)?, Meta::default(), History::default(), group, Vec::new())
+            (damaged_message(seq)?, Meta::default(), History::default(), group, Vec::new(), None)
         };
         let meta = Meta { replays: slot.replays, ..meta };
         // It is counted in the group that the index says.
@@ -126,6 +127,7 @@ impl<D: Disk> Contents<D> {
             history,
             group,
             edits,
+            options,
         })
     }
 

@@ -10,8 +10,8 @@ pub(super) fn dump<S: IndexTables>(book: &Book<S>) -> Result<Vec<String>, IndexE
         format!("next {} prefix {prefix} runs {runs:?}", book.next_seq()),
         format!("waiting {} held {} blocked {}", book.delay().len(), book.held(), book.blocked()),
         format!(
-            "letters open {} replaying {} succeeded {} discarded {}",
-            letters.open, letters.replaying, letters.succeeded, letters.discarded
+            "letters open {} replaying {} succeeded {} discarded {} erased {}",
+            letters.open, letters.replaying, letters.succeeded, letters.discarded, letters.erased
         ),
         format!("live {:?}", book.live()),
     ];

@@ -77,6 +77,7 @@ pub(super) fn plan<D: Disk, S: IndexTables>(
                     meta: letter.meta,
                     history: letter.history.raw().clone(),
                     group: Some(group),
+                    options: None,
                     replaced: Vec::new(),
                     wire: letter.message.wire().clone(),
                 });

@@ -5,6 +5,7 @@ mod contents;
 mod crash_marks;
 mod dump;
 mod edit;
+mod erase;
 mod find;
 mod import;
 mod in_flight;
@@ -21,6 +22,7 @@ mod take;
 mod tend;
 mod tickets;
 mod waiting;
+mod wiping;
 mod workers;
 
 pub use store::Store;

@@ -25,12 +25,15 @@ use crate::engine::embedded::index::rebuild::{Folding, Rebuilder, fold_journal, 
 use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, Space};
 use crate::engine::embedded::journal::log::OpenReport;
 use crate::engine::embedded::journal::watermark::Vouched;
+use crate::engine::embedded::journal::wipe::wipe_closed;
 use crate::engine::embedded::maintenance::clean::Cleaner;
+use crate::engine::embedded::maintenance::erasures::{Erasures, FoundErasures};
 use crate::engine::embedded::maintenance::keeper::Keeper;
 use crate::engine::embedded::state::book::{Book, Loaded};
 use crate::engine::embedded::state::ready::Ready;
 
 use crate::engine::embedded::write::writer::Writer;
+use crate::engine::letter::LetterState;
 use crate::engine::seam::{EngineError, Execution, LastEnd};
 
 /// Tells receipts of one opening from those of another.
@@ -74,6 +77,13 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let StoreLocation { disk, store_id, options, tuning, .. } = location;
     let seed = seed(store_id);
     let mut report = StoreReport::default();
+    let failed = |error: std::io::Error| EngineError::Storage(error.to_string());
+    let (mut erasures, found) = Erasures::open(disk).map_err(failed)?;
+    if !found.confirmed.is_empty() {
+        for (prefix, end) in [("j", found.journal_end), ("l", found.letter_log_end)] {
+            wipe_closed(disk, prefix, *store_id, &found.confirmed, end).map_err(failed)?;
+        }
+    }
     let (tables, loaded) = load(location, seed, open_index, &mut report.rebuilt);
 
     // The index reflects only what was durable: the journal was at least as long.
@@ -145,7 +155,6 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     // What the last header said may be of a torn batch, or of no batch at all in a segment that has just begun.
     journal.set_note(book.next_seq());
 
-    let failed = |error: std::io::Error| EngineError::Storage(error.to_string());
     let (mut started, last_run) = Started::open(disk).map_err(failed)?;
     let (mut suspects, suspected) = Suspected::open(disk, options.last_end).map_err(failed)?;
     if options.execution == Execution::Elsewhere {
@@ -172,7 +181,11 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
 
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq());
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
-    let tending = Tending::after(if anew { 0 } else { verify_from });
+    let mut tending = Tending::after(if anew { 0 } else { verify_from });
+    let unwiped = erased_since(&book, &found)?;
+    let settled: Vec<u64> = found.recorded.iter().filter(|seq| !unwiped.contains(seq)).copied().collect();
+    erasures.settle(&settled).map_err(failed)?;
+    tending.want_wiped(unwiped);
     let contents = Contents::new(journal.reader(), letters.reader());
     let recent = book.ids().pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
     let writer = Writer {
@@ -206,6 +219,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     }
     let store = Store {
         marks: CrashMarks::new(options.execution, started, suspects),
+        letter_options: options.letter_options.as_deref().map(|text| text.as_bytes().to_vec().into()),
         options,
         tuning,
         waiting,
@@ -213,6 +227,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         workers: Workers::by_hand(writer, keeper),
         tickets: Tickets::default(),
         tending,
+        erasures,
         gated: false,
         odd_to_due: false,
         now: Time::ZERO,
@@ -248,6 +263,17 @@ fn load<D: Disk, S: IndexTables>(
             (opened, None)
         }
     }
+}
+
+/// Letters that got their tombstones in an earlier run, and whose copies nobody has begun to overwrite.
+fn erased_since<S: IndexTables>(book: &Book<S>, found: &FoundErasures) -> Result<Vec<u64>, EngineError> {
+    let mut erased = Vec::new();
+    for seq in found.recorded.iter().filter(|seq| !found.confirmed.contains(seq)) {
+        if book.letter(*seq)?.is_some_and(|slot| slot.state == LetterState::Erased) {
+            erased.push(*seq);
+        }
+    }
+    Ok(erased)
 }
 
 /// The marks whose messages are not settled.

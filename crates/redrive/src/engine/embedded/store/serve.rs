@@ -17,6 +17,7 @@ use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
 use crate::engine::embedded::journal::record::{LetterChanged, Stored, Was};
 use crate::engine::embedded::state::book::JOBS_MAX;
 use crate::engine::embedded::write::command::Command;
+use crate::engine::erase::{EraseAnswer, EraseOrder, WipeProgress};
 use crate::engine::groups::GroupFigures;
 use crate::engine::import::{ForeignLetter, ImportAnswer};
 use crate::engine::ingest::Ingest;
@@ -308,6 +309,19 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         self.write_revision(revision)
     }
 
+    fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        self.erase(order, ids, now)
+    }
+
+    fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
+        self.wipe_on()
+    }
+
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
         edit::message_before(&self.lookup(), id, edit)
     }
@@ -402,6 +416,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             jobs: slot.jobs.iter().skip(forgotten).copied().chain([job.id]).collect(),
             meta: stored.meta.replayed(),
             group: None,
+            options: None,
             // They stay with the letter, which is where they are looked for when it dies again.
             replaced: Vec::new(),
             ..stored

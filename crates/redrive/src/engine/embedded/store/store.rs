@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use redrive_core::{Fingerprint, Time};
 
 use super::crash_marks::CrashMarks;
@@ -17,6 +18,7 @@ use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexError, IndexTables};
 use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::record::{Blocked, Was};
+use crate::engine::embedded::maintenance::erasures::Erasures;
 use crate::engine::embedded::maintenance::keeper::Census;
 use crate::engine::embedded::maintenance::scrub::Scrubbed;
 use crate::engine::embedded::tuning::Tuning;
@@ -34,6 +36,8 @@ pub(super) enum Room {
 
 pub struct Store<D: Disk, S: IndexTables> {
     pub(super) options: StoreOptions,
+    /// What of the options is stored with every letter.
+    pub(super) letter_options: Option<Bytes>,
     pub(super) tuning: Tuning,
     pub(super) waiting: Waiting<D, S>,
     pub(super) marks: CrashMarks<D::File>,
@@ -41,6 +45,7 @@ pub struct Store<D: Disk, S: IndexTables> {
     pub(super) workers: Workers<D, S>,
     pub(super) tickets: Tickets,
     pub(super) tending: Tending,
+    pub(super) erasures: Erasures<D>,
     pub(super) gated: bool,
     pub(super) odd_to_due: bool,
     pub(super) now: Time,
@@ -136,6 +141,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             Note::Scanned { relocation, next } => {
                 self.upkeep_of(|tending, parts| tending.scanned(parts, relocation, next))?;
             }
+            Note::Wiped => self.segment_wiped()?,
             Note::Failed(error) => self.fail(error),
         }
         Ok(())
@@ -144,6 +150,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// Keeps the index and the journal in shape. Changes must not pile up while the tables take none: then nothing is
     /// delivered for a while, and ingest is refused.
     pub(super) fn tend(&mut self) -> Result<(), EngineError> {
+        self.confirm_erasures()?;
         self.upkeep_of(Tending::tend);
         while self.upkeep_of(|tending, parts| tending.is_behind(parts)) {
             self.wait_for_notes()?;
@@ -210,7 +217,19 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 };
                 let jobs = letter.map(|letter| letter.jobs).unwrap_or_default();
                 let group = self.group_of(&delivery, &verdict, attempt.as_ref());
-                closings.push(Closing { delivery, verdict, attempt, was, key, jobs, group, replaced });
+                let dies = matches!(verdict, Verdict::Dead { .. });
+                let options = self.letter_options.clone().filter(|_| dies);
+                closings.push(Closing {
+                    delivery,
+                    verdict,
+                    attempt,
+                    was,
+                    key,
+                    jobs,
+                    group,
+                    options,
+                    replaced,
+                });
             }
         }
         self.pass_over(passed);

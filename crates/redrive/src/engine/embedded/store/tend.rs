@@ -1,18 +1,22 @@
 //! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::{Message, Time};
 
 use super::tickets::Tickets;
 use super::waiting::Waiting;
+use super::wiping::Wiping;
 use super::workers::Workers;
 use crate::engine::embedded::directory::manifest::Holding;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, Space};
+use crate::engine::embedded::journal::reader::Reader;
 use crate::engine::embedded::journal::record::{FLAG_BLOCKED, Stored, Was};
 use crate::engine::embedded::maintenance::clean::Piece;
-use crate::engine::embedded::maintenance::keeper::{Census, Task};
+use crate::engine::embedded::maintenance::keeper::{Census, Task, WipePart};
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Command, Relocation};
 use crate::engine::embedded::write::writer::LETTER_LOG;
@@ -54,6 +58,7 @@ pub(crate) struct Tending {
     considered: u64,
     /// Told how much the store holds, now and then.
     census: Option<Census>,
+    wiping: Wiping<Segment>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -63,12 +68,12 @@ struct Checkpoint {
     persist: bool,
 }
 
-/// The segment that is being cleaned.
-#[derive(Debug, Clone, Copy)]
-struct Segment {
-    base: u64,
-    end: u64,
-    letters: bool,
+/// A segment that is being cleaned or overwritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) base: u64,
+    pub(super) end: u64,
+    pub(super) letters: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -186,6 +191,8 @@ impl Tending {
             return;
         }
         match self.cleaning {
+            // What is being carried forward could be a copy of a letter that was erased meanwhile.
+            Cleaning::Idle if self.wiping.is_wanted() => self.wipe_next(parts),
             Cleaning::Idle => self.consider(parts),
             Cleaning::Preparing(..) => self.checkpoint(parts, false),
             Cleaning::Persisting(..) => self.checkpoint(parts, true),
@@ -206,6 +213,40 @@ impl Tending {
             }
             Cleaning::Scanning(_) | Cleaning::Carrying(..) => {}
         }
+    }
+
+    /// The copies of these letters are to be overwritten.
+    pub(crate) fn want_wiped(&mut self, letters: impl IntoIterator<Item = u64>) {
+        self.wiping.want(letters);
+    }
+
+    /// Segments that have to be gone through until all erased letters are overwritten; zero if they are.
+    pub(crate) fn wipes_left(&self) -> u64 {
+        self.wiping.parts_left()
+    }
+
+    /// Whether the next round begins to overwrite copies.
+    pub(crate) fn begins_to_wipe<D: Disk, S: IndexTables>(&self, parts: &Parts<'_, D, S>) -> bool {
+        let is_idle = matches!(self.cleaning, Cleaning::Idle);
+        is_idle && self.wiping.begins() && !parts.waiting.book.tables().is_broken()
+    }
+
+    /// Has the next segment overwritten, unless one is being overwritten.
+    fn wipe_next<D: Disk, S: IndexTables>(&mut self, parts: &Parts<'_, D, S>) {
+        let segments = |log: &Reader<D>, letters: bool| {
+            let segment = move |(base, len)| Segment { base, end: base + len, letters };
+            log.segments().into_iter().map(segment).collect::<Vec<_>>()
+        };
+        let contents = &parts.waiting.contents;
+        let all = || [segments(contents.journal(), false), segments(contents.letter_log(), true)].concat();
+        if let Some((Segment { base, end, letters }, erased)) = self.wiping.next(all) {
+            parts.workers.task(Task::Wipe(WipePart { base, end, letters, erased }));
+        }
+    }
+
+    /// A segment was overwritten. Returns the letters that are overwritten everywhere, once that is so.
+    pub(crate) fn wiped(&mut self) -> Option<Arc<HashSet<u64>>> {
+        self.wiping.wiped()
     }
 
     /// Looks whether a segment is worth cleaning, once per quarter segment of growth.

@@ -251,6 +251,7 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
             letters_replaying: letters.replaying,
             letters_succeeded: letters.succeeded,
             letters_discarded: letters.discarded,
+            letters_erased: letters.erased,
             accepted: self.book.next_seq(),
             key_order_voided: 0,
         }

@@ -29,6 +29,8 @@ pub struct Closing {
     pub jobs: Vec<u64>,
     /// For a letter.
     pub group: Option<Fingerprint>,
+    /// For a letter: the policy that it dies under.
+    pub options: Option<Bytes>,
     /// For a letter that dies again: the versions of its message that edits have replaced.
     pub replaced: Vec<ReplacedWire>,
 }
@@ -51,7 +53,7 @@ pub enum Command {
         ticket: Ticket,
         letters: Vec<(u64, Stored)>,
     },
-    /// Open letters get other messages.
+    /// Letters are written anew: with other messages, or as tombstones.
     EditLetters {
         ticket: Ticket,
         letters: Vec<(u64, Stored)>,
@@ -146,6 +148,8 @@ pub enum Note {
         relocation: Relocation,
         next: Option<u64>,
     },
+    /// The copies of erased letters in a segment are overwritten.
+    Wiped,
     Failed(EngineError),
 }
 

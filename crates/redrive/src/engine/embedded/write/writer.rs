@@ -389,7 +389,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
     }
     let mut ended = Vec::new();
     for closing in closings {
-        let Closing { delivery, verdict, attempt, was, key, jobs, group, replaced } = closing;
+        let Closing { delivery, verdict, attempt, was, key, jobs, group, options, replaced } = closing;
         let seq = delivery.receipt.seq;
         let history = match &attempt {
             Some(attempt) => delivery.history.with(attempt),
@@ -407,6 +407,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
             meta,
             history: history.raw().clone(),
             group: None,
+            options: None,
             replaced: Vec::new(),
             wire: delivery.message.wire().clone(),
         };
@@ -418,7 +419,7 @@ fn settle(batch: &mut Batch, done: &[u64], closings: Vec<Closing>) {
             }
             Verdict::Dead { reason, meta, at } => {
                 let (reason, dead_at) = (Some(reason), at.as_millis());
-                let dead = Stored { reason, dead_at, group, replaced, ..stored(meta) };
+                let dead = Stored { reason, dead_at, group, options, replaced, ..stored(meta) };
                 push_stored(batch, kind::DEAD, seq, &dead);
             }
             Verdict::Release => {}

@@ -29,6 +29,7 @@ fn full() -> Stored {
         meta,
         history: Bytes::from_static(b"story"),
         group: Some(Fingerprint { version: 1, group: GroupId::from_number(19), title: "503 <n>".to_owned() }),
+        options: Some(Bytes::from_static(b"{\"attempts\":4}")),
         replaced: vec![
             ReplacedWire { edit: "e-12".to_owned(), wire: Bytes::from_static(b"original") },
             ReplacedWire { edit: "e-k3x9q-13".to_owned(), wire: Bytes::new() },
@@ -55,6 +56,7 @@ fn every_field_of_a_stored_message_comes_back() {
         state: None,
         meta: Meta::default(),
         group: None,
+        options: None,
         replaced: Vec::new(),
         ..full()
     };

@@ -1,0 +1,97 @@
+//! `redrive dlq erase` and `redrive dlq compact`.
+
+use redrive_api::{Erase, EraseAnswer, Erased, WouldErase};
+
+use super::Selection;
+use crate::client::Session;
+use crate::exit::{Exit, Failed};
+use crate::output::{Output, count, safe};
+
+#[derive(Debug, clap::Args)]
+pub struct EraseArgs {
+    /// The pipeline
+    pub pipeline: String,
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Why; kept in the tombstones and in the action log
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Count what would be erased, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct CompactArgs {
+    /// The pipeline
+    pub pipeline: String,
+}
+
+pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let reason = args.reason.trim();
+    if reason.is_empty() {
+        return Err(Failed::usage("--reason is empty").hint("say why the letters have to go, in a few words"));
+    }
+    let erase = Erase {
+        reason: Some(reason.to_owned()),
+        dry_run: args.dry_run,
+        ..Erase::about(args.selection.letters("erase", session.now())?)
+    };
+    let answer = session.api.erase(&args.pipeline, &erase).await?;
+    let (would_erase, view) = match answer.view {
+        EraseAnswer::Would(WouldErase { would_erase, in_replay }) => {
+            (Some(would_erase), Erased { in_replay, ..Erased::default() })
+        }
+        EraseAnswer::Done(erased) => (None, erased),
+    };
+    // What was asked for is not done while a letter is in a replay, or copies are left.
+    let exit = if view.in_replay > 0 || view.parts_left > 0 { Exit::Bad } else { Exit::Ok };
+    if out.is_json() {
+        out.json(&answer.json)?;
+        return Ok(exit);
+    }
+    if let Some(letters) = would_erase {
+        let line = format!(
+            "would erase {}   for good: payload, headers, key, tenant and error texts",
+            count(letters)
+        );
+        out.line(&line)?;
+    } else {
+        let already = if view.already > 0 {
+            format!("   erased before {}", count(view.already))
+        } else {
+            String::new()
+        };
+        out.line(&format!("erased {}{already}   (for good; tombstones stay)", count(view.erased)))?;
+    }
+    if view.in_replay > 0 {
+        let line = "in a replay: wait for its end, or abort it, and erase them again";
+        out.line(&format!("  not erased {}   {line}", count(view.in_replay)))?;
+    }
+    if view.parts_left > 0 {
+        let line =
+            "parts of the storage are still being overwritten; this goes on by itself, also after a restart";
+        out.line(&format!("  {} {line}", count(view.parts_left)))?;
+    }
+    print_remains(&view.remains, out)?;
+    Ok(exit)
+}
+
+pub async fn compact(args: &CompactArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+    let answer = session.api.compact(&args.pipeline).await?;
+    if out.is_json() {
+        out.json(&answer.json)?;
+        return Ok(Exit::Ok);
+    }
+    out.line(&format!("deleted {} records of letters that are done", count(answer.view.deleted)))?;
+    print_remains(&answer.view.remains, out)?;
+    Ok(Exit::Ok)
+}
+
+fn print_remains(remains: &[String], out: &mut Output) -> Result<(), Failed> {
+    if remains.is_empty() {
+        return Ok(());
+    }
+    out.line("  copies that Redrive cannot overwrite stay for a while:")?;
+    remains.iter().try_for_each(|what| out.line(&format!("    {}", safe::line(what))))
+}

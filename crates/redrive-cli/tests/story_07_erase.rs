@@ -1,0 +1,108 @@
+//! Story 7, the deletion: what a customer's letters said is gone from every file, and who erased it stays.
+
+mod world;
+
+use serde_json::json;
+use world::erasing::{LETTERS, SECRET, letters_are_erased_for_good, payload};
+use world::process::{Processor, stderr, stdout};
+use world::stub::Stub;
+use world::wait_for;
+
+fn config(url: &str) -> String {
+    let lines = r#"name   = "orders"
+tiers  = ["100ms", "200ms"]
+jitter = "none"
+[pipeline.guard]
+share  = "100%"          # all of them are to be dead"#;
+    world::config("kind = \"embedded\"", lines, url)
+}
+
+fn dead(processor: &Processor) {
+    for n in 0..LETTERS {
+        let body = format!("{{\"id\":\"o-{n}\",\"payload\":{}}}", payload(n));
+        assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
+    }
+    wait_for("all of them to be dead", || {
+        processor.get("/v1/pipelines/orders").json()["letters"]["open"] == json!(LETTERS)
+    });
+}
+
+#[test]
+fn letters_are_erased_from_every_file_and_the_record_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let mut processor = Processor::start(dir.path(), &config(&stub.url));
+    dead(&processor);
+    let said = letters_are_erased_for_good(dir.path(), &mut processor, "orders");
+    assert_eq!(said.lines().count(), 1, "nothing remains elsewhere: {said}");
+    let compacted = processor.cli(&["dlq", "compact", "orders"]);
+    assert_eq!(stdout(&compacted), "deleted 0 records of letters that are done\n", "{}", stderr(&compacted));
+}
+
+#[test]
+fn an_erasure_needs_a_reason_a_selection_and_the_scope_of_an_administrator() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let processor = Processor::start(dir.path(), &config(&stub.url));
+    dead(&processor);
+    for (args, said) in [
+        (&["--all", "--reason", " "][..], "--reason is empty"),
+        (&["--all"], "--reason"),
+        (&["--reason", "ticket"], "erase needs to be told which letters"),
+    ] {
+        let wrong = processor.cli(&[&["dlq", "erase", "orders"], args].concat());
+        assert_eq!(wrong.status.code(), Some(2), "{args:?} {}", stderr(&wrong));
+        assert!(stderr(&wrong).contains(said), "{args:?} {}", stderr(&wrong));
+    }
+    let path = "/v1/pipelines/orders/letters/erase";
+    assert_eq!(processor.post(path, r#"{"all":true}"#).status, 400, "a reason is needed");
+    assert_eq!(processor.get("/v1/pipelines/orders").json()["letters"]["open"], json!(LETTERS));
+}
+
+#[test]
+fn what_a_pipeline_redacts_is_shown_nowhere_and_delivered_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let redacting =
+        config(&stub.url).replace("jitter = ", "redact = [\"/email\", \"header:x-user\"]\njitter = ");
+    let processor = Processor::start(dir.path(), &redacting);
+    let payload =
+        format!(r#"{{"order_id":"o-0","amount":-1,"email":"{SECRET}","big":12345678901234567890.10}}"#);
+    let body =
+        format!(r#"{{"id":"o-0","key":"{SECRET}","headers":{{"x-user":"Erika M."}},"payload":{payload}}}"#);
+    assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
+    wait_for("it to be dead", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == json!(1));
+    // It waits for a day, so that there is a message too.
+    let late = body.replace("o-0", "o-1").replacen('{', "{\"delay\":\"24h\",", 1);
+    assert_eq!(processor.post("/v1/pipelines/orders/messages", &late).status, 202);
+    let group =
+        processor.get("/v1/pipelines/orders/groups").json()["groups"][0]["id"].as_str().unwrap().to_owned();
+    for path in [
+        "letters?payload=true",
+        "letters",
+        "letters/orders/0",
+        "messages?payload=true",
+        "messages/o-1",
+        "messages/o-0",
+        &format!("groups/{group}"),
+    ] {
+        let shown = processor.get(&format!("/v1/pipelines/orders/{path}"));
+        let text = shown.json().to_string();
+        assert_eq!(shown.status, 200, "{path} {text}");
+        assert!(!text.contains(SECRET) && !text.contains("Erika M."), "{path} {text}");
+    }
+    let exported = stdout(&processor.cli(&["dlq", "export", "orders"]));
+    let letter: serde_json::Value = serde_json::from_str(&exported).unwrap();
+    assert_eq!(letter["redacted"], json!(["/email", "header:x-user"]), "{letter}");
+    let shown = letter["payload"]["utf8"].as_str().unwrap();
+    assert!(shown.contains("12345678901234567890.10") && shown.contains("[redacted]"), "{shown}");
+    assert_eq!(letter["options"]["tiers"], json!(["100ms", "200ms"]), "the policy it died under: {letter}");
+    let edit = ["dlq", "edit", "orders", "--all", "--set", "/email=\"a@example.com\"", "--dry-run"];
+    let difference = stdout(&processor.cli(&edit));
+    assert!(difference.contains("1 letter") && !difference.contains(SECRET), "{difference}");
+    // What is stored is what came in.
+    assert!(!world::erasing::files_with_the_secret(dir.path()).is_empty());
+    let found =
+        stdout(&processor.cli(&["dlq", "inspect", "orders", "--filter", &format!("payload.email:{SECRET}")]));
+    assert!(found.contains("o-0"), "{found}");
+}

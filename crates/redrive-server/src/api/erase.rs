@@ -1,0 +1,56 @@
+//! Letters whose content goes for good, and the clean-up of what is done.
+
+use axum::extract::State;
+use redrive::LetterState;
+use redrive_api::{Compacted, Erase, EraseAnswer, Erased, WouldErase};
+
+use super::change::{Change, JsonBody, reason};
+use super::{letters, selection};
+use crate::answer::Json;
+use crate::problem::Problem;
+use crate::request::Path;
+use crate::state::Shared;
+
+/// Letters in whatever state, unless the filter says one: who has to erase somebody's data means all of it. Only `all` by
+/// itself means open letters, as everywhere.
+pub(crate) async fn erase(
+    change: Change,
+    JsonBody { value: mut wish, .. }: JsonBody<Erase>,
+) -> Result<Json<EraseAnswer>, Problem> {
+    let Change { shared, served, actor } = change;
+    let (given, now) = (wish.take_selection(), served.handle.now());
+    let selection = if given.all { selection::open(given, now)? } else { selection::any(given, now)? };
+    let (mut ids, mut in_replay) = (Vec::new(), 0_u64);
+    selection
+        .each(&served.handle, |letter| match letter.state {
+            LetterState::Erased => {}
+            LetterState::Replaying => {
+                in_replay += 1;
+                ids.push(letter.id);
+            }
+            LetterState::Open | LetterState::Succeeded | LetterState::Discarded => ids.push(letter.id),
+        })
+        .await?;
+    if wish.dry_run {
+        let would_erase = ids.len() as u64 - in_replay;
+        return Ok(Json(EraseAnswer::Would(WouldErase { would_erase, in_replay })));
+    }
+    let reason = reason(wish.reason, letters::REASON_BYTES_MAX)?;
+    let done = shared.service.actions.erase(&served.handle, &ids, &actor.0, &reason).await?;
+    Ok(Json(EraseAnswer::Done(Erased {
+        erased: done.erased,
+        already: done.already,
+        in_replay: done.in_replay,
+        parts_left: done.wiped.parts_left,
+        remains: done.wiped.remains,
+    })))
+}
+
+pub(crate) async fn compact(
+    State(shared): State<Shared>,
+    Path(pipeline): Path<String>,
+) -> Result<Json<Compacted>, Problem> {
+    let served = shared.service.find(&pipeline)?;
+    let done = redrive::actions::wipe(&served.handle).await?;
+    Ok(Json(Compacted { deleted: done.deleted, parts_left: done.parts_left, remains: done.remains }))
+}

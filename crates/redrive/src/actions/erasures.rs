@@ -1,0 +1,112 @@
+//! Erasing letters for good: recorded before the first one changes, and answered once every copy is overwritten that can be.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::action::{Action, ActionKind};
+use super::error::ActionError;
+use super::log::ActionLog;
+use crate::engine::{EraseAnswer, EraseOrder, WipeProgress};
+use crate::handle::PipelineHandle;
+
+/// Letters that are erased in one go; deliveries wait meanwhile.
+const BATCH_MAX: usize = 256;
+/// Letters that are asked about in one go.
+const STANDINGS_MAX: usize = 1_024;
+/// No replay job has this name: standings are asked for their state alone.
+const NO_JOB: u64 = u64::MAX;
+/// How often it is looked whether the copies are overwritten.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often it is looked before the answer says that it goes on by itself: half a minute, less than a client waits.
+const LOOKS_MAX: u32 = 1_500;
+
+/// What was erased.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Erased {
+    /// Letters that were erased now.
+    pub erased: u64,
+    /// Letters that were erased before.
+    pub already: u64,
+    /// Letters that were refused because they are being replayed.
+    pub in_replay: u64,
+    /// Letters that are not there any more.
+    pub not_found: u64,
+    /// How far the stored copies are overwritten.
+    pub wiped: WipeProgress,
+}
+
+impl Erased {
+    fn count(&mut self, answer: EraseAnswer) {
+        *match answer {
+            EraseAnswer::Done => &mut self.erased,
+            EraseAnswer::Already => &mut self.already,
+            EraseAnswer::InReplay => &mut self.in_replay,
+            EraseAnswer::NotFound => &mut self.not_found,
+        } += 1;
+    }
+}
+
+/// Erases payload, headers, key, tenant and error texts of letters, in every copy that the engine owns. It cannot be
+/// undone. The record comes first: a crash in between leaves a record of letters that are as they were.
+pub(super) async fn erase(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    ids: &[u64],
+    actor: &str,
+    reason: &str,
+) -> Result<Erased, ActionError> {
+    let mut done = Erased::default();
+    {
+        let _alone = log.alone().await;
+        let ids = erasable(handle, ids, &mut done).await?;
+        if !ids.is_empty() {
+            let action = Action::new(handle.now(), actor, ActionKind::Erase, handle.name()).note(reason);
+            log.record(Action { letters: ids.len() as u64, ids: ids.clone(), ..action }).await?;
+        }
+        let order = EraseOrder { by: actor.to_owned(), reason: reason.to_owned() };
+        for part in ids.chunks(BATCH_MAX) {
+            let answers = handle.erase_as(order.clone(), part).await?;
+            answers.into_iter().for_each(|answer| done.count(answer));
+        }
+    }
+    // Also if all of them were erased before: that may have been a moment ago.
+    done.wiped = wipe(handle).await?;
+    Ok(done)
+}
+
+/// Those of the letters that can be erased, in order and each once; the others are counted.
+async fn erasable(handle: &PipelineHandle, ids: &[u64], done: &mut Erased) -> Result<Vec<u64>, ActionError> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    let mut erasable = Vec::new();
+    for part in ids.chunks(STANDINGS_MAX) {
+        let standings = handle.letter_standings(NO_JOB, part).await?;
+        for (id, letter) in part.iter().zip(standings) {
+            match letter.map_or(Some(EraseAnswer::NotFound), |letter| EraseAnswer::refusal(letter.state)) {
+                Some(refusal) => done.count(refusal),
+                None => erasable.push(*id),
+            }
+        }
+    }
+    Ok(erasable)
+}
+
+/// Waits until copies of erased letters are overwritten and what is done is deleted from topics, for a bounded time: the
+/// engine goes on by itself.
+pub async fn wipe(handle: &PipelineHandle) -> Result<WipeProgress, ActionError> {
+    let mut wiped = handle.wipe().await?;
+    for _ in 0..LOOKS_MAX {
+        if wiped.parts_left == 0 {
+            break;
+        }
+        if Handle::try_current().is_ok() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        } else {
+            std::thread::yield_now();
+        }
+        wiped = handle.wipe().await?;
+    }
+    Ok(wiped)
+}

@@ -1,0 +1,37 @@
+//! Retention, where somebody asked for it: open letters that died long ago are discarded, recorded like every discard.
+
+use std::time::Duration;
+
+use super::discards::{self, Discarded};
+use super::error::ActionError;
+use super::log::ActionLog;
+use crate::engine::LetterState;
+use crate::handle::PipelineHandle;
+
+/// Who discards them, in the action log.
+pub const RETENTION_ACTOR: &str = "retention";
+/// Letters of one sweep; the next one goes on.
+const SWEEP_MAX: usize = 100_000;
+/// Letters that are looked at in one go, between deliveries.
+const LOOK_MAX: usize = 1_000;
+
+/// Discards open letters that died at least `keep` ago, with one line in the action log for all of them. Like every
+/// discarded letter they are forgotten later, and can be taken back until then.
+pub(super) async fn expire(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    keep: Duration,
+) -> Result<Discarded, ActionError> {
+    let (now, mut expired, mut after) = (handle.now(), Vec::new(), None);
+    while expired.len() < SWEEP_MAX {
+        let scan = handle.scan_letters(Some(LetterState::Open), after, LOOK_MAX, LOOK_MAX).await?;
+        let old = scan.letters.iter().filter(|letter| letter.dead_at.plus(keep) <= now);
+        expired.extend(old.map(|letter| letter.id));
+        after = scan.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let reason = format!("died more than {} ago", redrive_core::duration::print(keep));
+    discards::discard(log, handle, &expired, RETENTION_ACTOR, &reason).await
+}
