@@ -28,6 +28,7 @@ use crate::state::{Shared, now};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a member of the request")]
 struct Wish {
     pipeline: String,
     filter: Option<String>,

@@ -181,7 +181,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         draft = Some(edited);
     }
     let sent = match &made {
-        Some(made) if made.payloads.is_empty() => Ok(made.nothing_sent(args.dry_run)),
+        Some(made) if made.payloads.is_empty() => Ok(NewPayloads::nothing_sent(args.dry_run)),
         _ => session.api.edit(pipeline, request(body, &args.set)).await,
     };
     let answer = match sent {
