@@ -148,6 +148,7 @@ pub struct Undo {
 
 about_letters! {
     /// A replay of open letters.
+    #[expect(clippy::struct_excessive_bools, reason = "each is a member of the request")]
     pub struct StartReplay {
         pub pipeline: String,
         /// Letters per second.
@@ -172,7 +173,7 @@ about_letters! {
         pub ambiguous: Option<String>,
         /// Also letters that were first attempted before the `ledger_horizon` of the pipeline; 409 if there are some and
         /// this is not said.
-        #[serde(default)]
+        #[serde(default, skip_serializing_if = "is_false")]
         pub beyond_ledger: bool,
         /// No more letters of one tenant than this; the others stay open.
         #[schemars(range(min = 1))]

@@ -50,7 +50,7 @@ fn letters_in_a_topic_are_discarded_brought_back_and_replayed_once_through_kills
     assert!(replay.iter().all(|((_, replays), times)| replays == "1" && *times == 1), "{replay:?}");
     assert!(dlq.keys().all(|(_, replays)| replays == "0"), "{dlq:?}");
     assert!((0..120).all(|n| stub.has_applied(&format!("o-{n}"))));
-    let all = json!({"open": 0, "replaying": 0, "succeeded": 120, "discarded": 0});
+    let all = json!({"open": 0, "replaying": 0, "succeeded": 120, "discarded": 0, "erased": 0});
     assert_eq!(letters(&processor, &orders), all);
 
     let actions = actions(&processor, &orders);

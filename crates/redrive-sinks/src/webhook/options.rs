@@ -192,13 +192,12 @@ impl WebhookOptions {
             )),
             (None, Some(pick)) => Ok(MessageTarget::PerMessage(EndpointSource::of(pick))),
             (Some(url), None) => endpoint::judge(url.expose()).map(MessageTarget::Fixed).map_err(|fault| {
-                let fix = match fault {
-                    EndpointFault::User => {
-                        "url = \"https://example.com/hook\", and put them into `headers.authorization_file`"
-                    }
-                    _ => "url = \"https://example.com/hook\"",
+                let instead = match fault {
+                    EndpointFault::User => "; they belong into `headers.authorization_file`",
+                    _ => "",
                 };
-                SinkFault::of("url", "", format!("`url` cannot be used: {fault}"), fix)
+                let problem = format!("`url` cannot be used: {fault}{instead}");
+                SinkFault::of("url", "", problem, "url = \"https://example.com/hook\"")
             }),
         }
     }

@@ -174,7 +174,9 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
         draft = Some(edited);
     }
     let sent = match &made {
-        Some(made) if edit.payloads.as_ref().is_none_or(Vec::is_empty) => Ok(made.nothing_sent(args.dry_run)),
+        Some(_) if edit.payloads.as_ref().is_none_or(Vec::is_empty) => {
+            Ok(NewPayloads::nothing_sent(args.dry_run))
+        }
         _ => session.api.edit(pipeline, &edit).await,
     };
     let answer = match sent {

@@ -72,7 +72,7 @@ impl NewPayloads {
     }
 
     /// The answer to an edit of no letter, which needs no processor.
-    pub fn nothing_sent(&self, dry_run: bool) -> Answer<Edited> {
+    pub fn nothing_sent(dry_run: bool) -> Answer<Edited> {
         let counted = if dry_run { "would_edit" } else { "edited" };
         let json = json!({ "edit": null, counted: 0, "ambiguous": 0, "not_open": [], "first": null });
         let (edited, would_edit) = ((!dry_run).then_some(0), dry_run.then_some(0));

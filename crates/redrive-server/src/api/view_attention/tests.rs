@@ -246,7 +246,7 @@ fn purges_that_cannot_be_announced_missing_keys_and_damage_are_named() {
     let waiting =
         SubscriptionCounts { unannounced: 3, unannounced_since: Some(AT), ..SubscriptionCounts::default() };
     assert!(of(waiting, Duration::from_secs(299)).is_empty(), "it may still be on its way");
-    let late = of(waiting, Duration::from_secs(300));
+    let late = of(waiting, Duration::from_mins(5));
     assert!(late[0].text.starts_with("3 purges are not announced to `on_purged`"), "{late:?}");
     let keyless = of(SubscriptionCounts { without_key: 2, ..SubscriptionCounts::default() }, Duration::ZERO);
     assert_eq!(keyless[0].command.as_deref(), Some("redrive subscriptions keys push"));
