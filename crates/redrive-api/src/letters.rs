@@ -133,6 +133,7 @@ pub struct LettersOfTenant {
 
 /// The answer to an edit, or to its undo.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[expect(clippy::large_enum_variant, reason = "made once for an answer")]
 #[serde(untagged)]
 pub enum EditAnswer {
     Edited(Edited),

@@ -148,7 +148,6 @@ pub struct Undo {
 
 about_letters! {
     /// A replay of open letters.
-    #[expect(clippy::struct_excessive_bools, reason = "each is a member of the request")]
     pub struct StartReplay {
         pub pipeline: String,
         /// Letters per second.
