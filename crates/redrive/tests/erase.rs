@@ -266,7 +266,9 @@ fn fill(store: &mut SimStore, letters: u64) {
                 Verdict::Dead { reason: Reason::Permanent, meta, at: NOW }
             };
             store.settle(vec![Settlement { delivery, verdict, attempt: Some(attempt) }]).unwrap();
-            while store.counts().settling != redrive::engine::seam::Settling::default() || store.counts().in_flight > 0 {
+            while store.counts().settling != redrive::engine::seam::Settling::default()
+                || store.counts().in_flight > 0
+            {
                 store.poll(&mut Vec::new()).unwrap();
             }
         }
