@@ -161,9 +161,10 @@ async fn a_letter_is_in_one_running_replay_only() {
 async fn a_letter_that_waits_in_a_job_is_left_out_of_the_next_one() {
     for is_durable in [false, true] {
         let dir = tempfile::tempdir().unwrap();
-        let rig = match is_durable {
-            true => Rig::new(Embedded::open(&dir.path().join("store")).unwrap()),
-            false => Rig::new(MemoryStores::new()),
+        let rig = if is_durable {
+            Rig::new(Embedded::open(dir.path().join("store")).unwrap())
+        } else {
+            Rig::new(MemoryStores::new())
         };
         rig.run();
         rig.with_letters((0..10).map(|n| format!("o-{n}"))).await;

@@ -290,7 +290,7 @@ fn pipeline_of(
     let pipeline = Pipeline::new(&config.name)
         .policy(config.policy.clone())
         // The sink ends an exchange by itself and knows why; this one is for a sink that does not.
-        .timeout(config.policy.timeout() + Duration::from_secs(1))
+        .grace(Duration::from_secs(1))
         .ordering(config.ordering)
         .after_dead(config.after_dead)
         .max_pending(config.max_pending)

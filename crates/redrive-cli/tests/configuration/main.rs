@@ -166,6 +166,8 @@ max_pending = 1000
 log_delivered = "12.5%"
 dedup = "off"
 ledger_horizon = "9d"
+letter_retention = "95d"
+redact = ["/card", "header:x-user"]
 outage_gate = false
 budget = { retries_per_minute = 9, on_exhausted = "dead_letter" }
 crash = { threshold = 4, window = "10m" }

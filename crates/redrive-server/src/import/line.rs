@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use redrive::engine::import::content_hash;
 use redrive::engine::{Attempt, ForeignLetter, History, SourcePlace};
-use redrive::{FailureKind, Message, Time, timestamp};
+use redrive::{FailureKind, LetterState, Message, Time, timestamp};
 use redrive_core::message::MessageError;
 use redrive_core::text::secret_header::is_secret_header;
 use redrive_core::{Class, MessageBuilder, Meta};
@@ -66,6 +66,7 @@ pub(crate) struct GivenLetter<'a> {
     /// Pointers to values that `dlq export --redact` has replaced.
     #[serde(borrow)]
     redacted: Option<&'a RawValue>,
+    state: Option<String>,
 }
 
 /// A failed attempt elsewhere.
@@ -147,6 +148,11 @@ pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ReadLetter, Strin
             "its values at {redacted} were redacted when it was exported, and a replay would deliver it without them; export \
              it without --redact, or put the values back and remove the field `redacted`"
         ));
+    }
+    if given.state.as_deref() == Some(LetterState::Erased.name()) {
+        return Err(
+            "it was erased: only its tombstone was exported, and there is nothing to deliver".to_owned()
+        );
     }
     let Some(payload) = given.payload else {
         return Err("there is no `payload`; a letter without one says `\"payload\": null`".to_owned());

@@ -112,6 +112,16 @@ fn faults_name_the_field() {
     }
 }
 
+/// A replay would deliver a tombstone to the receiver.
+#[test]
+fn a_letter_that_was_erased_is_refused() {
+    let line =
+        |state: &str| read_plain(&format!(r#"{{"message":"m","payload":{{"utf8":"1"}},"state":"{state}"}}"#));
+    let problem = line("erased").unwrap_err();
+    assert!(problem.contains("it was erased"), "{problem}");
+    assert!(line("open").is_ok());
+}
+
 /// A replay would deliver `[redacted]` to the receiver.
 #[test]
 fn a_letter_that_was_redacted_is_refused() {

@@ -192,12 +192,14 @@ impl WebhookOptions {
             )),
             (None, Some(pick)) => Ok(MessageTarget::PerMessage(EndpointSource::of(pick))),
             (Some(url), None) => endpoint::judge(url.expose()).map(MessageTarget::Fixed).map_err(|fault| {
-                let instead = match fault {
-                    EndpointFault::User => "; they belong into `headers.authorization_file`",
-                    _ => "",
+                // A comment, so that the whole fix can be pasted.
+                let fix = match fault {
+                    EndpointFault::User => {
+                        "url = \"https://example.com/hook\" # they belong into headers.authorization_file"
+                    }
+                    _ => "url = \"https://example.com/hook\"",
                 };
-                let problem = format!("`url` cannot be used: {fault}{instead}");
-                SinkFault::of("url", "", problem, "url = \"https://example.com/hook\"")
+                SinkFault::of("url", "", format!("`url` cannot be used: {fault}"), fix)
             }),
         }
     }

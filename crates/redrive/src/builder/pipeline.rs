@@ -58,6 +58,7 @@ pub struct Pipeline {
     max_pending: u64,
     ledger_horizon: Option<Duration>,
     listeners: Listeners,
+    grace: Duration,
     on_stuck: Option<OnStuck>,
     protection: ProtectionSettings,
 }
@@ -76,6 +77,7 @@ impl Pipeline {
             max_pending: 0,
             ledger_horizon: None,
             listeners: Listeners::default(),
+            grace: Duration::ZERO,
             on_stuck: None,
             protection: ProtectionSettings::default(),
         }
@@ -158,6 +160,13 @@ impl Pipeline {
     /// How long a handler may take; over that of the policy.
     pub fn timeout(mut self, timeout: impl Into<Given<Duration>>) -> Self {
         self.limits.timeout = Some(timeout.into());
+        self
+    }
+
+    /// How much longer a handler may take that ends its calls after the timeout by itself and knows why.
+    #[doc(hidden)]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
         self
     }
 
@@ -317,6 +326,7 @@ impl Pipeline {
         let (listeners, on_stuck, max_pending) = (self.listeners, self.on_stuck, self.max_pending);
         let grouping = Grouping { sink: handler.description.name, ..self.options.grouping };
         let letter_options = options_of(&policy, timeout);
+        let timeout = timeout + self.grace;
         let options = StoreOptions { execution: handler.execution, grouping, letter_options, ..self.options };
         let settings = Settings {
             name,

@@ -4,6 +4,7 @@
 
 use redrive_core::{Fingerprint, Message, Meta};
 
+use super::erase::is_tombstone;
 use super::history::History;
 use super::place::SourcePlace;
 
@@ -43,9 +44,10 @@ pub enum ImportAnswer {
 }
 
 /// Whether two letters have the same message: id, key and payload. Headers are left out, because an export hides or changes
-/// some of them.
-pub fn is_same(one: &Message, other: &Message) -> bool {
-    one.id() == other.id() && one.key() == other.key() && one.payload() == other.payload()
+/// some of them. An erased letter has that of every letter with its id: what was erased must not come back.
+pub fn is_same(stored: &Message, other: &Message) -> bool {
+    let is_equal = || stored.key() == other.key() && stored.payload() == other.payload();
+    stored.id() == other.id() && (is_tombstone(stored) || is_equal())
 }
 
 /// A number made from what [`is_same`] compares. Stable: engines that number letters by it store it. `salt` gives further

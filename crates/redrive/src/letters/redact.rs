@@ -19,8 +19,21 @@ const TRACE_CHARS_MIN: usize = 3;
 const PAYLOADS: [&str; 2] = ["payload", "original"];
 
 /// The fields of a letter that carry what a user wrote; the others are our own words.
-const FOREIGN: [&str; 8] =
-    ["message", "key", "tenant", "error", "headers", "origin", "history", "group_error"];
+const FOREIGN: [&str; 10] = [
+    "message",
+    "accepted_as",
+    "key",
+    "tenant",
+    "error",
+    "headers",
+    "original_headers",
+    "origin",
+    "history",
+    "group_error",
+];
+
+/// The fields of a letter that hold headers: its own, and those before its first edit.
+const HEADERS: [&str; 2] = ["headers", "original_headers"];
 
 /// The field of a letter that says what was replaced in it. An import refuses such a letter.
 const MARK: &str = "redacted";
@@ -122,13 +135,15 @@ impl Redaction {
     }
 
     fn redact_headers(&self, letter: &mut Value, traces: &mut Traces, found: &mut BTreeSet<String>) {
-        let Some(headers) = letter.get_mut("headers").and_then(Value::as_object_mut) else { return };
-        for (name, value) in headers {
-            let name = name.to_ascii_lowercase();
-            if self.headers.contains(&name) {
-                traces.add_text(value.as_str().unwrap_or_default());
-                *value = json!(REDACTED);
-                found.insert(format!("header:{name}"));
+        for field in HEADERS {
+            let Some(headers) = letter.get_mut(field).and_then(Value::as_object_mut) else { continue };
+            for (name, value) in headers {
+                let name = name.to_ascii_lowercase();
+                if self.headers.contains(&name) {
+                    traces.add_text(value.as_str().unwrap_or_default());
+                    *value = json!(REDACTED);
+                    found.insert(format!("header:{name}"));
+                }
             }
         }
     }
@@ -250,6 +265,19 @@ mod tests {
 
     fn redact(letter: &mut Value, redaction: &Redaction) -> BTreeSet<String> {
         redaction.redact(letter)
+    }
+
+    /// What an edit replaced is shown beside what it wrote.
+    #[test]
+    fn headers_of_before_an_edit_are_redacted_too() {
+        let mut redaction = Redaction::default();
+        assert!(redaction.add("header:x-user"));
+        let mut letter = letter("{}");
+        letter["original_headers"] = json!({"X-User": "alice", "x-src": "web"});
+        letter["accepted_as"] = json!("alice-1");
+        redact(&mut letter, &redaction);
+        assert_eq!(letter["original_headers"], json!({"X-User": "[redacted]", "x-src": "web"}));
+        assert!(!letter.to_string().contains("alice"), "{letter}");
     }
 
     #[test]

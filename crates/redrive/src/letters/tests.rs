@@ -168,7 +168,7 @@ fn a_mistake_is_shown_with_its_column_and_a_way_out() {
         ("reason:gone -tennant:x", 14, "`tennant` is not a field; did you mean `tenant`?"),
         ("reason:gnoe", 8, "`gnoe` is not a reason; did you mean `gone`?"),
         ("class:gone,transent", 12, "`transent` is not a class; did you mean `transient`?"),
-        ("state:closed", 7, "`closed` is not a state; there are open, replaying, succeeded, discarded"),
+        ("state:gone", 7, "`gone` is not a state; there are open, replaying, succeeded, discarded, erased"),
         ("attempts:many", 10, "`many` is not a number for `attempts`; write attempts:>=3"),
         ("attempts:+3", 10, "`+3` is not a number for `attempts`; write attempts:>=3"),
         ("age:>1w", 5, "`1w` is not a duration; write it like 100ms, 5s, 5m, 1h30m or 1d"),

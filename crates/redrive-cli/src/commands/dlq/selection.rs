@@ -17,10 +17,10 @@ pub struct Selection {
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = expression, help_heading = HEADING)]
     pub filter: Option<String>,
-    /// Open letters of a group, as `dlq groups` prints it
+    /// Letters of a group, as `dlq groups` prints it
     #[arg(long, value_name = "GROUP", value_parser = super::groups::group, help_heading = HEADING)]
     pub group: Option<GroupId>,
-    /// Open letters that this edit has changed, as in e-12
+    /// Letters that this edit has changed, as in e-12
     #[arg(long, value_name = "EDIT", help_heading = HEADING)]
     pub edit: Option<String>,
     /// Letter or message ids

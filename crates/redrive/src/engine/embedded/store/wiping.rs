@@ -80,10 +80,10 @@ mod tests {
         assert!(wiping.begins() && wiping.parts_left() == 1);
         let (part, letters) = wiping.next(|| vec![2, 1]).unwrap();
         assert_eq!((part, letters.len(), wiping.parts_left()), (1, 2, 2));
-        assert!(wiping.next(|| vec![]).is_none(), "one at a time");
+        assert!(wiping.next(Vec::new).is_none(), "one at a time");
         wiping.want([11]);
         assert_eq!((wiping.wiped(), wiping.parts_left()), (None, 2));
-        assert_eq!(wiping.next(|| vec![]).unwrap().0, 2);
+        assert_eq!(wiping.next(Vec::new).unwrap().0, 2);
         assert_eq!(wiping.wiped().unwrap().len(), 2);
         assert!(wiping.is_wanted() && wiping.begins());
         wiping.next(|| vec![3]).unwrap();
