@@ -138,9 +138,8 @@ impl JobBook {
     pub(super) async fn taken(&self, pipeline: &str, shared: &[(String, Bytes)]) -> TakenLetters {
         let mut taken = TakenLetters::default();
         let elsewhere = records::jobs_in(shared);
-        let mut own = self.unsettled(pipeline);
-        own.retain(|job| !job.progress().state.is_over());
-        for job in &own {
+        let own = self.unsettled(pipeline);
+        for job in own.iter().filter(|job| job.progress().state.holds_letters()) {
             let ids = match job.selection() {
                 Some(ids) => ids,
                 // Another process runs it.
@@ -151,7 +150,7 @@ impl JobBook {
             let offered = (job.progress().offered as usize).min(ids.len());
             taken.add(&job.id, &ids[offered..]);
         }
-        for record in elsewhere.iter().filter(|record| !record.progress.state.is_over()) {
+        for record in elsewhere.iter().filter(|record| record.progress.state.holds_letters()) {
             let runs_here = own.iter().any(|job| job.id == record.id && job.selection().is_some());
             if !runs_here {
                 taken.add(&record.id, &records::left_of(shared, record).unwrap_or_default());

@@ -69,6 +69,11 @@ impl ReplayState {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
+    /// Whether its letters wait for it: no other job takes them. Those of a job that was stopped for failures are free.
+    pub(crate) const fn holds_letters(self) -> bool {
+        matches!(self, Self::Running | Self::Paused)
+    }
+
     /// Whether it will never put a letter back again.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Aborted | Self::Failed)
