@@ -66,6 +66,7 @@ pub(crate) struct GivenLetter<'a> {
     /// Pointers to values that `dlq export --redact` has replaced.
     #[serde(borrow)]
     redacted: Option<&'a RawValue>,
+    /// The state it was exported in. An erased letter is refused.
     state: Option<String>,
 }
 
