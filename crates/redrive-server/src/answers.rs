@@ -70,7 +70,7 @@ impl Answers {
         let more = wanted.saturating_sub(share.num_permits() as u32);
         share.merge(self.more(more)?);
         head.extensions.insert(Held);
-        Ok(Response::from_parts(head, Body::from(Bytes::from_owner(Owned { bytes, _share: share }))))
+        Ok(Response::from_parts(head, Body::from(Bytes::from_owner(OwnedAnswer { bytes, _share: share }))))
     }
 
     fn more(&self, grains: u32) -> Result<OwnedSemaphorePermit, Problem> {
@@ -79,12 +79,12 @@ impl Answers {
 }
 
 /// The bytes of an answer; the connection holds them until they are written.
-struct Owned {
+struct OwnedAnswer {
     bytes: Bytes,
     _share: OwnedSemaphorePermit,
 }
 
-impl AsRef<[u8]> for Owned {
+impl AsRef<[u8]> for OwnedAnswer {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

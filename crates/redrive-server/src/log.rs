@@ -268,7 +268,7 @@ mod tests {
             let mut failed = failed(retry(), &[]);
             failed.notes.push(("retry_after_header", written.to_owned()));
             assert_eq!(fields(&failed).retry_after_header.as_deref(), Some(written));
-            let lines = Lines::default();
+            let lines = LogLines::default();
             tracing::subscriber::with_default(lines.clone(), || {
                 FailureLog::new("push", false).attempt_failed(&failed);
             });
@@ -278,15 +278,15 @@ mod tests {
 
     /// Keeps what is written, as text.
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<String>>);
+    struct LogLines(Arc<Mutex<String>>);
 
-    impl Visit for Lines {
+    impl Visit for LogLines {
         fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
             let _ = write!(self.0.lock().unwrap(), "{}={value:?} ", field.name());
         }
     }
 
-    impl tracing::Subscriber for Lines {
+    impl tracing::Subscriber for LogLines {
         fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
             true
         }
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn what_is_written_holds_no_payload_no_url_and_no_empty_field() {
-        let lines = Lines::default();
+        let lines = LogLines::default();
         tracing::subscriber::with_default(lines.clone(), || {
             let log = FailureLog::new("push", false);
             log.attempt_failed(&failed(retry(), &[("authorization", "Bearer s3cret")]));
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn an_outage_does_not_flood_the_log_and_what_is_left_out_is_said() {
-        let lines = Lines::default();
+        let lines = LogLines::default();
         tracing::subscriber::with_default(lines.clone(), || {
             let log = FailureLog::new("push", false);
             for number in 0..5_000 {

@@ -125,22 +125,23 @@ mod tests {
 
     #[derive(Debug, Default, Deserialize, PartialEq)]
     #[serde(deny_unknown_fields, default)]
-    struct Asked {
+    struct AskedPage {
         filter: Option<String>,
         cursor: Option<u64>,
         limit: Option<usize>,
         payload: bool,
     }
 
-    fn asked(pairs: &[(&str, &str)]) -> Result<Asked, Problem> {
+    fn asked(pairs: &[(&str, &str)]) -> Result<AskedPage, Problem> {
         read(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
     }
 
     #[test]
     fn parameters_are_read_by_their_types() {
-        assert_eq!(asked(&[]).unwrap(), Asked::default());
+        assert_eq!(asked(&[]).unwrap(), AskedPage::default());
         let all = asked(&[("filter", "17"), ("cursor", "9"), ("limit", "3"), ("payload", "true")]).unwrap();
-        let wanted = Asked { filter: Some("17".to_owned()), cursor: Some(9), limit: Some(3), payload: true };
+        let wanted =
+            AskedPage { filter: Some("17".to_owned()), cursor: Some(9), limit: Some(3), payload: true };
         assert_eq!(all, wanted);
     }
 

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, PartialEq, serde::Deserialize)]
-    struct Order {
+    struct KeyOrder {
         id: String,
         lines: Vec<Line>,
     }
@@ -85,7 +85,7 @@ mod tests {
         count: u32,
     }
 
-    fn read(payload: &str) -> Result<Json<Order>, Failure> {
+    fn read(payload: &str) -> Result<Json<KeyOrder>, Failure> {
         Json::of(&Message::builder("o-1").payload(payload.to_owned()).build().unwrap())
     }
 
@@ -115,6 +115,6 @@ mod tests {
         }
         assert!(read(r#"{"id":"o-1","lines":[]} and more"#).is_err());
         let empty = Message::builder("o-1").build().unwrap();
-        assert!(Json::<Order>::of(&empty).is_err());
+        assert!(Json::<KeyOrder>::of(&empty).is_err());
     }
 }

@@ -46,7 +46,7 @@ const NAMED: usize = 20;
 const NAMED_JSON: usize = 1_000_000;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct AuditArgs {
     /// The pipeline
     pub pipeline: String,
     /// Who saw the effects: postgres://… with a table `applied`, http(s)://… of `redrive downstream`, or a file with one id on each line
@@ -80,7 +80,7 @@ pub struct Within {
 }
 
 impl Within {
-    fn of(args: &Args) -> Result<Self, Failed> {
+    fn of(args: &AuditArgs) -> Result<Self, Failed> {
         let now = wall_clock();
         let read = |flag: &str, text: &Option<String>| {
             text.as_deref().map(|text| moment_at(flag, text, now)).transpose()
@@ -100,7 +100,7 @@ impl Within {
     }
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     if args.actions {
         return with_api(global, out, async |session, out| {
             actions::run(&args.pipeline, args.since.as_deref(), session, out).await
@@ -129,7 +129,7 @@ pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Faile
 }
 
 /// The topics of the pipeline, if the configuration says that it lives in Kafka.
-fn on_kafka(args: &Args, global: &Global) -> Result<Option<Records>, Failed> {
+fn on_kafka(args: &AuditArgs, global: &Global) -> Result<Option<Records>, Failed> {
     if global.config.is_none() && !Path::new(FILE_DEFAULT).exists() {
         return Ok(None);
     }
@@ -141,7 +141,7 @@ fn on_kafka(args: &Args, global: &Global) -> Result<Option<Records>, Failed> {
 }
 
 async fn audit_records(
-    args: &Args,
+    args: &AuditArgs,
     (mut roll, lost): (Roll, Vec<String>),
     witness: &Witness,
     records: &Records,
@@ -157,7 +157,7 @@ async fn audit_records(
     finish(args, &roll, &seen, out)
 }
 
-fn finish(args: &Args, roll: &Roll, seen: &gather::Seen, out: &mut Output) -> Result<Exit, Failed> {
+fn finish(args: &AuditArgs, roll: &Roll, seen: &gather::Seen, out: &mut Output) -> Result<Exit, Failed> {
     let named = if out.is_json() { NAMED_JSON } else { NAMED };
     let reckoning = reconcile::reconcile(roll, named);
     report::write(&report::Report { pipeline: &args.pipeline, reckoning: &reckoning, seen }, out)?;
@@ -165,7 +165,7 @@ fn finish(args: &Args, roll: &Roll, seen: &gather::Seen, out: &mut Output) -> Re
 }
 
 async fn audit(
-    args: &Args,
+    args: &AuditArgs,
     mut roll: Roll,
     witness: &Witness,
     session: &Session,
@@ -176,7 +176,7 @@ async fn audit(
     finish(args, &roll, &seen, out)
 }
 
-fn produced(args: &Args) -> Result<Roll, Failed> {
+fn produced(args: &AuditArgs) -> Result<Roll, Failed> {
     let roll = match (&args.ids, &args.ids_file) {
         (Some(text), _) => ids::parse(text),
         (None, Some(path)) if path == Path::new("-") => ids::read("stdin", io::stdin().lock()),

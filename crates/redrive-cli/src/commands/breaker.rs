@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct BreakerArgs {
     #[command(subcommand)]
     pub action: BreakerAction,
 }
@@ -26,7 +26,7 @@ pub struct BreakerOf {
     pub pipeline: String,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &BreakerArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let (pipeline, word) = match &args.action {
         BreakerAction::Probe(BreakerOf { pipeline }) => (pipeline, "probe"),
         BreakerAction::Close(BreakerOf { pipeline }) => (pipeline, "close"),

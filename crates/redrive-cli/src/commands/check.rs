@@ -21,7 +21,7 @@ use crate::planning::{Assumed, PipelineFigures, Questions, Slo, text};
 const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CheckArgs {
     /// Messages that come in: 50k/s
     #[arg(long, value_name = "RATE", value_parser = rate::parse)]
     pub rate: Option<f64>,
@@ -73,7 +73,7 @@ fn look_at_kafka(_: &Config, _: &mut Output) -> Result<Exit, Failed> {
     Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &CheckArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let config = Config::load(global, &args.flags, out)?;
     if args.kafka {
         return look_at_kafka(&config, out);

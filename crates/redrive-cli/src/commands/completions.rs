@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct CompletionsArgs {
     /// Which shell
     #[arg(value_enum)]
     pub shell: Shell,
@@ -20,7 +20,11 @@ pub enum Shell {
     Fish,
 }
 
-pub fn run(args: &Args, command_line: &mut clap::Command, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(
+    args: &CompletionsArgs,
+    command_line: &mut clap::Command,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
     let generator = match args.shell {
         Shell::Bash => Generator::Bash,
         Shell::Zsh => Generator::Zsh,

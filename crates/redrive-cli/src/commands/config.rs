@@ -8,7 +8,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ConfigArgs {
     #[command(subcommand)]
     pub action: ConfigAction,
 }
@@ -29,7 +29,7 @@ pub enum ConfigAction {
     Schema,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &ConfigArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     match args.action {
         ConfigAction::Default => out.raw(default::text().as_bytes())?,
         ConfigAction::Schema => out.line(&format!("{:#}", schema::schema(&KEYS)))?,

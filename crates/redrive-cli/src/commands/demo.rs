@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::service::files;
 
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub struct DemoArgs {
     /// Orders per second
     #[arg(long, default_value = "50", value_parser = rate::parse)]
     pub rate: f64,
@@ -44,7 +44,7 @@ pub struct Args {
     pub listen: SocketAddr,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &DemoArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     // It is for a look, not for a load: what an operator should know is nothing for here.
     let _ = files::raise_limit();
     let scene = scene::Scene::new(args)?;

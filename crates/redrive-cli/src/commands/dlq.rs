@@ -30,7 +30,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DlqArgs {
     /// None: a lesson
     #[command(subcommand)]
     pub action: Option<DlqAction>,
@@ -39,17 +39,17 @@ pub struct Args {
 #[derive(Debug, clap::Subcommand)]
 pub enum DlqAction {
     /// Count letters by what they died of, show one group, or decide about it
-    Groups(groups::Args),
+    Groups(groups::GroupsArgs),
     /// List dead letters, the first to die first
-    Inspect(inspect::Args),
+    Inspect(inspect::InspectArgs),
     /// Show one letter: every attempt, the payload, the headers
-    Show(show::Args),
+    Show(show::ShowArgs),
     /// Put letters back, paced and once each, and follow the job to its end
-    Replay(replay::Args),
+    Replay(replay::ReplayArgs),
     /// List replay jobs, show, pause, resume or end one
-    Replays(replays::Args),
+    Replays(replays::ReplaysArgs),
     /// Change letters by rule or in $EDITOR, with a dry run, and undo it; the originals are kept
-    Edit(edit::Args),
+    Edit(edit::EditArgs),
     /// Close letters for good; they are kept as tombstones and can be taken back for a while
     Discard(discard::DiscardArgs),
     /// Take a discard back
@@ -59,14 +59,14 @@ pub enum DlqAction {
     /// Delete letters that are done from the topics of a Kafka pipeline now
     Compact(erase::CompactArgs),
     /// Write letters with their payloads as NDJSON to stdout
-    Export(export::Args),
+    Export(export::ExportArgs),
     /// Bring in the dead letters of another framework, from its topic, or letters from a file
-    Import(import::Args),
+    Import(import::ImportArgs),
     /// Count the dead letters of a pipeline by state, reason and class
-    Stats(stats::Args),
+    Stats(stats::StatsArgs),
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &DlqArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let Some(action) = &args.action else { return lesson::run(out) };
     with_api(global, out, async |session, out| match action {
         DlqAction::Groups(args) => groups::run(args, session, out).await,

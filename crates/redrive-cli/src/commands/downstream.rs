@@ -17,7 +17,7 @@ use crate::output::Output;
 use crate::service::{Runtimes, Signals};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct DownstreamArgs {
     /// Share of the ids that fail at first: two thirds of them once, a third twice
     #[arg(long, value_name = "SHARE", default_value = "0%", value_parser = share::parse)]
     pub fail_rate: Ratio,
@@ -54,7 +54,7 @@ pub struct Args {
 }
 
 /// The options that the arguments stand for.
-pub fn options(args: &Args) -> Result<Options, Failed> {
+pub fn options(args: &DownstreamArgs) -> Result<Options, Failed> {
     let poison_detect = match args.poison_detect.as_str() {
         "on" => true,
         "off" => false,
@@ -84,7 +84,7 @@ pub fn options(args: &Args) -> Result<Options, Failed> {
     Ok(options)
 }
 
-pub fn run(args: &Args, _global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &DownstreamArgs, _global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let options = options(args)?;
     let runtimes = Runtimes::start()?;
     let report = runtimes.api.block_on(async {

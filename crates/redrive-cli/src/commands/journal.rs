@@ -31,7 +31,7 @@ const ACTOR: &str = "journal";
 const DAMAGE_LISTED_MAX: usize = 100;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct JournalArgs {
     /// The directory of the embedded engine; that of the configuration unless given
     pub dir: Option<PathBuf>,
     /// Only the store of this pipeline
@@ -48,7 +48,7 @@ pub struct Args {
     pub accept_loss: bool,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &JournalArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let dir = match &args.dir {
         Some(dir) => dir.clone(),
         None => configured(global, out)?,

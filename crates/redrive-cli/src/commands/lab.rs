@@ -26,7 +26,7 @@ const ESTIMATE_FROM: f64 = 0.02;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "See docs/findings.md for what was found, and lab/scenarios for the questions.")]
-pub struct Args {
+pub struct LabArgs {
     #[command(subcommand)]
     command: LabCommand,
 }
@@ -81,7 +81,7 @@ enum EngineName {
     Kafka,
 }
 
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &LabArgs, out: &mut Output) -> Result<Exit, Failed> {
     match &args.command {
         LabCommand::List => list(out),
         LabCommand::Run(args) => experiment(args, out),

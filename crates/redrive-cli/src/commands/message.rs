@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::{Output, age, count, instant, safe};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct MessageArgs {
     /// The message's id, or the number it is listed with, as in orders/17
     pub id: String,
     /// Look in this pipeline only; in all of them unless given
@@ -18,11 +18,11 @@ pub struct Args {
     pub pipeline: Option<String>,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &MessageArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| show(args, session, out).await)
 }
 
-async fn show(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+async fn show(args: &MessageArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let pipelines = match &args.pipeline {
         Some(name) => vec![name.clone()],
         None => session.api.pipelines().await?.view.pipelines.into_iter().map(|p| p.name).collect(),

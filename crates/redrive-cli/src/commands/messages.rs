@@ -10,7 +10,7 @@ use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = false)]
-pub struct Args {
+pub struct MessagesArgs {
     /// The pipeline
     pub pipeline: String,
     #[command(flatten)]
@@ -50,7 +50,7 @@ impl State {
     }
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &MessagesArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| match &args.action {
         None => list::run(&args.pipeline, &args.list, session, out).await,
         Some(_) if args.list.is_given() => {

@@ -42,45 +42,45 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Show all of it in one process: producer, flaky downstream, pipeline, page
-    Demo(demo::Args),
+    Demo(demo::DemoArgs),
     /// Run pipelines from redrive.toml, or one from flags
-    Processor(Box<processor::Args>),
+    Processor(Box<processor::ProcessorArgs>),
     /// Produce orders at a fixed rate that does not wait for anybody
-    Producer(producer::Args),
+    Producer(producer::ProducerArgs),
     /// A downstream that fails as told, with a ledger of what was applied
-    Downstream(downstream::Args),
+    Downstream(downstream::DownstreamArgs),
     /// Send a message, or many as NDJSON, into a pipeline
-    Send(send::Args),
+    Send(send::SendArgs),
     /// Show one message by its id: its state, and what became of each attempt
-    Message(message::Args),
+    Message(message::MessageArgs),
     /// List what waits in a pipeline, make messages due or cancel them
-    Messages(messages::Args),
+    Messages(messages::MessagesArgs),
     /// Look at dead letters, replay, discard or export them
-    Dlq(dlq::Args),
+    Dlq(dlq::DlqArgs),
     /// Show the live state of a pipeline
-    Status(status::Args),
+    Status(status::StatusArgs),
     /// Look at subscriptions of a push pipeline: active, flagged, purged; purge or undo
-    Subscriptions(subscriptions::Args),
+    Subscriptions(subscriptions::SubscriptionsArgs),
     /// Stop starting attempts of a pipeline; messages are still accepted
-    Pause(pause::Args),
+    Pause(pause::PauseArgs),
     /// Let a paused pipeline go on
-    Resume(resume::Args),
+    Resume(resume::ResumeArgs),
     /// Probe now, or close the breaker of a pipeline by hand
-    Breaker(breaker::Args),
+    Breaker(breaker::BreakerArgs),
     /// Check a configuration and print what it implies
-    Check(Box<check::Args>),
+    Check(Box<check::CheckArgs>),
     /// Count a real system against an independent witness
-    Audit(audit::Args),
+    Audit(audit::AuditArgs),
     /// Print, check or explain the configuration
-    Config(config::Args),
+    Config(config::ConfigArgs),
     /// Print and verify a store of the embedded engine, without changing it
-    Journal(journal::Args),
+    Journal(journal::JournalArgs),
     /// Run an experiment that shows a claim, with plots, an audit by id and expected ranges
-    Lab(lab::Args),
+    Lab(lab::LabArgs),
     /// Check the signature of a webhook
-    Webhook(webhook::Args),
+    Webhook(webhook::WebhookArgs),
     /// Print a completion script for a shell
-    Completions(completions::Args),
+    Completions(completions::CompletionsArgs),
 }
 
 /// Runs the command that was given.

@@ -7,12 +7,12 @@ use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct PauseArgs {
     /// The pipeline
     pub pipeline: String,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &PauseArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| {
         let answer = session.api.pause(&args.pipeline).await?;
         status::write(&answer.json, &answer.view, session.now(), out)?;

@@ -11,7 +11,7 @@ use crate::output::{Output, Style};
 use crate::service::{Runtimes, Signals, alerts, assemble, files, hangup, log, run, supervise, tokens};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ProcessorArgs {
     #[command(flatten)]
     pub flags: ProcessorFlags,
 
@@ -24,7 +24,7 @@ pub struct Args {
     pub worker_of: Option<u32>,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &ProcessorArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     if args.supervise {
         log::start(global);
         let code = supervise::supervise()?;

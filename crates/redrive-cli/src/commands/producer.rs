@@ -19,7 +19,7 @@ use crate::output::Output;
 use crate::service::{Runtimes, Signals};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ProducerArgs {
     /// The ingest address of a pipeline
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7333/v1/pipelines/orders/messages")]
     pub target: String,
@@ -70,7 +70,7 @@ pub struct Args {
     pub listen: SocketAddr,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &ProducerArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let wrong = |fault: TargetFault| Failed::usage(fault.to_string());
     let token = match global.token()? {
         Some(token) => Some(Bearer::new(token.expose()).map_err(wrong)?),

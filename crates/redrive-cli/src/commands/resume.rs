@@ -7,7 +7,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ResumeArgs {
     /// The pipeline
     pub pipeline: String,
     /// Let the dead letters come for which the guard has paused it, until that flood is over
@@ -18,7 +18,7 @@ pub struct Args {
     pub now: bool,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &ResumeArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| {
         let answer = session.api.resume(&args.pipeline, args.dead_letter_anyway, args.now).await?;
         status::write(&answer.json, &answer.view, session.now(), out)?;

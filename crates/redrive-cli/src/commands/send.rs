@@ -21,7 +21,7 @@ const BYTES_MAX: usize = 8 << 20;
 const PAYLOAD_BYTES_MAX: u64 = 64 << 20;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct SendArgs {
     /// The pipeline
     pub pipeline: String,
     /// The payload, sent byte for byte; `-` reads it from stdin
@@ -56,13 +56,13 @@ pub struct Args {
     pub due: Option<String>,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &SendArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| {
         if args.ndjson { many(args, session, out).await } else { one(args, session, out).await }
     })
 }
 
-async fn one(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+async fn one(args: &SendArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let payload = match (&args.payload, &args.file) {
         (_, Some(path)) => read(open(path)?, &path.display().to_string())?,
         (Some(text), None) if text == "-" => read(io::stdin().lock(), "stdin")?,
@@ -80,7 +80,7 @@ async fn one(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, F
 }
 
 /// The message as the API takes it. As base64 the payload arrives as it is, JSON or not.
-fn message(args: &Args, payload: &[u8]) -> Value {
+fn message(args: &SendArgs, payload: &[u8]) -> Value {
     let mut message = Map::from_iter([("payload_base64".to_owned(), json!(STANDARD.encode(payload)))]);
     let texts = [
         ("id", &args.id),
@@ -104,7 +104,7 @@ fn message(args: &Args, payload: &[u8]) -> Value {
 }
 
 /// Sends line by line, as many at once as one request may hold. A request is accepted as a whole or not at all.
-async fn many(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+async fn many(args: &SendArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let from: Box<dyn Read> = match &args.file {
         Some(path) => Box::new(open(path)?),
         None => Box::new(io::stdin()),

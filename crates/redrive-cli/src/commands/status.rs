@@ -18,7 +18,7 @@ use crate::exit::{Exit, Failed};
 use crate::output::{Output, Style, age, count};
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct StatusArgs {
     /// The pipeline; all of them unless given
     pub pipeline: Option<String>,
     /// Print a line every second until ^C
@@ -32,7 +32,7 @@ pub struct Args {
     pub members: bool,
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &StatusArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     if let (Some(pipeline), true) = (&args.pipeline, args.members) {
         return show_members(pipeline, global, out);
     }

@@ -10,7 +10,7 @@ use crate::output::Output;
 
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
-pub struct Args {
+pub struct SubscriptionsArgs {
     /// The pipeline; shows how many subscriptions are active, flagged and purged
     pub pipeline: Option<String>,
     #[command(subcommand)]
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-pub fn run(args: &Args, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &SubscriptionsArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     with_api(global, out, async |session, out| match (&args.action, &args.pipeline) {
         (Some(SubscriptionsAction::List(args)), _) => list::list(args, session, out).await,
         (Some(SubscriptionsAction::Show(args)), _) => list::show(args, session, out).await,

@@ -18,7 +18,7 @@ use crate::output::{Output, instant, safe};
 const BODY_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct WebhookArgs {
     #[command(subcommand)]
     pub action: WebhookAction,
 }
@@ -57,7 +57,7 @@ pub struct Verify {
     pub any_age: bool,
 }
 
-pub fn run(args: &Args, out: &mut Output) -> Result<Exit, Failed> {
+pub fn run(args: &WebhookArgs, out: &mut Output) -> Result<Exit, Failed> {
     let WebhookAction::Verify(args) = &args.action;
     let secret =
         Secret::read(&args.secret_file).map_err(|error| Failed::usage(format!("--secret-file {error}")))?;

@@ -26,9 +26,9 @@ mod tests {
     use super::*;
 
     /// Keeps the names of the fields of each event.
-    struct Names(Arc<Mutex<Vec<Vec<&'static str>>>>);
+    struct StuckNames(Arc<Mutex<Vec<Vec<&'static str>>>>);
 
-    impl<S: tracing::Subscriber> Layer<S> for Names {
+    impl<S: tracing::Subscriber> Layer<S> for StuckNames {
         fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
             let names = event.metadata().fields().iter().map(|field| field.name()).collect();
             self.0.lock().unwrap().push(names);
@@ -40,7 +40,7 @@ mod tests {
         let events = Arc::new(Mutex::new(Vec::new()));
         let stuck =
             Stuck { pipeline: "orders".into(), message_id: "o-1".to_owned(), after: Duration::from_mins(1) };
-        let listening = tracing_subscriber::registry().with(Names(Arc::clone(&events)));
+        let listening = tracing_subscriber::registry().with(StuckNames(Arc::clone(&events)));
         tracing::subscriber::with_default(listening, || report(&stuck));
         let names = events.lock().unwrap().remove(0);
         assert!(names.contains(&"message_id") && names.contains(&"pipeline"), "{names:?}");

@@ -12,13 +12,13 @@ const SPANS_MAX: usize = 16;
 /// The spans of the last time in which nothing was delivered.
 #[derive(Clone, Debug, Default)]
 pub struct ClosedSpans {
-    over: VecDeque<Span>,
+    over: VecDeque<ClosedSpan>,
     /// Since when it is closed now.
     open_end: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct ClosedSpan {
     from: Time,
     until: Time,
     /// How much of it the sink was closed.
@@ -34,7 +34,7 @@ impl ClosedSpans {
     /// It is open again.
     pub fn open(&mut self, until: Time) {
         let Some(from) = self.open_end.take().filter(|from| *from < until) else { return };
-        self.over.push_back(Span { from, until, closed_ms: millis(until.since(from)) });
+        self.over.push_back(ClosedSpan { from, until, closed_ms: millis(until.since(from)) });
         if self.over.len() > SPANS_MAX
             && let Some(oldest) = self.over.pop_front()
             && let Some(next) = self.over.front_mut()
@@ -52,7 +52,7 @@ impl ClosedSpans {
             return 0;
         }
         let current = self.open_end.map_or(0, |from| millis(until.since(from.max(since))));
-        let of = |span: &Span| {
+        let of = |span: &ClosedSpan| {
             let both = millis(until.min(span.until).since(since.max(span.from)));
             span.closed_ms.min(both)
         };

@@ -15,7 +15,7 @@ use redrive_lab::kafka::trace::Trace;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// What a test says about it.
-struct Options {
+struct MemberFlags {
     processor: Processor,
     trace: PathBuf,
     /// The only order that fails, and it always does; otherwise the fates of the workload.
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
-    let mut options = Options {
+fn parse(mut args: impl Iterator<Item = String>) -> Result<MemberFlags, Error> {
+    let mut options = MemberFlags {
         processor: Processor {
             brokers: String::new(),
             name: String::new(),
@@ -104,10 +104,10 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
     Ok(options)
 }
 
-fn run(options: Options) -> Result<(), Error> {
+fn run(options: MemberFlags) -> Result<(), Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
-        let Options { processor, trace, poison, takes_max, pill } = options;
+        let MemberFlags { processor, trace, poison, takes_max, pill } = options;
         let mut terminate = signal(SignalKind::terminate())?;
         let applier = Applier { trace: Trace::append(&trace)?, poison, takes_max };
         let pipeline = processor.pipeline().sink(Swallower { applier, pill });

@@ -15,7 +15,7 @@ use redrive_kafka_faults::storm::{figures, run};
 use redrive_lab::kafka::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
-struct Options {
+struct StormFlags {
     storm: run::Options,
     figures: bool,
     frozen_only: bool,
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         }
     };
     let ran = if options.figures {
-        let Options { storm, sessions_s, repeats, frozen_only, .. } = &options;
+        let StormFlags { storm, sessions_s, repeats, frozen_only, .. } = &options;
         let (client, frozen_only) = (storm.client.as_slice(), *frozen_only);
         let (redrive, root, per_second) = (storm.redrive.as_path(), storm.root.as_path(), storm.per_second);
         let interrupted = &storm.interrupted;
@@ -81,7 +81,7 @@ fn interrupted() -> Result<Arc<AtomicBool>, Error> {
     Ok(interrupted)
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
+fn parse(mut args: impl Iterator<Item = String>) -> Result<StormFlags, Error> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut storm = run::Options {
         redrive: PathBuf::new(),
@@ -120,5 +120,5 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
     if storm.redrive.as_os_str().is_empty() {
         return Err("--redrive PATH: the program under test".into());
     }
-    Ok(Options { storm, figures, frozen_only, sessions_s, repeats })
+    Ok(StormFlags { storm, figures, frozen_only, sessions_s, repeats })
 }

@@ -67,11 +67,11 @@ impl std::fmt::Debug for LetterTrimmer {
 
 /// Where records went, by their numbers.
 #[derive(Default)]
-struct Places(Mutex<Vec<(u64, i32, i64)>>);
+struct TrimOffsets(Mutex<Vec<(u64, i32, i64)>>);
 
-impl ClientContext for Places {}
+impl ClientContext for TrimOffsets {}
 
-impl ProducerContext for Places {
+impl ProducerContext for TrimOffsets {
     type DeliveryOpaque = Box<u64>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, number: Box<u64>) {
@@ -257,13 +257,13 @@ impl LetterTrimmer {
         Ok(gone.len() as u64)
     }
 
-    fn producer(&self) -> Result<BaseProducer<Places>, EngineError> {
-        self.cluster.producer().create_with_context(Places::default()).map_err(failed)
+    fn producer(&self) -> Result<BaseProducer<TrimOffsets>, EngineError> {
+        self.cluster.producer().create_with_context(TrimOffsets::default()).map_err(failed)
     }
 }
 
 fn send(
-    producer: &BaseProducer<Places>,
+    producer: &BaseProducer<TrimOffsets>,
     record: BaseRecord<'_, [u8], [u8], Box<u64>>,
 ) -> Result<(), EngineError> {
     let until = Instant::now() + FLUSH_MAX;
@@ -274,7 +274,7 @@ fn send(
 }
 
 /// Waits until everything is acknowledged.
-fn flush(producer: &BaseProducer<Places>) -> Result<(), EngineError> {
+fn flush(producer: &BaseProducer<TrimOffsets>) -> Result<(), EngineError> {
     producer.flush(FLUSH_MAX).map_err(failed)
 }
 

@@ -12,7 +12,7 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const NAME: &str = "orders";
 
-struct Options {
+struct OutageFlags {
     engine: String,
     brokers: String,
     seconds: u64,
@@ -44,9 +44,9 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
+fn parse(mut args: impl Iterator<Item = String>) -> Result<OutageFlags, Error> {
     let mut options =
-        Options { engine: "embedded".to_owned(), brokers: String::new(), seconds: 60, rate: 2_000 };
+        OutageFlags { engine: "embedded".to_owned(), brokers: String::new(), seconds: 60, rate: 2_000 };
     while let Some(flag) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
         match flag.as_str() {
@@ -60,7 +60,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Options, Error> {
     Ok(options)
 }
 
-fn run(options: &Options) -> Result<OutageReport, Error> {
+fn run(options: &OutageFlags) -> Result<OutageReport, Error> {
     let plan = OutagePlan::lasting(Duration::from_secs(options.seconds), options.rate);
     let dir = std::env::temp_dir().join(format!("redrive-outage-{}", std::process::id()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -15,7 +15,7 @@ const FORECAST_MESSAGES: u32 = 50_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct BackoffSweepParameters {
     rate: f64,
     before: Span,
     outage: Span,
@@ -28,7 +28,7 @@ struct Parameters {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let p: &Parameters = &variant.parameters;
+        let p: &BackoffSweepParameters = &variant.parameters;
         let outage = Outage { at: p.before.0, lasts: p.outage.0 };
         let rates = Rates { transient: p.transient.0, ..Rates::NONE };
         let load = Load {

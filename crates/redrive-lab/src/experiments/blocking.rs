@@ -18,7 +18,7 @@ const STEPS: u32 = 60;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct BlockingParameters {
     rate: f64,
     arrive_for: Span,
     tiers: Vec<Span>,
@@ -30,7 +30,7 @@ struct Parameters {
     one_poison: bool,
 }
 
-impl Parameters {
+impl BlockingParameters {
     fn load(&self, seed: u64) -> Load {
         let (poison, transient) = (self.poison.0, self.transient.0);
         let plain = Load::steady(seed, self.rate, self.arrive_for.0);
@@ -55,7 +55,7 @@ impl Parameters {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let parameters: &Parameters = &variant.parameters;
+        let parameters: &BlockingParameters = &variant.parameters;
         let (load, subject) = (parameters.load(setting.seed), parameters.subject()?);
         let trace = setting.play(scenario, &load, &subject, stage)?;
         Ok(trace.map(|trace| measure(&variant.name, &trace)))

@@ -16,7 +16,7 @@ const SALT: [u64; 2] = [11, 13];
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct BloomParameters {
     /// Ids that were applied.
     applied: u64,
     /// Dead letters that were never applied and are replayed.
@@ -62,7 +62,7 @@ impl Bloom {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let p: &Parameters = &variant.parameters;
+        let p: &BloomParameters = &variant.parameters;
         if stage.is_interrupted() {
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use crate::scenario::{Scenario, Share};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct BudgetsParameters {
     rate: u64,
     seconds: u64,
     /// What a bucket is full of at the start does not count.
@@ -51,7 +51,7 @@ enum Budget {
 const WINDOW_S: usize = 10;
 
 impl Budget {
-    fn of(p: &Parameters) -> Result<Self, LabError> {
+    fn of(p: &BudgetsParameters) -> Result<Self, LabError> {
         Ok(match p.budget.as_str() {
             "none" => Self::Unlimited,
             // A transient retry costs 14 of 500 tokens, a success gives one back.
@@ -120,14 +120,14 @@ impl Budget {
 }
 
 /// Calls per request, and the share of the requests that succeeded in the end.
-struct Load {
+struct CallerLoad {
     amplification: f64,
     served: f64,
 }
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let p: &Parameters = &variant.parameters;
+        let p: &BudgetsParameters = &variant.parameters;
         let mut points = Vec::new();
         for percent in (0..=100).step_by(p.step_percent.max(1) as usize) {
             if stage.is_interrupted() {
@@ -146,7 +146,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             .with("amplification_max", most)
             .with("served_10", at(10.0).map_or(f64::NAN, |load| load.served))
             .with("served_50", at(50.0).map_or(f64::NAN, |load| load.served));
-        let curve = |of: fn(&Load) -> f64| {
+        let curve = |of: fn(&CallerLoad) -> f64| {
             Curve::new(&variant.name, points.iter().map(|(percent, load)| (*percent, of(load))).collect())
         };
         Ok(Some((result, [curve(|load| load.amplification), curve(|load| load.served)])))
@@ -172,7 +172,7 @@ fn columns() -> Vec<Column> {
 }
 
 /// Requests at a fixed rate whose calls fail independently; retries follow at once.
-fn load(p: &Parameters, percent: u64, seed: u64) -> Result<Load, LabError> {
+fn load(p: &BudgetsParameters, percent: u64, seed: u64) -> Result<CallerLoad, LabError> {
     let mut budget = Budget::of(p)?;
     let mut random = SplitMix64::new(seed ^ percent.rotate_left(32));
     let fails = |random: &mut SplitMix64| Random(random.draw()).unit() * 100.0 < percent as f64;
@@ -199,5 +199,5 @@ fn load(p: &Parameters, percent: u64, seed: u64) -> Result<Load, LabError> {
         }
     }
     let of = requests.max(1) as f64;
-    Ok(Load { amplification: calls as f64 / of, served: served as f64 / of })
+    Ok(CallerLoad { amplification: calls as f64 / of, served: served as f64 / of })
 }

@@ -18,7 +18,7 @@ use crate::scenario::Scenario;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct JitterComparisonParameters {
     clients: u32,
     /// Repeats; the mean counts.
     runs: u32,
@@ -39,7 +39,7 @@ struct Contest {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let p: &Parameters = &variant.parameters;
+        let p: &JitterComparisonParameters = &variant.parameters;
         let jitter = match p.backoff.as_str() {
             "off" => None,
             word => {
@@ -82,7 +82,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
     Ok(Outcome { columns, variants, plots, is_partial, ..Outcome::default() })
 }
 
-fn contest(p: &Parameters, jitter: Option<Jitter>, clients: u32, seed: u64) -> Contest {
+fn contest(p: &JitterComparisonParameters, jitter: Option<Jitter>, clients: u32, seed: u64) -> Contest {
     let mut sum = Contest::default();
     for run in 0..p.runs {
         let mut random = SplitMix64::new(seed ^ (u64::from(run) << 32) ^ u64::from(clients));
@@ -94,7 +94,7 @@ fn contest(p: &Parameters, jitter: Option<Jitter>, clients: u32, seed: u64) -> C
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
+enum ModelStep {
     /// The read reaches the row.
     Read,
     /// Its answer, a version, reaches the client.
@@ -107,54 +107,59 @@ enum Step {
 
 /// What happens next; the earliest is the greatest, for the heap.
 #[derive(Debug)]
-struct Event {
+struct ModelEvent {
     at_ms: f64,
     client: usize,
-    step: Step,
+    step: ModelStep,
 }
 
-impl PartialEq for Event {
+impl PartialEq for ModelEvent {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl Eq for Event {}
+impl Eq for ModelEvent {}
 
-impl PartialOrd for Event {
+impl PartialOrd for ModelEvent {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Event {
+impl Ord for ModelEvent {
     fn cmp(&self, other: &Self) -> Ordering {
         other.at_ms.total_cmp(&self.at_ms).then(other.client.cmp(&self.client))
     }
 }
 
-fn once(p: &Parameters, jitter: Option<Jitter>, clients: u32, random: &mut SplitMix64) -> Contest {
+fn once(
+    p: &JitterComparisonParameters,
+    jitter: Option<Jitter>,
+    clients: u32,
+    random: &mut SplitMix64,
+) -> Contest {
     let mut queue = BinaryHeap::new();
     let hop = |random: &mut SplitMix64| normal(random, p.net_mean_ms, p.net_deviation_ms).abs();
     for client in 0..clients as usize {
-        queue.push(Event { at_ms: hop(random), client, step: Step::Read });
+        queue.push(ModelEvent { at_ms: hop(random), client, step: ModelStep::Read });
     }
     let mut failures = vec![0_u32; clients as usize];
     let mut previous_ms = vec![0_u64; clients as usize];
     let (mut version, mut calls, mut now) = (0_u64, 0_u64, 0.0);
-    while let Some(Event { at_ms, client, step }) = queue.pop() {
+    while let Some(ModelEvent { at_ms, client, step }) = queue.pop() {
         now = at_ms;
         let (wait_ms, next) = match step {
-            Step::Read => (0.0, Step::Version(version)),
-            Step::Version(seen) => (0.0, Step::Write(seen)),
-            Step::Write(seen) => {
+            ModelStep::Read => (0.0, ModelStep::Version(version)),
+            ModelStep::Version(seen) => (0.0, ModelStep::Write(seen)),
+            ModelStep::Write(seen) => {
                 calls += 1;
                 let wins = seen == version;
                 version += u64::from(wins);
-                (0.0, Step::Written(wins))
+                (0.0, ModelStep::Written(wins))
             }
-            Step::Written(true) => continue,
-            Step::Written(false) => {
+            ModelStep::Written(true) => continue,
+            ModelStep::Written(false) => {
                 failures[client] += 1;
                 let delay_ms = p.base_ms.saturating_mul(1 << failures[client].min(32)).min(p.cap_ms);
                 let unspread = Unspread {
@@ -165,10 +170,10 @@ fn once(p: &Parameters, jitter: Option<Jitter>, clients: u32, random: &mut Split
                 };
                 let wait_ms = jitter.map_or(0, |jitter| jitter.apply(unspread, Random(random.draw())));
                 previous_ms[client] = wait_ms;
-                (wait_ms as f64, Step::Read)
+                (wait_ms as f64, ModelStep::Read)
             }
         };
-        queue.push(Event { at_ms: now + wait_ms + hop(random), client, step: next });
+        queue.push(ModelEvent { at_ms: now + wait_ms + hop(random), client, step: next });
     }
     Contest { calls: calls as f64, completion_ms: now }
 }

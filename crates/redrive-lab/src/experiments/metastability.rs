@@ -22,7 +22,7 @@ const RECOVERED: f64 = 0.9;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct MetastabilityParameters {
     rate: f64,
     /// The share of the capacity that normal traffic takes.
     utilisation: f64,
@@ -50,14 +50,14 @@ struct Trigger {
 }
 
 /// Serves calls in order.
-struct Server {
+struct ModelServer {
     per_ms: f64,
     timeout_ms: f64,
     trigger: Trigger,
     free_ms: f64,
 }
 
-impl Server {
+impl ModelServer {
     /// When a call that is begun then is done.
     fn done_ms(&self, begun_ms: f64) -> f64 {
         let Trigger { taken, from_ms, to_ms } = self.trigger;
@@ -67,7 +67,7 @@ impl Server {
     }
 }
 
-impl Responder for Server {
+impl Responder for ModelServer {
     fn call(&mut self, _number: u64, _call: u16, at: Duration) -> Reply {
         let now_ms = at.as_secs_f64() * 1000.0;
         self.free_ms = self.done_ms(self.free_ms.max(now_ms));
@@ -116,7 +116,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
     Ok(Outcome { columns, variants, plots, heat_maps, notes, is_partial, ..Outcome::default() })
 }
 
-fn subject(p: &Parameters) -> Result<Subject, LabError> {
+fn subject(p: &MetastabilityParameters) -> Result<Subject, LabError> {
     let at_once = Policy::fixed("1ms").retries(p.retries).jitter("none").outage_gate(false);
     let spread = tiers(&p.tiers);
     let policy = match p.policy.as_str() {
@@ -132,7 +132,7 @@ fn subject(p: &Parameters) -> Result<Subject, LabError> {
 
 /// `None` if it was interrupted.
 fn map(
-    variant: &Variant<Parameters>,
+    variant: &Variant<MetastabilityParameters>,
     setting: &Setting<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<Vec<Cell>>, LabError> {
@@ -153,7 +153,7 @@ fn map(
 }
 
 fn play(
-    p: &Parameters,
+    p: &MetastabilityParameters,
     depth: u32,
     length: Duration,
     subject: &Subject,
@@ -166,7 +166,7 @@ fn play(
         from_ms: ms(p.before.0),
         to_ms: ms(p.before.0 + length),
     };
-    let mut server = Server {
+    let mut server = ModelServer {
         per_ms: p.rate / p.utilisation / 1000.0,
         timeout_ms: ms(p.timeout.0),
         trigger,
@@ -203,7 +203,7 @@ fn served(trace: &Trace) -> Vec<(f64, f64)> {
     seconds.into_iter().enumerate().map(share).collect()
 }
 
-fn measure(variant: &Variant<Parameters>, cells: &[Cell]) -> (VariantResult, Curve) {
+fn measure(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> (VariantResult, Curve) {
     let recovered = cells.iter().filter(|cell| cell.goodput >= RECOVERED).count();
     let lowest = cells.iter().map(|cell| cell.goodput).fold(f64::INFINITY, f64::min);
     let audit = cells.iter().fold(Audit::default(), |sum, cell| sum.plus(&cell.audit));
@@ -223,7 +223,7 @@ fn measure(variant: &Variant<Parameters>, cells: &[Cell]) -> (VariantResult, Cur
 }
 
 /// Goodput by depth and length.
-fn panel(variant: &Variant<Parameters>, cells: &[Cell]) -> HeatPanel {
+fn panel(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> HeatPanel {
     let each = variant.parameters.lengths.len().max(1);
     let values = cells.chunks(each).map(|row| row.iter().map(|cell| cell.goodput).collect()).collect();
     HeatPanel { name: variant.name.clone(), values }
@@ -231,7 +231,7 @@ fn panel(variant: &Variant<Parameters>, cells: &[Cell]) -> HeatPanel {
 
 /// All variants have the same grid.
 fn heat_map(scenario: &Scenario, setting: &Setting<'_>, panels: Vec<HeatPanel>) -> Result<HeatMap, LabError> {
-    let variants = scenario.variants::<Parameters>(setting.size)?;
+    let variants = scenario.variants::<MetastabilityParameters>(setting.size)?;
     let grid = variants.first().map(|first| &first.parameters);
     let rows = grid.map_or_else(Vec::new, |p| p.depths.iter().map(|depth| format!("−{depth} %")).collect());
     let columns = grid.map_or_else(Vec::new, |p| {
@@ -242,7 +242,7 @@ fn heat_map(scenario: &Scenario, setting: &Setting<'_>, panels: Vec<HeatPanel>) 
 }
 
 /// The map in a line: which triggers it does not recover from.
-fn text(variant: &Variant<Parameters>, cells: &[Cell]) -> String {
+fn text(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> String {
     let never: Vec<&Cell> = cells.iter().filter(|cell| cell.goodput < RECOVERED).collect();
     if never.is_empty() {
         return format!("{}: recovers from every trigger of the map.", variant.name);

@@ -14,7 +14,7 @@ use crate::testbed::{Classes, Fates, Load, Record, Subject, Trace};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct MisclassificationParameters {
     rate: f64,
     arrive_for: Span,
     tiers: Vec<Span>,
@@ -28,7 +28,7 @@ struct Parameters {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let p: &Parameters = &variant.parameters;
+        let p: &MisclassificationParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
         let classes =
             Classes { poison_recognised: p.poison_recognised.0, transient_mistaken: p.transient_mistaken.0 };

@@ -16,7 +16,7 @@ use crate::testbed::{Fates, Load, Subject, Trace};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct OrderingParameters {
     rate: f64,
     arrive_for: Span,
     tiers: Vec<Span>,
@@ -29,7 +29,7 @@ struct Parameters {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let p: &Parameters = &variant.parameters;
+        let p: &OrderingParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
         let load = Load {
             fates: Fates::Rates(rates),

@@ -17,7 +17,7 @@ const STEPS: u32 = 120;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct PoisonGrowthParameters {
     rate: f64,
     arrive_for: Span,
     tiers: Vec<Span>,
@@ -30,7 +30,7 @@ struct Parameters {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let p: &Parameters = &variant.parameters;
+        let p: &PoisonGrowthParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
         let load = Load {
             fates: Fates::Rates(rates),
@@ -76,7 +76,12 @@ fn columns() -> Vec<Column> {
 }
 
 /// In the second half of the time in which letters arrive: the first ones come when the tiers are over.
-fn measure(name: &str, trace: &Trace, p: &Parameters, waiting: Duration) -> (VariantResult, Curve) {
+fn measure(
+    name: &str,
+    trace: &Trace,
+    p: &PoisonGrowthParameters,
+    waiting: Duration,
+) -> (VariantResult, Curve) {
     let end = trace.load.arrive_for;
     let from = waiting + end.saturating_sub(waiting) / 2;
     let seconds = end.saturating_sub(from).as_secs_f64();

@@ -31,7 +31,7 @@ const SALT: u64 = 5;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct ReplayParameters {
     messages: u64,
     tiers: Vec<Span>,
     transient: Share,
@@ -99,7 +99,7 @@ struct Steps {
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let place =
         setting.postgres.map_or("a set in memory", |_| "PostgreSQL, id and effect in one transaction");
-    let each = setting.each(scenario, |variant: &Variant<Parameters>, stage| {
+    let each = setting.each(scenario, |variant: &Variant<ReplayParameters>, stage| {
         let engine = ReplayEngine::new(setting.engine).map_err(|error| LabError::Run(error.to_string()))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| LabError::Run(error.to_string()))?;
@@ -128,7 +128,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
 }
 
 async fn play(
-    variant: &Variant<Parameters>,
+    variant: &Variant<ReplayParameters>,
     setting: &Setting<'_>,
     engine: &ReplayEngine<'_>,
     stage: Stage<'_>,
@@ -205,7 +205,7 @@ async fn play(
 
 /// Fill, fix, replay all, replay all again. `None` if it was interrupted.
 async fn walk(
-    p: &Parameters,
+    p: &ReplayParameters,
     downstream: &FixableHandler,
     engine: &ReplayEngine<'_>,
     handle: &PipelineHandle,

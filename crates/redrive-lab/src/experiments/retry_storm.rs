@@ -19,7 +19,7 @@ const FORECAST_MESSAGES: u32 = 50_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct RetryStormParameters {
     rate: f64,
     before: Span,
     outage: Span,
@@ -35,7 +35,7 @@ struct Parameters {
     permits: f64,
 }
 
-impl Parameters {
+impl RetryStormParameters {
     fn load(&self, seed: u64) -> Load {
         let outage = Outage { at: self.before.0, lasts: self.outage.0 };
         let arrive_for = outage.end() + self.after.0;
@@ -68,7 +68,7 @@ impl Parameters {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let parameters: &Parameters = &variant.parameters;
+        let parameters: &RetryStormParameters = &variant.parameters;
         let (load, subject) = (parameters.load(setting.seed), parameters.subject()?);
         let Some(trace) = setting.play(scenario, &load, &subject, stage)? else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace);
@@ -156,7 +156,7 @@ fn smooth(load: &[f64]) -> Vec<f64> {
 }
 
 /// What `check` says of the same outage, without breaker and gate.
-fn forecast(policy: &Policy, parameters: &Parameters, result: &VariantResult) -> Vec<ForecastLine> {
+fn forecast(policy: &Policy, parameters: &RetryStormParameters, result: &VariantResult) -> Vec<ForecastLine> {
     let forecast = OutageForecast::of(policy, parameters.outage.0, FORECAST_MESSAGES);
     // Few messages spread more.
     let scatter = (1000.0 / parameters.rate).sqrt();

@@ -15,7 +15,7 @@ use crate::testbed::{Fates, Load, Subject, Trace};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Parameters {
+struct TimeToDeadLetterParameters {
     rate: f64,
     arrive_for: Span,
     tiers: Vec<Span>,
@@ -25,7 +25,7 @@ struct Parameters {
 
 pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
-        let p: &Parameters = &variant.parameters;
+        let p: &TimeToDeadLetterParameters = &variant.parameters;
         let poison = Rates { poison: Ratio::WHOLE, transient: Ratio::ZERO };
         let waiting: Duration = p.tiers.iter().map(|tier| tier.0).sum();
         let load = Load {

@@ -120,7 +120,7 @@ pub(crate) async fn stats(
     Path(pipeline): Path<String>,
 ) -> Result<Json<LetterStats>, Problem> {
     let served = shared.service.find(&pipeline)?;
-    let mut tally = Tally::default();
+    let mut tally = LetterTally::default();
     let mut after = None;
     loop {
         let open = Selection::all(LetterState::Open);
@@ -153,7 +153,7 @@ pub(crate) async fn stats(
 
 /// Open letters, counted.
 #[derive(Debug, Default)]
-struct Tally {
+struct LetterTally {
     by_reason: BTreeMap<&'static str, u64>,
     by_class: BTreeMap<&'static str, u64>,
     /// Letters, and when the oldest died.
@@ -162,7 +162,7 @@ struct Tally {
     scanned: u64,
 }
 
-impl Tally {
+impl LetterTally {
     fn add(&mut self, letter: &Letter) {
         self.scanned += 1;
         *self.by_reason.entry(letter.reason.name()).or_default() += 1;
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_largest_tenants_are_named_and_the_others_counted_together() {
-        let mut tally = Tally::default();
+        let mut tally = LetterTally::default();
         for n in 0..TENANTS_SHOWN_MAX + 2 {
             tally.by_tenant.insert(format!("t-{n:03}"), (n as u64 + 1, Time::from_millis(n as u64)));
         }

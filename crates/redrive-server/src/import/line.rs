@@ -93,7 +93,7 @@ struct GivenAttempt {
 /// Bytes: as text, as base64, or as JSON, of which the text is taken as it stands.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Content<'a> {
+struct LineContent<'a> {
     #[serde(borrow)]
     utf8: Option<Cow<'a, str>>,
     #[serde(borrow)]
@@ -349,13 +349,13 @@ fn bytes(field: &str, raw: &RawValue) -> Result<Option<Bytes>, String> {
         let text: String = serde_json::from_str(text).map_err(wrong)?;
         return Ok(Some(text.into()));
     }
-    let Some(content) = serde_json::from_str::<Option<Content<'_>>>(text).map_err(wrong)? else {
+    let Some(content) = serde_json::from_str::<Option<LineContent<'_>>>(text).map_err(wrong)? else {
         return Ok(None);
     };
     match content {
-        Content { utf8: Some(text), base64: None, json: None } => Ok(Some(text.into_owned().into())),
-        Content { utf8: None, base64: Some(text), json: None } => decoded(field, &text).map(Some),
-        Content { utf8: None, base64: None, json: Some(json) } => {
+        LineContent { utf8: Some(text), base64: None, json: None } => Ok(Some(text.into_owned().into())),
+        LineContent { utf8: None, base64: Some(text), json: None } => decoded(field, &text).map(Some),
+        LineContent { utf8: None, base64: None, json: Some(json) } => {
             Ok(Some(Bytes::copy_from_slice(json.get().as_bytes())))
         }
         _ => Err(format!("`{field}` needs exactly one of `utf8`, `base64` and `json`")),

@@ -13,11 +13,11 @@ const AT_ONCE: Duration = Duration::from_millis(100);
 pub struct RequestPace {
     /// Between two requests of all members.
     gap: Duration,
-    turns: Mutex<Turns>,
+    turns: Mutex<QuotaTurns>,
 }
 
 #[derive(Debug)]
-struct Turns {
+struct QuotaTurns {
     /// Between two requests of this process.
     gap: Duration,
     next: Option<Instant>,
@@ -26,7 +26,7 @@ struct Turns {
 impl RequestPace {
     pub fn new(per_second: f64) -> Self {
         let gap = Duration::from_secs_f64(1.0 / per_second);
-        Self { gap, turns: Mutex::new(Turns { gap, next: None }) }
+        Self { gap, turns: Mutex::new(QuotaTurns { gap, next: None }) }
     }
 
     /// This process owns `owned` of `all` partitions, and so that part of the rate. Whoever owns none has one part: what it
@@ -46,7 +46,7 @@ impl RequestPace {
         place.max(now)
     }
 
-    fn turns(&self) -> MutexGuard<'_, Turns> {
+    fn turns(&self) -> MutexGuard<'_, QuotaTurns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,10 +12,10 @@ use redrive_core::Message;
 
 /// How far a request came.
 #[derive(Clone, Debug)]
-pub(crate) struct Sent(Arc<Progress>);
+pub(crate) struct Sent(Arc<WriteProgress>);
 
 #[derive(Debug)]
-struct Progress {
+struct WriteProgress {
     /// It began to leave. Until then a failure cannot have had an effect.
     begun: AtomicBool,
     /// The last 1xx that came, or 0.
@@ -59,7 +59,7 @@ impl Payload {
         // An empty body is never asked for. Its request is taken for sent from the beginning, which errs towards
         // saying that there may have been an effect.
         let begun = AtomicBool::new(bytes.is_empty());
-        let sent = Sent(Arc::new(Progress { begun, interim: AtomicU16::new(0) }));
+        let sent = Sent(Arc::new(WriteProgress { begun, interim: AtomicU16::new(0) }));
         (Self { bytes, sent: sent.clone() }, sent)
     }
 

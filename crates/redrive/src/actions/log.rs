@@ -43,8 +43,8 @@ struct SharedLog {
 
 struct LogState {
     place: LogPlace,
-    discards: Named,
-    edits: Named,
+    discards: NamedAction,
+    edits: NamedAction,
     /// Pipelines whose last word was `pause`.
     paused: BTreeSet<String>,
     /// What was decided about groups of letters, by pipeline.
@@ -53,12 +53,12 @@ struct LogState {
 
 /// Actions that have names: where the line of each begins, and the number of the next.
 #[derive(Default)]
-struct Named {
+struct NamedAction {
     lines: BTreeMap<u64, u64>,
     last: u64,
 }
 
-impl Named {
+impl NamedAction {
     fn add(&mut self, number: u64, at: u64) {
         self.lines.insert(number, at);
         self.last = self.last.max(number);
@@ -87,8 +87,8 @@ impl ActionLog {
     pub(super) fn open(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
         let mut state = LogState {
             place: LogPlace::Memory { lines: VecDeque::new(), before: 0 },
-            discards: Named::default(),
-            edits: Named::default(),
+            discards: NamedAction::default(),
+            edits: NamedAction::default(),
             paused: BTreeSet::new(),
             marks: BTreeMap::new(),
         };
@@ -352,7 +352,7 @@ impl LogState {
         }
     }
 
-    fn named(&mut self, kind: char) -> &mut Named {
+    fn named(&mut self, kind: char) -> &mut NamedAction {
         if kind == 'e' { &mut self.edits } else { &mut self.discards }
     }
 

@@ -20,7 +20,7 @@ struct FoundIds {
 
 /// Opens the store again, as a restart would, and looks for every id. Returns how many are missing.
 pub fn run(scene: &Scene, report: &Report, global: &Global, out: &mut Output) -> Result<u64, Failed> {
-    let args = super::Args { listen: ([127, 0, 0, 1], 0).into(), ..scene.args.clone() };
+    let args = super::DemoArgs { listen: ([127, 0, 0, 1], 0).into(), ..scene.args.clone() };
     let assembled = assemble(&scene.config(&args)?, global)?;
     let handle = assembled.redrive.pipeline(PIPELINE);
     let handle = handle.ok_or_else(|| Failed::usage("the demo has no pipeline; this is a bug"))?;

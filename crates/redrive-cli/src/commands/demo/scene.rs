@@ -10,7 +10,7 @@ use std::sync::Arc;
 use redrive_lab::downstream::{self, Downstream};
 use redrive_lab::producer::{self, Report, Target};
 
-use super::{Args, status};
+use super::{DemoArgs, status};
 use crate::args::Global;
 use crate::config::load::build;
 use crate::config::{Config, EngineFlags, Environment, PipelineFlags, ProcessorFlags};
@@ -24,7 +24,7 @@ const TIERS: [&str; 3] = ["2s", "5s", "15s"];
 /// The parts that outlive the run: the audit looks at them afterwards.
 #[derive(Debug)]
 pub struct Scene {
-    pub args: Args,
+    pub args: DemoArgs,
     pub dir: PathBuf,
     pub runtimes: Runtimes,
     pub downstream: Arc<Downstream>,
@@ -34,7 +34,7 @@ pub struct Scene {
 
 impl Scene {
     /// The directory and the downstream, on a port of its own.
-    pub fn new(args: &Args) -> Result<Self, Failed> {
+    pub fn new(args: &DemoArgs) -> Result<Self, Failed> {
         let runtimes = Runtimes::start()?;
         let dir = fresh_dir()?;
         let options = downstream::Options {
@@ -53,7 +53,7 @@ impl Scene {
     }
 
     /// The configuration that these flags would make on a command line.
-    pub fn config(&self, args: &Args) -> Result<Config, Failed> {
+    pub fn config(&self, args: &DemoArgs) -> Result<Config, Failed> {
         let flags = ProcessorFlags {
             engine: EngineFlags {
                 dir: Some(self.dir.display().to_string()),
@@ -73,7 +73,7 @@ impl Scene {
     }
 
     /// Plays until ^C or the end of the time, and says what was produced.
-    pub fn play(&self, args: &Args, global: &Global, out: &mut Output) -> Result<Report, Failed> {
+    pub fn play(&self, args: &DemoArgs, global: &Global, out: &mut Output) -> Result<Report, Failed> {
         let config = self.config(args)?;
         let assembled = assemble(&config, global)?;
         let handle = assembled.redrive.pipeline(PIPELINE);

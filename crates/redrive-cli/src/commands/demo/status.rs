@@ -10,13 +10,13 @@ use redrive::{Figures, HealthChange, HealthEntry, PipelineHandle, Reason, Time};
 use redrive_core::breaker::Change;
 use redrive_lab::downstream::Downstream;
 
-use super::Args;
+use super::DemoArgs;
 use crate::output::count;
 
 const EVERY: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(250);
 
-pub fn opening(args: &Args, dir: &Path, address: SocketAddr, token: Option<&str>) -> Vec<String> {
+pub fn opening(args: &DemoArgs, dir: &Path, address: SocketAddr, token: Option<&str>) -> Vec<String> {
     let kept = if args.keep { "kept" } else { "removed on exit; --keep to keep" };
     let token = token.unwrap_or_default();
     vec![
@@ -47,7 +47,7 @@ pub async fn watch(handle: PipelineHandle, downstream: Arc<Downstream>) {
     let began = Instant::now();
     let mut next = EVERY;
     let mut away = false;
-    let mut outage = Outage::default();
+    let mut outage = OutageLine::default();
     loop {
         tokio::time::sleep(LOOK).await;
         let now = began.elapsed();
@@ -70,13 +70,13 @@ pub async fn watch(handle: PipelineHandle, downstream: Arc<Downstream>) {
 
 /// What the breaker has said so far, and what the outage cost.
 #[derive(Debug, Default)]
-struct Outage {
+struct OutageLine {
     heard: Option<Time>,
     given_up_before: Option<u64>,
     given_up: Option<u64>,
 }
 
-impl Outage {
+impl OutageLine {
     /// What has happened to the breaker since the last time.
     fn news(&mut self, figures: &Figures) -> Vec<String> {
         let heard = self.heard;

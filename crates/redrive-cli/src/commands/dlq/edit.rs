@@ -22,7 +22,7 @@ const VALUE_CHARS: usize = 200;
 const CHANGE: &str = "Change (none: $EDITOR opens the one letter)";
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct EditArgs {
     /// The pipeline
     #[arg(required_unless_present = "undo")]
     pub pipeline: Option<String>,
@@ -89,7 +89,7 @@ fn header(text: &str) -> Result<(String, String), String> {
     }
 }
 
-impl Args {
+impl EditArgs {
     /// Two changes of one place contradict each other, in whatever order they are given.
     fn fail_if_twice(&self) -> Result<(), Failed> {
         let values = self.set.iter().map(|(at, _)| at).chain(&self.unset).cloned();
@@ -132,7 +132,7 @@ impl Args {
     }
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     if let Some(edit) = &args.undo {
         return undo(args.pipeline.as_deref(), edit, session, out).await;
     }
@@ -369,7 +369,7 @@ mod tests {
         #[derive(clap::Parser)]
         struct Line {
             #[command(flatten)]
-            args: Args,
+            args: EditArgs,
         }
         let typed =
             ["edit", "orders", "--all", "--set", "/amount=19.990", "--set", "/id=18446744073709551617"];

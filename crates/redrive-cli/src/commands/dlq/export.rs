@@ -13,7 +13,7 @@ use crate::output::{Output, count};
 const PAGE: u32 = 50;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ExportArgs {
     /// The pipeline
     pub pipeline: String,
     /// Letters in this state; open ones unless given, or those that the filter names
@@ -33,7 +33,7 @@ pub struct Args {
     pub redact: Vec<String>,
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &ExportArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let pointers = redact::pointers(&args.redact)?;
     let redaction = Redaction::at(pointers.clone());
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;

@@ -15,7 +15,7 @@ const DECISION: &str = "Decision (about one group)";
 
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub struct Args {
+pub struct GroupsArgs {
     /// The pipeline
     pub pipeline: String,
     /// One group: what its letters have in common, and a few of them
@@ -59,7 +59,7 @@ pub fn group(text: &str) -> Result<GroupId, String> {
     text.parse().map_err(|error: redrive_core::fingerprint::group_id::NoGroupId| error.to_string())
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     match args.group {
         None if args.by == Some(By::Tenant) => by_tenant(args, session, out).await,
         None => list(args, session, out).await,
@@ -70,7 +70,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     }
 }
 
-async fn list(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let answer = session.api.groups(&args.pipeline).await?;
     if out.is_json() {
         out.json(&answer.json)?;
@@ -118,7 +118,7 @@ async fn list(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, 
     Ok(Exit::Ok)
 }
 
-async fn by_tenant(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+async fn by_tenant(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let answer = session.api.letter_stats(&args.pipeline).await?;
     if out.is_json() {
         out.json(&json!({ "by_tenant": answer.json["by_tenant"], "scanned": answer.json["scanned"] }))?;
@@ -148,7 +148,12 @@ fn plural(number: u64, what: &str) -> String {
     format!("{} {what}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-async fn show(args: &Args, group: GroupId, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+async fn show(
+    args: &GroupsArgs,
+    group: GroupId,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
     let answer = session.api.group(&args.pipeline, group).await?;
     if out.is_json() {
         out.json(&answer.json)?;
@@ -219,7 +224,7 @@ fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
 }
 
 /// The state that was asked for, if any was.
-fn decision(args: &Args) -> Option<Result<GroupDecision, Failed>> {
+fn decision(args: &GroupsArgs) -> Option<Result<GroupDecision, Failed>> {
     let snoozes = args.snooze.is_some() || args.snooze_more.is_some();
     let state = match () {
         () if args.acknowledge => "acknowledged",
@@ -241,7 +246,7 @@ fn decision(args: &Args) -> Option<Result<GroupDecision, Failed>> {
 }
 
 async fn decide(
-    args: &Args,
+    args: &GroupsArgs,
     group: GroupId,
     decision: GroupDecision,
     session: &Session,

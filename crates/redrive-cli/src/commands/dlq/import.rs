@@ -34,7 +34,7 @@ use crate::output::{Output, count};
 const AHEAD: usize = 2;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ImportArgs {
     /// The topic with the dead letters. It is only read: no group, no commits
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     pub topic: Option<String>,
@@ -95,7 +95,12 @@ impl DialectArg {
     }
 }
 
-pub async fn run(args: &Args, global: &Global, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(
+    args: &ImportArgs,
+    global: &Global,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
     let (batches, given) = sync_channel::<Batch>(AHEAD);
     let mut give = move |batch: Batch| batches.send(batch).is_ok();
     let (from, reader) = match (&args.file, &args.topic) {
@@ -122,7 +127,7 @@ pub async fn run(args: &Args, global: &Global, session: &Session, out: &mut Outp
 }
 
 async fn send(
-    args: &Args,
+    args: &ImportArgs,
     from: &str,
     given: &Receiver<Batch>,
     session: &Session,
@@ -149,7 +154,7 @@ fn so_far(failed: Failed, answered: &Answered) -> Failed {
     failed.hint(hint)
 }
 
-fn report(args: &Args, tally: &Tally, answered: &Answered, out: &mut Output) -> Result<(), Failed> {
+fn report(args: &ImportArgs, tally: &Tally, answered: &Answered, out: &mut Output) -> Result<(), Failed> {
     if out.is_json() {
         let mut json = tally.json();
         if let (Some(all), Some(more)) = (json.as_object_mut(), answered.json().as_object()) {
@@ -170,7 +175,7 @@ fn report(args: &Args, tally: &Tally, answered: &Answered, out: &mut Output) -> 
 }
 
 /// The same command with a source for records that do not say theirs, as it can be pasted into a shell.
-fn with_source(args: &Args, source: &str) -> String {
+fn with_source(args: &ImportArgs, source: &str) -> String {
     let mut words = vec!["redrive", "dlq", "import", "--topic", args.topic.as_deref().unwrap_or_default()];
     let dialect = args.dialect.dialect().map(adopt::Dialect::name);
     words.extend(dialect.into_iter().flat_map(|dialect| ["--dialect", dialect]));
@@ -200,7 +205,7 @@ mod tests {
 
     #[test]
     fn the_command_that_is_offered_can_be_pasted() {
-        let args = Args {
+        let args = ImportArgs {
             topic: Some("orders dlt".into()),
             file: None,
             pipeline: "orders".into(),

@@ -21,7 +21,7 @@ const STATE_COLUMN: usize = 1;
 const PAGE: u32 = 200;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct InspectArgs {
     /// The pipeline
     pub pipeline: String,
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
@@ -74,7 +74,7 @@ impl State {
     }
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &InspectArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
     let state = State::meant(args.state, args.filter.as_deref());
     let mut query = PageQuery {

@@ -20,7 +20,7 @@ const AWAY_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Debug, clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
-pub struct Args {
+pub struct ReplayArgs {
     /// The pipeline; not needed with --resume or --abort
     #[arg(required_unless_present_any = ["resume", "abort"])]
     pub pipeline: Option<String>,
@@ -130,7 +130,7 @@ fn share(text: &str) -> Result<String, String> {
     }
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     if let (Some(pipeline), Some(id)) = (&args.pipeline, args.abort.as_ref().or(args.resume.as_ref())) {
         let of = session.api.replay(id).await?.view.pipeline;
         if of != *pipeline {
@@ -166,7 +166,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
 
 /// Starts a job; a dry run says what it would be and starts nothing.
 async fn start(
-    args: &Args,
+    args: &ReplayArgs,
     session: &Session,
     out: &mut Output,
 ) -> Result<Option<Answer<ReplayJob>>, Failed> {

@@ -12,7 +12,7 @@ use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
 const SELECTION_CHARS: usize = 40;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ReplaysArgs {
     #[command(subcommand)]
     pub action: Option<ReplaysAction>,
     #[command(flatten)]
@@ -46,7 +46,7 @@ pub struct Job {
     pub replay: String,
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &ReplaysArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let api = &session.api;
     let job = match &args.action {
         None => return list(&args.list, session, out).await,

@@ -19,7 +19,7 @@ const PAYLOAD_CHARS: usize = 2_000;
 const ATTEMPTS_SHOWN: usize = 20;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct ShowArgs {
     /// The pipeline
     pub pipeline: String,
     /// The letter (orders/17, or 17), the message's id, or a group, whose oldest letters are shown
@@ -32,7 +32,7 @@ pub struct Args {
     pub full: bool,
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &ShowArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     if let Ok(group) = args.letter.parse::<GroupId>() {
         let letters = of_group(args, group, session).await?;
         // A message may be called like a group.
@@ -52,7 +52,7 @@ pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exi
     Ok(Exit::Ok)
 }
 
-async fn of_group(args: &Args, group: GroupId, session: &Session) -> Result<Vec<Value>, Failed> {
+async fn of_group(args: &ShowArgs, group: GroupId, session: &Session) -> Result<Vec<Value>, Failed> {
     let query = PageQuery {
         filter: Some(format!("group:{group}")),
         state: Some("open".to_owned()),
@@ -63,7 +63,12 @@ async fn of_group(args: &Args, group: GroupId, session: &Session) -> Result<Vec<
     Ok(session.api.letters(&args.pipeline, &query).await?.view.letters)
 }
 
-fn show_all(letters: Vec<Value>, args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+fn show_all(
+    letters: Vec<Value>,
+    args: &ShowArgs,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
     for (at, mut letter) in letters.into_iter().enumerate() {
         if out.is_json() {
             redact::hide_secret_headers(&mut letter);

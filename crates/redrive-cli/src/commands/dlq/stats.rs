@@ -13,12 +13,12 @@ use crate::output::{Align, Output, Table, age, count, safe};
 const TENANT_CHARS: usize = 60;
 
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct StatsArgs {
     /// The pipeline
     pub pipeline: String,
 }
 
-pub async fn run(args: &Args, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub async fn run(args: &StatsArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let answer = session.api.letter_stats(&args.pipeline).await?;
     if out.is_json() {
         out.json(&answer.json)?;

@@ -164,7 +164,7 @@ pub struct Breaker {
     slow: Window,
     /// Later attempts that are in the fast window.
     again: Again,
-    state: State,
+    state: CircuitState,
     /// Messages that have said enough: the one that opened it, and the probes of this round. Bounded by the probes.
     heard: Vec<u64>,
     /// Those of them that were turned away in this round.
@@ -178,7 +178,7 @@ pub struct Breaker {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+enum CircuitState {
     Closed,
     Open { until: Time },
     HalfOpen { running: u32, good: u32, bad: u32 },
@@ -192,7 +192,7 @@ impl Breaker {
             slow: Window::new(settings.slow.window),
             again: Again::default(),
             settings,
-            state: State::Closed,
+            state: CircuitState::Closed,
             heard: Vec::new(),
             turned_away: Vec::new(),
             cause: None,
@@ -212,16 +212,16 @@ impl Breaker {
     /// The current state.
     pub fn state(&self) -> BreakerState {
         match self.state {
-            State::Closed => BreakerState::Closed,
-            State::Open { .. } => BreakerState::Open,
-            State::HalfOpen { .. } => BreakerState::HalfOpen,
+            CircuitState::Closed => BreakerState::Closed,
+            CircuitState::Open { .. } => BreakerState::Open,
+            CircuitState::HalfOpen { .. } => BreakerState::HalfOpen,
         }
     }
 
     /// A first attempt of `message` ended. While it is open this is the end of a call that was on its way, and says
     /// nothing new.
     pub fn first_attempt(&mut self, message: u64, sign: Sign, now: Time) -> Option<Change> {
-        if !self.settings.enabled || !matches!(self.state, State::Closed) {
+        if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) {
             return None;
         }
         let (failed, counted) = match sign {
@@ -261,7 +261,7 @@ impl Breaker {
 
     /// The first attempt since a replay ended. It counts like any other first attempt, but once within the fast window.
     pub fn first_since_replay(&mut self, message: u64, sign: Sign, now: Time) -> Option<Change> {
-        if !self.settings.enabled || !matches!(self.state, State::Closed) {
+        if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) {
             return None;
         }
         match self.again.note(message, sign != Sign::Good, self.settings.fast.window, now) {
@@ -273,7 +273,7 @@ impl Breaker {
     /// A later attempt of a message ended. Each message counts once within the fast window, with its latest outcome, and
     /// only if the message cannot be the cause.
     pub fn later_attempt(&mut self, retried: Retried, sign: Sign, now: Time) -> Option<Change> {
-        if !self.settings.enabled || !matches!(self.state, State::Closed) || !sign.is_the_sinks() {
+        if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) || !sign.is_the_sinks() {
             return None;
         }
         let Retried { message, first_failed } = retried;
@@ -317,35 +317,35 @@ impl Breaker {
         self.turned_away.clear();
         self.cause = Some(cause);
         self.since = Some(now);
-        self.state = State::Open { until: now.plus(self.settings.cooldown_of(0)) };
+        self.state = CircuitState::Open { until: now.plus(self.settings.cooldown_of(0)) };
         Change::Opened(cause)
     }
 
     /// Time has passed: a cooldown may be over.
     pub fn tick(&mut self, now: Time) -> Option<Change> {
-        let State::Open { until } = self.state else { return None };
+        let CircuitState::Open { until } = self.state else { return None };
         if now < until {
             // A clock that was set back must not keep it open for longer than a cooldown.
             let longest = now.plus(self.settings.cooldown_of(self.rounds));
-            self.state = State::Open { until: until.min(longest) };
+            self.state = CircuitState::Open { until: until.min(longest) };
             return None;
         }
         self.rounds = self.rounds.saturating_add(1);
         // Who opened it, or failed last, is asked last; the others of an earlier round have had their rest.
         self.heard.drain(..self.heard.len().saturating_sub(1));
         self.turned_away.clear();
-        self.state = State::HalfOpen { running: 0, good: 0, bad: 0 };
+        self.state = CircuitState::HalfOpen { running: 0, good: 0, bad: 0 };
         Some(Change::Probing { round: self.rounds })
     }
 
     /// Whether calls may be made without limit.
     pub fn is_closed(&self) -> bool {
-        matches!(self.state, State::Closed)
+        matches!(self.state, CircuitState::Closed)
     }
 
     /// How many probes may start now: one, if none runs and the round needs more.
     pub fn probes_wanted(&self) -> usize {
-        usize::from(matches!(self.state, State::HalfOpen { running: 0, .. }))
+        usize::from(matches!(self.state, CircuitState::HalfOpen { running: 0, .. }))
     }
 
     /// Whether this message may be a probe. One that was heard before is turned away once a round: if it comes back, there
@@ -360,7 +360,7 @@ impl Breaker {
 
     /// A probe was started.
     pub fn probe_started(&mut self) {
-        if let State::HalfOpen { running, .. } = &mut self.state {
+        if let CircuitState::HalfOpen { running, .. } = &mut self.state {
             *running += 1;
             self.probes = self.probes.saturating_add(1);
         }
@@ -368,24 +368,24 @@ impl Breaker {
 
     /// A probe came back without an answer that counts, such as a stale connection or a call that was given up.
     pub fn probe_came_to_nothing(&mut self) {
-        if let State::HalfOpen { running, .. } = &mut self.state {
+        if let CircuitState::HalfOpen { running, .. } = &mut self.state {
             *running = running.saturating_sub(1);
         }
     }
 
     /// A probe ended; says what that changes.
     pub fn probe_ended(&mut self, message: u64, is_good: bool, now: Time) -> Option<Change> {
-        let State::HalfOpen { running, good, bad } = &mut self.state else { return None };
+        let CircuitState::HalfOpen { running, good, bad } = &mut self.state else { return None };
         *running = running.saturating_sub(1);
         let count = if is_good { good } else { bad };
         *count += 1;
-        let State::HalfOpen { good, bad, .. } = self.state else { return None };
+        let CircuitState::HalfOpen { good, bad, .. } = self.state else { return None };
         self.heard.retain(|heard| *heard != message);
         self.heard.push(message);
         self.turned_away.retain(|turned_away| *turned_away != message);
         if bad >= self.settings.bad_enough() {
             let until = now.plus(self.settings.cooldown_of(self.rounds));
-            self.state = State::Open { until };
+            self.state = CircuitState::Open { until };
             return Some(Change::Reopened { round: self.rounds, next_probe: until });
         }
         if good + bad < self.settings.probes.max(1) {
@@ -396,7 +396,7 @@ impl Breaker {
 
     fn closed(&mut self, good: u32, probes: u32, now: Time) -> Change {
         let open_for = self.since.map_or(Duration::ZERO, |since| now.since(since));
-        self.state = State::Closed;
+        self.state = CircuitState::Closed;
         self.since = Some(now);
         self.heard.clear();
         self.fast.clear();
@@ -407,8 +407,8 @@ impl Breaker {
 
     /// Somebody wants to know now: the cooldown is over. Nothing unless it is open.
     pub fn probe_now(&mut self, now: Time) -> Option<Change> {
-        let State::Open { .. } = self.state else { return None };
-        self.state = State::Open { until: now };
+        let CircuitState::Open { .. } = self.state else { return None };
+        self.state = CircuitState::Open { until: now };
         self.tick(now)
     }
 
@@ -420,10 +420,10 @@ impl Breaker {
     /// What the next process has to know; `None` while it is closed.
     pub fn still_open(&self, now: Time) -> Option<StillOpen> {
         let next_probe = match self.state {
-            State::Closed => return None,
-            State::Open { until } => until,
+            CircuitState::Closed => return None,
+            CircuitState::Open { until } => until,
             // A round that was cut short is made again.
-            State::HalfOpen { .. } => now,
+            CircuitState::HalfOpen { .. } => now,
         };
         let (since, cause) = self.since.zip(self.cause)?;
         Some(StillOpen { since, next_probe, rounds: self.rounds, probes: self.probes, cause })
@@ -437,22 +437,22 @@ impl Breaker {
         let StillOpen { since, next_probe, rounds, probes, cause } = *left;
         (self.rounds, self.probes) = (rounds, probes);
         (self.since, self.cause) = (Some(since), Some(cause));
-        self.state = State::Open { until: next_probe };
+        self.state = CircuitState::Open { until: next_probe };
     }
 
     /// What keeps everybody away, and for how long.
     pub fn gate(&self, now: Time) -> Option<(Gate, Duration)> {
         let by = self.cause.map_or(Gate::Breaker, |cause| cause.by);
         match self.state {
-            State::Closed => None,
-            State::Open { until } => Some((by, until.since(now))),
-            State::HalfOpen { .. } => Some((by, Duration::ZERO)),
+            CircuitState::Closed => None,
+            CircuitState::Open { until } => Some((by, until.since(now))),
+            CircuitState::HalfOpen { .. } => Some((by, Duration::ZERO)),
         }
     }
 
     /// When time alone changes something.
     pub fn next_wake(&self) -> Option<Time> {
-        if let State::Open { until } = self.state { Some(until) } else { None }
+        if let CircuitState::Open { until } = self.state { Some(until) } else { None }
     }
 
     /// How it stands, for figures and the API.

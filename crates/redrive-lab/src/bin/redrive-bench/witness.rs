@@ -36,11 +36,11 @@ pub struct Witness {
     pub died: AtomicU64,
     pub late: Histogram,
     /// Attempts and successes as a killed process leaves them behind.
-    traces: Option<Traces>,
+    traces: Option<HandlerTraces>,
 }
 
 #[derive(Debug)]
-struct Traces {
+struct HandlerTraces {
     attempts: File,
     successes: File,
 }
@@ -77,7 +77,7 @@ impl Witness {
         let open = |name: &str| {
             File::options().create(true).truncate(false).read(true).write(true).open(dir.join(name))
         };
-        let traces = Traces { attempts: open("attempts")?, successes: open("successes")? };
+        let traces = HandlerTraces { attempts: open("attempts")?, successes: open("successes")? };
         for (file, bytes) in
             [(&traces.attempts, &mut self.attempts), (&traces.successes, &mut self.successes)]
         {

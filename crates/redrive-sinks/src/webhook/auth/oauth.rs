@@ -49,26 +49,26 @@ pub(in super::super) struct TokenSource {
     secret: Watched<Secret>,
     scope: String,
     pool: Pool,
-    held: Mutex<Held>,
+    held: Mutex<HeldToken>,
 }
 
 #[derive(Default)]
-struct Held {
+struct HeldToken {
     token: Option<(Authorization, Instant)>,
-    failed: Option<(Refusal, Instant)>,
+    failed: Option<(RefusalBody, Instant)>,
     generations: u64,
 }
 
 /// Why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Refusal {
+enum RefusalBody {
     /// Our id or secret is wrong, and trying again changes nothing.
     Credential(String),
     /// It may work a moment later.
     Unavailable(String),
 }
 
-impl Refusal {
+impl RefusalBody {
     fn failure(&self) -> Failure {
         let failure = match self {
             Self::Credential(text) => Failure::credential(text.clone()),
@@ -90,17 +90,17 @@ struct Granted {
 
 impl Granted {
     /// The header and for how long it may be used.
-    fn accept(&self) -> Result<(HeaderValue, Duration), Refusal> {
+    fn accept(&self) -> Result<(HeaderValue, Duration), RefusalBody> {
         if let Some(kind) = self.token_type.as_deref().filter(|kind| !kind.eq_ignore_ascii_case("bearer")) {
             let kind = plain(kind).unwrap_or("…");
-            return Err(Refusal::Credential(format!(
+            return Err(RefusalBody::Credential(format!(
                 "the token endpoint grants a token of type {kind}, and only Bearer can be used"
             )));
         }
         let lifetime = lifetime(self.expires_in.as_ref())?;
         let value = HeaderValue::try_from(format!("Bearer {}", self.access_token));
         let mut value = value.map_err(|_| {
-            Refusal::Credential("the token endpoint granted a token that no header can hold".to_owned())
+            RefusalBody::Credential("the token endpoint granted a token that no header can hold".to_owned())
         })?;
         value.set_sensitive(true);
         Ok((value, lifetime))
@@ -108,7 +108,7 @@ impl Granted {
 }
 
 /// How long a token is used, by its `expires_in`.
-fn lifetime(expires_in: Option<&Value>) -> Result<Duration, Refusal> {
+fn lifetime(expires_in: Option<&Value>) -> Result<Duration, RefusalBody> {
     let (seconds, written) = match expires_in {
         None | Some(Value::Null) => return Ok(LIFETIME_DEFAULT),
         Some(Value::Number(number)) => (number.as_f64(), number.to_string()),
@@ -134,12 +134,12 @@ fn plain(word: &str) -> Option<&str> {
     is_plain.then_some(word)
 }
 
-fn unavailable(text: &str) -> Refusal {
-    Refusal::Unavailable(format!("the token endpoint: {text}"))
+fn unavailable(text: &str) -> RefusalBody {
+    RefusalBody::Unavailable(format!("the token endpoint: {text}"))
 }
 
 #[derive(Deserialize)]
-struct Refused {
+struct TokenRefused {
     error: String,
 }
 
@@ -191,7 +191,7 @@ impl TokenSource {
         }
     }
 
-    async fn fetch(&self) -> Result<(HeaderValue, Duration), Refusal> {
+    async fn fetch(&self) -> Result<(HeaderValue, Duration), RefusalBody> {
         let response = self.pool.request(self.request()?).await;
         let response = response.map_err(|error| unavailable(&trouble::of(&error).1))?;
         let (head, mut body) = response.into_parts();
@@ -205,19 +205,20 @@ impl TokenSource {
                 .map_err(|_| unavailable("its answer is not JSON with an `access_token`"))?;
             return granted.accept();
         }
-        let named = serde_json::from_slice::<Refused>(&text).ok().map(|refused| refused.error);
+        let named = serde_json::from_slice::<TokenRefused>(&text).ok().map(|refused| refused.error);
         let said = named.as_deref().and_then(plain).map(|name| format!(" {name}")).unwrap_or_default();
         let text = format!("{}{said}", status.as_u16());
         if status.is_client_error() && status.as_u16() != 429 && status.as_u16() != 408 {
-            return Err(Refusal::Credential(format!(
+            return Err(RefusalBody::Credential(format!(
                 "the token endpoint refuses our client id or secret: {text}"
             )));
         }
         Err(unavailable(&text))
     }
 
-    fn request(&self) -> Result<Request<Payload>, Refusal> {
-        let broken = || Refusal::Credential("the client id or secret cannot be sent in a header".to_owned());
+    fn request(&self) -> Result<Request<Payload>, RefusalBody> {
+        let broken =
+            || RefusalBody::Credential("the client id or secret cannot be sent in a header".to_owned());
         let mut form = "grant_type=client_credentials".to_owned();
         if !self.scope.is_empty() {
             form.push_str("&scope=");
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(form_encoded("a b+c:é*"), "a+b%2Bc%3A%C3%A9*");
     }
 
-    fn accepted(answer: &str) -> Result<u64, Refusal> {
+    fn accepted(answer: &str) -> Result<u64, RefusalBody> {
         let granted: Granted = serde_json::from_str(answer).unwrap();
         granted.accept().map(|(_, lifetime)| lifetime.as_secs())
     }
@@ -294,10 +295,10 @@ mod tests {
             let text = format!(
                 "the token endpoint: its answer has an `expires_in` of {shown}, which is not a number of seconds from 0"
             );
-            assert_eq!(refused, Err(Refusal::Unavailable(text)));
+            assert_eq!(refused, Err(RefusalBody::Unavailable(text)));
         }
         let refused = accepted(r#"{"access_token":"t","token_type":"DPoP","expires_in":60}"#);
         let text = "the token endpoint grants a token of type DPoP, and only Bearer can be used";
-        assert_eq!(refused, Err(Refusal::Credential(text.to_owned())));
+        assert_eq!(refused, Err(RefusalBody::Credential(text.to_owned())));
     }
 }

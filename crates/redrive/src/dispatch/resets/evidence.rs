@@ -58,14 +58,14 @@ pub(super) struct Suspicion {
 
 #[derive(Debug, Default)]
 pub(super) struct Evidence {
-    messages: BTreeMap<u64, Known>,
+    messages: BTreeMap<u64, KnownCause>,
     endpoints: BTreeMap<u64, Resetting>,
     /// When old entries were last removed.
     looked: Time,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct KnownCause {
     endpoint: u64,
     times: u32,
     /// All its resets, attributed or not.
@@ -94,7 +94,7 @@ impl Evidence {
 
     /// `None` for a message that runs like any other.
     pub(super) fn suspicion(&self, message: u64) -> Option<Suspicion> {
-        let Known { endpoint, times, resets, .. } = *self.messages.get(&message)?;
+        let KnownCause { endpoint, times, resets, .. } = *self.messages.get(&message)?;
         let is_common = self.endpoints.get(&endpoint).is_none_or(|endpoint| endpoint.is_common(resets));
         (!is_common).then_some(Suspicion { endpoint, times })
     }
@@ -132,8 +132,12 @@ impl Evidence {
             }
             endpoint.messages += 1;
         }
-        let known =
-            self.messages.entry(message).or_insert(Known { endpoint: at, times: 0, resets: 0, last: now });
+        let known = self.messages.entry(message).or_insert(KnownCause {
+            endpoint: at,
+            times: 0,
+            resets: 0,
+            last: now,
+        });
         let is_first = known.resets == 0;
         // Without an answer to anyone in between the endpoint is simply down.
         let is_there = endpoint.answered.is_some_and(|answered| answered >= known.last);

@@ -81,7 +81,7 @@ pub struct JsonText {
 }
 
 /// One field of an object or one item of an array.
-struct Part {
+struct TextPart {
     /// From the name of a field, or the beginning of an item.
     start: usize,
     name: String,
@@ -89,7 +89,7 @@ struct Part {
 }
 
 /// What a pointer means in a text.
-enum Found {
+enum FoundValue {
     Value(Range<usize>),
     /// The object or array is there, and the field or item is not.
     Room {
@@ -122,16 +122,16 @@ impl JsonText {
     /// The value at a pointer, as it is written.
     pub fn get(&self, pointer: &Pointer) -> Option<&str> {
         match self.find(pointer) {
-            Found::Value(range) => Some(&self.text[range]),
-            Found::Room { .. } | Found::Nowhere => None,
+            FoundValue::Value(range) => Some(&self.text[range]),
+            FoundValue::Room { .. } | FoundValue::Nowhere => None,
         }
     }
 
     /// The value at a pointer, to compare it; `None` also where it is nested too deeply.
     pub fn value(&self, pointer: &Pointer) -> Option<JsonValue> {
         match self.find(pointer) {
-            Found::Value(range) => self.read(&range, VALUE_DEPTH_MAX),
-            Found::Room { .. } | Found::Nowhere => None,
+            FoundValue::Value(range) => self.read(&range, VALUE_DEPTH_MAX),
+            FoundValue::Room { .. } | FoundValue::Nowhere => None,
         }
     }
 
@@ -154,14 +154,14 @@ impl JsonText {
     /// or at the end of an array (`-`, or the index behind the last).
     pub fn set(&mut self, pointer: &Pointer, value: &Self) -> Result<(), JsonFault> {
         match self.find(pointer) {
-            Found::Value(range) => self.text.replace_range(range, value.text.trim()),
-            Found::Room { parent, last, name } => {
+            FoundValue::Value(range) => self.text.replace_range(range, value.text.trim()),
+            FoundValue::Room { parent, last, name } => {
                 let name = name.map(|name| format!("{}:", serde_json::Value::String(name)));
                 let comma = if last.is_some() { "," } else { "" };
                 let new = format!("{comma}{}{}", name.unwrap_or_default(), value.text.trim());
                 self.text.insert_str(last.unwrap_or(parent.start + 1), &new);
             }
-            Found::Nowhere => return Err(JsonFault::NoPlace(pointer.clone())),
+            FoundValue::Nowhere => return Err(JsonFault::NoPlace(pointer.clone())),
         }
         Ok(())
     }
@@ -214,7 +214,7 @@ impl JsonText {
         };
         // A name may stand in an object more than once, and whoever reads it takes one of them.
         loop {
-            let Found::Value(parent) = self.find(&Pointer { tokens: parents.to_vec() }) else {
+            let FoundValue::Value(parent) = self.find(&Pointer { tokens: parents.to_vec() }) else {
                 return Ok(());
             };
             let parts = self.parts(&parent);
@@ -250,7 +250,7 @@ impl JsonText {
         leaves
     }
 
-    fn find(&self, pointer: &Pointer) -> Found {
+    fn find(&self, pointer: &Pointer) -> FoundValue {
         let mut value = self.value_at(0);
         for (depth, token) in pointer.tokens.iter().enumerate() {
             let parts = self.parts(&value);
@@ -262,18 +262,18 @@ impl JsonText {
             let is_last = depth + 1 == pointer.tokens.len();
             let last = parts.last().map(|part| part.value.end);
             return match self.text.as_bytes()[value.start] {
-                b'{' if is_last => Found::Room { parent: value, last, name: Some(token.clone()) },
+                b'{' if is_last => FoundValue::Room { parent: value, last, name: Some(token.clone()) },
                 b'[' if is_last && (token == "-" || *token == parts.len().to_string()) => {
-                    Found::Room { parent: value, last, name: None }
+                    FoundValue::Room { parent: value, last, name: None }
                 }
-                _ => Found::Nowhere,
+                _ => FoundValue::Nowhere,
             };
         }
-        Found::Value(value)
+        FoundValue::Value(value)
     }
 
     /// The fields or items of the value in this range; none if it is neither object nor array, or empty.
-    fn parts(&self, range: &Range<usize>) -> Vec<Part> {
+    fn parts(&self, range: &Range<usize>) -> Vec<TextPart> {
         let bytes = self.text.as_bytes();
         let is_object = bytes[range.start] == b'{';
         if !is_object && bytes[range.start] != b'[' {
@@ -292,7 +292,7 @@ impl JsonText {
             };
             let value = self.value_at(at);
             at = self.skip_space(value.end);
-            parts.push(Part { start, name, value });
+            parts.push(TextPart { start, name, value });
             if bytes[at] == b',' {
                 at = self.skip_space(at + 1);
             }

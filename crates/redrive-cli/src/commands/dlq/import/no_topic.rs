@@ -1,6 +1,6 @@
 //! In place of `topic` in a build without Kafka: only files can be imported.
 
-use super::Args;
+use super::ImportArgs;
 use super::batch::Batch;
 use super::tally::Tally;
 use crate::args::Global;
@@ -10,7 +10,7 @@ use crate::exit::Failed;
 pub enum Reader {}
 
 impl Reader {
-    pub fn of(_: &Args, _: &str, _: &Global) -> Result<Self, Failed> {
+    pub fn of(_: &ImportArgs, _: &str, _: &Global) -> Result<Self, Failed> {
         Err(Failed::usage("this build knows no Kafka")
             .hint("use a build with the feature `kafka`, or --file"))
     }

@@ -15,7 +15,7 @@ use redrive_kafka::{Cluster, TopicsMode};
 
 use super::batch::{Batch, Batches};
 use super::tally::Tally;
-use super::{Args, line};
+use super::{ImportArgs, line};
 use crate::args::Global;
 use crate::config::Environment;
 use crate::config::load::{FILE_DEFAULT, load_text};
@@ -88,7 +88,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub fn of(args: &Args, topic: &str, global: &Global) -> Result<Self, Failed> {
+    pub fn of(args: &ImportArgs, topic: &str, global: &Global) -> Result<Self, Failed> {
         let cluster = if args.brokers.is_empty() { configured(global)? } else { named(&args.brokers) };
         let (dialect, has_source) = (args.dialect.dialect(), args.source.is_some());
         Ok(Self { cluster, topic: topic.to_owned(), dialect, has_source })

@@ -81,12 +81,12 @@ impl Owned {
 
 /// A store's name is taken for as long as this lives.
 #[derive(Debug)]
-struct Taken {
+struct DirTaken {
     dir: Arc<Owned>,
     pipeline: String,
 }
 
-impl Drop for Taken {
+impl Drop for DirTaken {
     fn drop(&mut self) {
         self.dir.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pipeline);
     }
@@ -143,7 +143,7 @@ impl Embedded {
         Ok(store)
     }
 
-    fn take(&self, pipeline: &str) -> Result<Taken, EngineError> {
+    fn take(&self, pipeline: &str) -> Result<DirTaken, EngineError> {
         let mut open = self.dir.open.lock().unwrap_or_else(PoisonError::into_inner);
         if !open.insert(pipeline.to_owned()) {
             let path = self.dir.path.display();
@@ -151,7 +151,7 @@ impl Embedded {
                 "the store `{pipeline}` in {path} is open in this process already"
             )));
         }
-        Ok(Taken { dir: Arc::clone(&self.dir), pipeline: pipeline.to_owned() })
+        Ok(DirTaken { dir: Arc::clone(&self.dir), pipeline: pipeline.to_owned() })
     }
 
     /// What was found when the store of a pipeline was opened last.

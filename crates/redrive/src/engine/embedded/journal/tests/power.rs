@@ -6,7 +6,7 @@ use super::*;
 
 /// What a checker outside of the disk remembers.
 #[derive(Default)]
-struct Witness {
+struct PowerWitness {
     /// Tag and position of everything written and not known to be lost.
     written: Vec<(u64, u64)>,
     durable: u64,
@@ -14,7 +14,7 @@ struct Witness {
     next_tag: u64,
 }
 
-impl Witness {
+impl PowerWitness {
     fn check(&mut self, log: &Log<SimDisk>, report: &OpenReport, seed: u64) {
         assert!(report.rot.is_empty(), "seed {seed}: a power cut is not rot: {:?}", report.rot);
         assert!(report.end >= self.durable, "seed {seed}: {} < {}", report.end, self.durable);
@@ -36,7 +36,7 @@ impl Witness {
     }
 }
 
-fn work(log: &mut Log<SimDisk>, witness: &mut Witness, dice: &mut SplitMix64, steps: u64) {
+fn work(log: &mut Log<SimDisk>, witness: &mut PowerWitness, dice: &mut SplitMix64, steps: u64) {
     for _ in 0..steps {
         match dice.below(16) {
             0..=8 => {
@@ -67,7 +67,7 @@ fn after_thousands_of_power_cuts_in_a_row_everything_synced_is_there() {
         let mut dice = SplitMix64::new(seed);
         let segment_bytes = [300, 1500, 6000][dice.below(3) as usize];
         let mut disk = SimDisk::new();
-        let mut witness = Witness::default();
+        let mut witness = PowerWitness::default();
         for cut in 0..5 {
             let (mut log, report) = Log::open(disk.clone(), options(segment_bytes))
                 .unwrap_or_else(|error| panic!("seed {seed}, cut {cut}: {error}"));
