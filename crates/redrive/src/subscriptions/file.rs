@@ -1,7 +1,8 @@
 //! The table on disk: a file of lines, each with its checksum, synced before anybody relies on it.
 //!
 //! A line that is torn at the end of the file was never acknowledged and is cut off. A damaged line before it is left out
-//! and reported: the endpoint that it was about is called again, and its push service says anew what it is.
+//! and reported: an older line about the same endpoint holds again; without one the endpoint is called, and its push service
+//! says anew what it is.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
