@@ -1,124 +1,228 @@
 //! Erasing letters: each gets a tombstone in place of its frame, then every other copy is overwritten, segment by segment.
 
 use std::collections::HashSet;
+use std::io;
 
-use redrive_core::{Message, Meta};
+use redrive_core::{Message, Meta, Time};
 
 use super::contents::damaged_message;
-use super::store::Store;
+use super::find::Lookup;
+use super::wiping::Wiping;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
 use crate::engine::embedded::journal::record::{Stored, Was};
-use crate::engine::embedded::write::command::Command;
-use crate::engine::erase::{EraseAnswer, EraseOrder, WipeProgress, tombstone, untitled};
+use crate::engine::embedded::maintenance::erasures::Erasures;
+use crate::engine::embedded::maintenance::keeper::WipePart;
+use crate::engine::erase::{EraseAnswer, EraseOrder, tombstone, untitled};
 use crate::engine::history::History;
 use crate::engine::letter::LetterState;
 use crate::engine::seam::EngineError;
-use redrive_core::Time;
 
-impl<D: Disk, S: IndexTables> Store<D, S> {
-    /// Writes tombstones. The letters are recorded first: a crash in between leaves a record of letters that are as they
-    /// were, never copies that nobody overwrites.
-    pub(super) fn erase(
-        &mut self,
-        order: &EraseOrder,
-        ids: &[u64],
-        now: Time,
-    ) -> Result<Vec<EraseAnswer>, EngineError> {
-        self.check()?;
-        let (mut answers, mut stones, mut chosen) = (Vec::new(), Vec::new(), HashSet::new());
-        for seq in ids {
-            let slot = self.waiting.book.asked_letter(*seq)?;
-            answers.push(match slot {
-                None => EraseAnswer::NotFound,
-                Some(_) if chosen.contains(seq) => EraseAnswer::Already,
-                Some(slot) => {
-                    if let Some(refusal) = EraseAnswer::refusal(slot.state) {
-                        refusal
-                    } else {
-                        stones.push((*seq, self.tombstone_of(*seq, slot, order, now)?));
-                        chosen.insert(*seq);
-                        EraseAnswer::Done
-                    }
+/// What becomes of letters that are to be erased, and the tombstones to be written.
+#[derive(Debug, Default)]
+pub(super) struct Tombstones {
+    pub(super) answers: Vec<EraseAnswer>,
+    pub(super) letters: Vec<(u64, Stored)>,
+}
+
+/// Plans tombstones for letters, each at most once.
+pub(super) fn plan<D: Disk, S: IndexTables>(
+    lookup: &Lookup<'_, D, S>,
+    order: &EraseOrder,
+    ids: &[u64],
+    now: Time,
+) -> Result<Tombstones, EngineError> {
+    let (mut stones, mut chosen) = (Tombstones::default(), HashSet::new());
+    for seq in ids {
+        let answer = match lookup.book.asked_letter(*seq)? {
+            None => EraseAnswer::NotFound,
+            Some(_) if chosen.contains(seq) => EraseAnswer::Already,
+            Some(slot) => match EraseAnswer::refusal(slot.state) {
+                Some(refusal) => refusal,
+                None => {
+                    stones.letters.push((*seq, tombstone_of(lookup, *seq, slot, order, now)?));
+                    chosen.insert(*seq);
+                    EraseAnswer::Done
                 }
-            });
-        }
-        if !stones.is_empty() {
-            let erased: Vec<u64> = stones.iter().map(|(seq, _)| *seq).collect();
-            let recorded = self.erasures.record(&erased).map_err(|error| recording(&error));
-            self.guard(recorded)?;
-            let ticket = self.tickets.issue();
-            self.workers.post(Command::EditLetters { ticket, letters: stones });
-            self.wait_for(ticket)?;
-            self.tending.want_wiped(erased);
-        }
-        Ok(answers)
-    }
-
-    /// Goes on with overwriting, also where nobody else polls.
-    pub(super) fn wipe_on(&mut self) -> Result<WipeProgress, EngineError> {
-        let absorbed = self.absorb();
-        self.guard(absorbed)?;
-        let tended = self.tend();
-        self.guard(tended)?;
-        Ok(WipeProgress { parts_left: self.tending.wipes_left(), ..WipeProgress::default() })
-    }
-
-    /// Confirms what is to be overwritten, before the first copy is.
-    pub(super) fn confirm_erasures(&mut self) -> Result<(), EngineError> {
-        if !self.upkeep_of(|tending, parts| tending.begins_to_wipe(parts)) {
-            return Ok(());
-        }
-        let contents = &self.waiting.contents;
-        let (journal, letter_log) = (contents.journal().end(), contents.letter_log().end());
-        self.erasures.confirm(journal, letter_log).map_err(|error| recording(&error))
-    }
-
-    /// A segment was overwritten.
-    pub(super) fn segment_wiped(&mut self) -> Result<(), EngineError> {
-        let Some(wiped) = self.tending.wiped() else { return Ok(()) };
-        self.erasures.settle(&*wiped).map_err(|error| recording(&error))
-    }
-
-    /// A letter as its tombstone is written.
-    fn tombstone_of(
-        &self,
-        seq: u64,
-        slot: LetterSlot,
-        order: &EraseOrder,
-        now: Time,
-    ) -> Result<Stored, EngineError> {
-        let stored = self.waiting.contents.stored_letter(&slot)?;
-        let message = stored.as_ref().and_then(|stored| Message::from_wire(stored.wire.clone()).ok());
-        let message = message.map_or_else(|| damaged_message(seq), Ok)?;
-        let stone =
-            tombstone(&message, order, now).map_err(|error| EngineError::Damaged(error.to_string()))?;
-        let history = stored.as_ref().map(|stored| History::from_raw(stored.history.clone()));
-        let history = history.unwrap_or_default();
-        let group = match &stored {
-            Some(stored) => stored.fingerprint(&self.options.grouping, slot.reason),
-            None => self.options.grouping.of(slot.reason, None),
+            },
         };
-        let meta = stored.as_ref().map(|stored| stored.meta).unwrap_or_default();
-        Ok(Stored {
-            was: Was::Letter,
-            key: slot.key,
-            due: None,
-            jobs: slot.jobs,
-            reason: Some(slot.reason),
-            state: Some(LetterState::Erased),
-            dead_at: slot.dead_at.as_millis(),
-            moved_from: 0,
-            meta: Meta { replays: slot.replays, ..meta },
-            history: history.without_texts().raw().clone(),
-            group: Some(untitled(group)),
-            options: stored.and_then(|stored| stored.options),
-            replaced: Vec::new(),
-            wire: stone.wire().clone(),
-        })
+        stones.answers.push(answer);
+    }
+    Ok(stones)
+}
+
+/// A letter as its tombstone is written.
+fn tombstone_of<D: Disk, S: IndexTables>(
+    lookup: &Lookup<'_, D, S>,
+    seq: u64,
+    slot: LetterSlot,
+    order: &EraseOrder,
+    now: Time,
+) -> Result<Stored, EngineError> {
+    let grouping = &lookup.options.grouping;
+    let stored = lookup.contents.stored_letter(&slot)?;
+    let message = stored.as_ref().and_then(|stored| Message::from_wire(stored.wire.clone()).ok());
+    let message = message.map_or_else(|| damaged_message(seq), Ok)?;
+    let stone = tombstone(&message, order, now).map_err(|error| EngineError::Damaged(error.to_string()))?;
+    let history = stored.as_ref().map(|stored| History::from_raw(stored.history.clone()));
+    let group = match &stored {
+        Some(stored) => stored.fingerprint(grouping, slot.reason),
+        None => grouping.of(slot.reason, None),
+    };
+    let meta = stored.as_ref().map(|stored| stored.meta).unwrap_or_default();
+    Ok(Stored {
+        was: Was::Letter,
+        key: slot.key,
+        due: None,
+        jobs: slot.jobs,
+        reason: Some(slot.reason),
+        state: Some(LetterState::Erased),
+        dead_at: slot.dead_at.as_millis(),
+        moved_from: 0,
+        meta: Meta { replays: slot.replays, ..meta },
+        history: history.unwrap_or_default().without_texts().raw().clone(),
+        group: Some(untitled(group)),
+        options: stored.and_then(|stored| stored.options),
+        replaced: Vec::new(),
+        wire: stone.wire().clone(),
+    })
+}
+
+/// A segment of one of the logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) base: u64,
+    pub(super) end: u64,
+    /// Whether it is of the letter log.
+    pub(super) letters: bool,
+}
+
+/// Both logs as they are when a pass over them begins.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LogExtent {
+    pub(super) segments: Vec<Segment>,
+    pub(super) journal_end: u64,
+    pub(super) letter_log_end: u64,
+}
+
+/// Which letters are erased and not overwritten everywhere yet, in memory and in a file that outlives a crash.
+#[derive(Debug)]
+pub(super) struct Erasing<D: Disk> {
+    file: Erasures<D>,
+    wiping: Wiping<Segment>,
+}
+
+impl<D: Disk> Erasing<D> {
+    /// Goes on with what an earlier run has recorded. Of that, `unwiped` have their tombstones and are to be overwritten.
+    pub(super) fn resume(
+        mut file: Erasures<D>,
+        recorded: impl IntoIterator<Item = u64>,
+        unwiped: &[u64],
+    ) -> io::Result<Self> {
+        let settled: Vec<u64> = recorded.into_iter().filter(|seq| !unwiped.contains(seq)).collect();
+        file.settle(&settled)?;
+        let mut wiping = Wiping::default();
+        wiping.want(unwiped.iter().copied());
+        Ok(Self { file, wiping })
+    }
+
+    /// Records letters, durably, before their tombstones are written: a crash in between leaves a record of letters that are as
+    /// they were, never copies that nobody overwrites.
+    pub(super) fn record(&mut self, letters: &[u64]) -> Result<(), EngineError> {
+        self.file.record(letters).map_err(|error| recording(&error))
+    }
+
+    /// The tombstones of these letters are durable: their other copies are to be overwritten.
+    pub(super) fn want(&mut self, letters: Vec<u64>) {
+        self.wiping.want(letters);
+    }
+
+    /// Whether copies are still to be overwritten.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wiping.is_wanted()
+    }
+
+    /// Segments that have to be gone through until all erased letters are overwritten; zero if they are.
+    pub(super) fn parts_left(&self) -> u64 {
+        self.wiping.parts_left()
+    }
+
+    /// The next segment to be overwritten; `None` while one is. Before the first one of a pass the file says durably how far
+    /// it will go.
+    pub(super) fn next(&mut self, logs: impl FnOnce() -> LogExtent) -> Result<Option<WipePart>, EngineError> {
+        let logs = if self.wiping.begins() { logs() } else { LogExtent::default() };
+        if self.wiping.begins() {
+            let confirmed = self.file.confirm(logs.journal_end, logs.letter_log_end);
+            confirmed.map_err(|error| recording(&error))?;
+        }
+        let next = self.wiping.next(|| logs.segments);
+        Ok(next.map(|(Segment { base, end, letters }, erased)| WipePart { base, end, letters, erased }))
+    }
+
+    /// A segment was overwritten. After the last one its letters need no record any more.
+    pub(super) fn wiped(&mut self) -> Result<(), EngineError> {
+        let Some(wiped) = self.wiping.wiped() else { return Ok(()) };
+        self.file.settle(&*wiped).map_err(|error| recording(&error))
     }
 }
 
-fn recording(error: &std::io::Error) -> EngineError {
+fn recording(error: &io::Error) -> EngineError {
     EngineError::Storage(format!("recording which letters are erased: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::embedded::disk::sim::SimDisk;
+    use crate::engine::embedded::maintenance::erasures::FoundErasures;
+
+    fn begin(disk: &SimDisk) -> Erasing<SimDisk> {
+        let (file, found) = Erasures::open(disk).unwrap();
+        Erasing::resume(file, found.recorded, &[]).unwrap()
+    }
+
+    fn found(disk: &SimDisk) -> FoundErasures {
+        Erasures::open(disk).unwrap().1
+    }
+
+    fn two_segments() -> LogExtent {
+        let segment = |base, letters| Segment { base, end: base + 10, letters };
+        LogExtent {
+            segments: vec![segment(20, true), segment(0, false)],
+            journal_end: 10,
+            letter_log_end: 30,
+        }
+    }
+
+    #[test]
+    fn the_file_confirms_a_pass_before_its_first_segment_and_forgets_its_letters_after_the_last() {
+        let disk = SimDisk::new();
+        let mut erasing = begin(&disk);
+        erasing.record(&[7, 9]).unwrap();
+        assert_eq!(found(&disk).confirmed, HashSet::new(), "no copy is overwritten yet");
+        assert!(!erasing.is_wanted(), "the tombstones are not durable yet");
+        erasing.want(vec![7, 9]);
+        let part = erasing.next(two_segments).unwrap().unwrap();
+        assert_eq!((part.base, part.end, part.letters, part.erased.len()), (0, 10, false, 2));
+        let now = found(&disk);
+        assert_eq!((now.confirmed, now.journal_end, now.letter_log_end), ([7, 9].into(), 10, 30));
+        assert!(erasing.next(two_segments).unwrap().is_none(), "one at a time");
+        erasing.wiped().unwrap();
+        assert_eq!((found(&disk).recorded.len(), erasing.parts_left()), (2, 1));
+        assert!(erasing.next(LogExtent::default).unwrap().unwrap().letters);
+        erasing.wiped().unwrap();
+        assert_eq!((found(&disk), erasing.parts_left()), (FoundErasures::default(), 0));
+        assert!(!erasing.is_wanted());
+    }
+
+    #[test]
+    fn letters_without_a_tombstone_are_forgotten_at_the_next_start_and_the_others_overwritten() {
+        let disk = SimDisk::new();
+        begin(&disk).record(&[7, 9]).unwrap();
+        let (file, found) = Erasures::open(&disk).unwrap();
+        let mut erasing = Erasing::resume(file, found.recorded, &[9]).unwrap();
+        let part = erasing.next(two_segments).unwrap().unwrap();
+        assert_eq!(*part.erased, HashSet::from([9]));
+        assert_eq!(Erasures::open(&disk).unwrap().1.recorded, [9].into());
+    }
 }

@@ -7,6 +7,7 @@ use redrive_core::Time;
 
 use super::contents::Contents;
 use super::crash_marks::CrashMarks;
+use super::erase::Erasing;
 use super::in_flight::InFlight;
 use super::key_gate::KeyGate;
 use super::location::{OpenIndex, StoreLocation, seed};
@@ -78,7 +79,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let seed = seed(store_id);
     let mut report = StoreReport::default();
     let failed = |error: std::io::Error| EngineError::Storage(error.to_string());
-    let (mut erasures, found) = Erasures::open(disk).map_err(failed)?;
+    let (erasures, found) = Erasures::open(disk).map_err(failed)?;
     if !found.confirmed.is_empty() {
         for (prefix, end) in [("j", found.journal_end), ("l", found.letter_log_end)] {
             wipe_closed(disk, prefix, *store_id, &found.confirmed, end).map_err(failed)?;
@@ -181,11 +182,9 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
 
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq());
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
-    let mut tending = Tending::after(if anew { 0 } else { verify_from });
+    let tending = Tending::after(if anew { 0 } else { verify_from });
     let unwiped = erased_since(&book, &found)?;
-    let settled: Vec<u64> = found.recorded.iter().filter(|seq| !unwiped.contains(seq)).copied().collect();
-    erasures.settle(&settled).map_err(failed)?;
-    tending.want_wiped(unwiped);
+    let erasing = Erasing::resume(erasures, found.recorded, &unwiped).map_err(failed)?;
     let contents = Contents::new(journal.reader(), letters.reader());
     let recent = book.ids().pending().map(|(id, slot)| (String::from_utf8_lossy(id).into(), *slot)).collect();
     let writer = Writer {
@@ -227,7 +226,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         workers: Workers::by_hand(writer, keeper),
         tickets: Tickets::default(),
         tending,
-        erasures,
+        erasing,
         gated: false,
         odd_to_due: false,
         now: Time::ZERO,

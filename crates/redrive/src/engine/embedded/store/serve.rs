@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use redrive_core::{GroupId, Message, Time};
 
 use super::edit::{self, Revision};
+use super::erase;
 use super::find::Lookup;
 use super::import;
 use super::store::{Room, Store};
@@ -71,10 +72,7 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
     }
 
     fn poll(&mut self, out: &mut Vec<Event>) -> Result<(), EngineError> {
-        let absorbed = self.absorb();
-        self.guard(absorbed)?;
-        let tended = self.tend();
-        self.guard(tended)?;
+        self.keep_going()?;
         self.marks.forget_ended(&self.tickets)?;
         out.extend(self.tickets.report().map(Event::Durable));
         Ok(())
@@ -315,11 +313,22 @@ impl<D: Disk, S: IndexTables> Engine for Store<D, S> {
         ids: &[u64],
         now: Time,
     ) -> Result<Vec<EraseAnswer>, EngineError> {
-        self.erase(order, ids, now)
+        self.check()?;
+        let stones = erase::plan(&self.lookup(), order, ids, now)?;
+        if !stones.letters.is_empty() {
+            let (erased, letters) = (stones.letters.iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), stones.letters);
+            let recorded = self.erasing.record(&erased);
+            self.guard(recorded)?;
+            self.write(|ticket| Command::EditLetters { ticket, letters })?;
+            self.erasing.want(erased);
+        }
+        Ok(stones.answers)
     }
 
     fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
-        self.wipe_on()
+        // Nobody else polls an engine at rest.
+        self.keep_going()?;
+        Ok(WipeProgress { parts_left: self.erasing.parts_left(), ..WipeProgress::default() })
     }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
@@ -394,6 +403,14 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             keys: &self.waiting.keys,
             doubtful_below: self.doubtful_below,
         }
+    }
+
+    /// Takes in what was done and starts what is due.
+    fn keep_going(&mut self) -> Result<(), EngineError> {
+        let absorbed = self.absorb();
+        self.guard(absorbed)?;
+        let tended = self.tend();
+        self.guard(tended)
     }
 
     fn write_revision(&mut self, revision: Revision) -> Result<Vec<EditAnswer>, EngineError> {

@@ -7,6 +7,7 @@ use redrive_core::{Fingerprint, Time};
 
 use super::crash_marks::CrashMarks;
 use super::dump::dump;
+use super::erase::Erasing;
 use super::in_flight::{Goes, Held};
 use super::take::Taking;
 use super::tend::{Parts, Tending};
@@ -18,7 +19,6 @@ use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexError, IndexTables};
 use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::record::{Blocked, Was};
-use crate::engine::embedded::maintenance::erasures::Erasures;
 use crate::engine::embedded::maintenance::keeper::Census;
 use crate::engine::embedded::maintenance::scrub::Scrubbed;
 use crate::engine::embedded::tuning::Tuning;
@@ -45,7 +45,7 @@ pub struct Store<D: Disk, S: IndexTables> {
     pub(super) workers: Workers<D, S>,
     pub(super) tickets: Tickets,
     pub(super) tending: Tending,
-    pub(super) erasures: Erasures<D>,
+    pub(super) erasing: Erasing<D>,
     pub(super) gated: bool,
     pub(super) odd_to_due: bool,
     pub(super) now: Time,
@@ -141,7 +141,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             Note::Scanned { relocation, next } => {
                 self.upkeep_of(|tending, parts| tending.scanned(parts, relocation, next))?;
             }
-            Note::Wiped => self.segment_wiped()?,
+            Note::Wiped => self.erasing.wiped()?,
             Note::Failed(error) => self.fail(error),
         }
         Ok(())
@@ -150,8 +150,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// Keeps the index and the journal in shape. Changes must not pile up while the tables take none: then nothing is
     /// delivered for a while, and ingest is refused.
     pub(super) fn tend(&mut self) -> Result<(), EngineError> {
-        self.confirm_erasures()?;
-        self.upkeep_of(Tending::tend);
+        self.upkeep_of(Tending::tend)?;
         while self.upkeep_of(|tending, parts| tending.is_behind(parts)) {
             self.wait_for_notes()?;
             self.absorb()?;
@@ -166,6 +165,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             waiting: &mut self.waiting,
             workers: &self.workers,
             tickets: &mut self.tickets,
+            erasing: &mut self.erasing,
             now: self.now,
         };
         work(&mut self.tending, &mut parts)

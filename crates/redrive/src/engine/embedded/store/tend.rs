@@ -1,14 +1,12 @@
 //! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
-use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use redrive_core::{Message, Time};
 
+use super::erase::{Erasing, LogExtent, Segment};
 use super::tickets::Tickets;
 use super::waiting::Waiting;
-use super::wiping::Wiping;
 use super::workers::Workers;
 use crate::engine::embedded::directory::manifest::Holding;
 use crate::engine::embedded::disk::real::Disk;
@@ -16,11 +14,11 @@ use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, 
 use crate::engine::embedded::journal::reader::Reader;
 use crate::engine::embedded::journal::record::{FLAG_BLOCKED, Stored, Was};
 use crate::engine::embedded::maintenance::clean::Piece;
-use crate::engine::embedded::maintenance::keeper::{Census, Task, WipePart};
+use crate::engine::embedded::maintenance::keeper::{Census, Task};
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Command, Relocation};
 use crate::engine::embedded::write::writer::LETTER_LOG;
-use crate::engine::seam::{StoreOptions, Ticket};
+use crate::engine::seam::{EngineError, StoreOptions, Ticket};
 
 /// Changes of so many checkpoints may wait for the tables.
 const CHECKPOINTS_BEHIND_MAX: usize = 4;
@@ -34,6 +32,7 @@ pub(crate) struct Parts<'a, D: Disk, S: IndexTables> {
     pub(crate) waiting: &'a mut Waiting<D, S>,
     pub(crate) workers: &'a Workers<D, S>,
     pub(crate) tickets: &'a mut Tickets,
+    pub(super) erasing: &'a mut Erasing<D>,
     pub(crate) now: Time,
 }
 
@@ -58,7 +57,6 @@ pub(crate) struct Tending {
     considered: u64,
     /// Told how much the store holds, now and then.
     census: Option<Census>,
-    wiping: Wiping<Segment>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -66,14 +64,6 @@ struct Checkpoint {
     position: u64,
     next_seq: u64,
     persist: bool,
-}
-
-/// A segment that is being cleaned or overwritten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) base: u64,
-    pub(super) end: u64,
-    pub(super) letters: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -114,7 +104,10 @@ impl Tending {
         self.is_checkpointing() && parts.waiting.book.changes() > most
     }
 
-    pub(crate) fn tend<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
+    pub(crate) fn tend<D: Disk, S: IndexTables>(
+        &mut self,
+        parts: &mut Parts<'_, D, S>,
+    ) -> Result<(), EngineError> {
         if let Some((from, limit)) = parts.waiting.book.wants_load() {
             parts.workers.task(Task::Load { from, limit });
         }
@@ -124,10 +117,11 @@ impl Tending {
         {
             self.checkpoint(parts, false);
         }
-        self.clean(parts);
+        self.clean(parts)?;
         if parts.now.since(self.counted) >= COUNT_EVERY {
             self.tell_holding(parts);
         }
+        Ok(())
     }
 
     /// Has it written down how much the store holds.
@@ -185,14 +179,14 @@ impl Tending {
         }
     }
 
-    fn clean<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
+    fn clean<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) -> Result<(), EngineError> {
         if parts.waiting.book.tables().is_broken() {
             // Whoever builds them anew needs all segments.
-            return;
+            return Ok(());
         }
         match self.cleaning {
             // What is being carried forward could be a copy of a letter that was erased meanwhile.
-            Cleaning::Idle if self.wiping.is_wanted() => self.wipe_next(parts),
+            Cleaning::Idle if parts.erasing.is_wanted() => wipe_next(parts)?,
             Cleaning::Idle => self.consider(parts),
             Cleaning::Preparing(..) => self.checkpoint(parts, false),
             Cleaning::Persisting(..) => self.checkpoint(parts, true),
@@ -213,40 +207,7 @@ impl Tending {
             }
             Cleaning::Scanning(_) | Cleaning::Carrying(..) => {}
         }
-    }
-
-    /// The copies of these letters are to be overwritten.
-    pub(crate) fn want_wiped(&mut self, letters: impl IntoIterator<Item = u64>) {
-        self.wiping.want(letters);
-    }
-
-    /// Segments that have to be gone through until all erased letters are overwritten; zero if they are.
-    pub(crate) fn wipes_left(&self) -> u64 {
-        self.wiping.parts_left()
-    }
-
-    /// Whether the next round begins to overwrite copies.
-    pub(crate) fn begins_to_wipe<D: Disk, S: IndexTables>(&self, parts: &Parts<'_, D, S>) -> bool {
-        let is_idle = matches!(self.cleaning, Cleaning::Idle);
-        is_idle && self.wiping.begins() && !parts.waiting.book.tables().is_broken()
-    }
-
-    /// Has the next segment overwritten, unless one is being overwritten.
-    fn wipe_next<D: Disk, S: IndexTables>(&mut self, parts: &Parts<'_, D, S>) {
-        let segments = |log: &Reader<D>, letters: bool| {
-            let segment = move |(base, len)| Segment { base, end: base + len, letters };
-            log.segments().into_iter().map(segment).collect::<Vec<_>>()
-        };
-        let contents = &parts.waiting.contents;
-        let all = || [segments(contents.journal(), false), segments(contents.letter_log(), true)].concat();
-        if let Some((Segment { base, end, letters }, erased)) = self.wiping.next(all) {
-            parts.workers.task(Task::Wipe(WipePart { base, end, letters, erased }));
-        }
-    }
-
-    /// A segment was overwritten. Returns the letters that are overwritten everywhere, once that is so.
-    pub(crate) fn wiped(&mut self) -> Option<Arc<HashSet<u64>>> {
-        self.wiping.wiped()
+        Ok(())
     }
 
     /// Looks whether a segment is worth cleaning, once per quarter segment of growth.
@@ -287,6 +248,25 @@ impl Tending {
         self.cleaning = Cleaning::Carrying(segment, ticket, next);
         Ok(())
     }
+}
+
+/// Has the next segment overwritten, unless one is being overwritten.
+fn wipe_next<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Result<(), EngineError> {
+    let segments = |log: &Reader<D>, letters: bool| {
+        let segment = move |(base, len)| Segment { base, end: base + len, letters };
+        log.segments().into_iter().map(segment).collect::<Vec<_>>()
+    };
+    let contents = &parts.waiting.contents;
+    let (journal, letter_log) = (contents.journal(), contents.letter_log());
+    let logs = || LogExtent {
+        segments: [segments(journal, false), segments(letter_log, true)].concat(),
+        journal_end: journal.end(),
+        letter_log_end: letter_log.end(),
+    };
+    if let Some(part) = parts.erasing.next(logs)? {
+        parts.workers.task(Task::Wipe(part));
+    }
+    Ok(())
 }
 
 /// The oldest segment of the journal, if everything in it has left the ready state and it is worth it; with
