@@ -34,7 +34,7 @@ fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resum
         assert!(took(&mut first).is_empty() && took(&mut second).is_empty());
         second.has_caught_up() && first.has_caught_up() && second.counts().ready == 10
     });
-    assert_eq!((first.shared_pause(), second.shared_pause()), (Some(true), Some(true)));
+    assert_eq!([first.shared_gate(), second.shared_gate()], [Some(TakeGate::Closed); 2]);
     let pause = control::read(&world.cluster, &Topics::of(&world.pipeline)).unwrap();
     assert!(pause.is_some_and(|pause| !pause.at.is_empty()));
 
@@ -48,13 +48,13 @@ fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resum
     let mut third = world.open(StoreOptions::default());
     wait("the third knows", || {
         assert!(took(&mut second).is_empty() && took(&mut third).is_empty());
-        third.has_caught_up() && third.shared_pause() == Some(true)
+        third.has_caught_up() && third.shared_gate() == Some(TakeGate::Closed)
     });
 
     second.gate_all(TakeGate::Open).unwrap();
     let done = finish_all(&mut [&mut second, &mut third], at(0), 20);
     assert_eq!(done.len(), 20);
-    assert_eq!(third.shared_pause(), Some(false));
+    assert_eq!(third.shared_gate(), Some(TakeGate::Open));
     third.close().unwrap();
     second.close().unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
 use std::time::Duration;
 
-use bytes::Bytes;
+use redrive_core::breaker::BreakerState;
 use redrive_core::fingerprint::GroupRules;
 use redrive_core::policy::Mode;
 use redrive_core::{Message, Policy, Time};
@@ -16,15 +16,16 @@ use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::continued::ids_before;
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
-    Accepted, Counts, EditAnswer, EngineError, EraseAnswer, EraseOrder, ForeignLetter, ImportAnswer, Ingest,
-    IngestError, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState,
-    MessageState, NewMessage, Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedRecords, WipeProgress,
+    Accepted, Counts, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, ForeignLetter, ImportAnswer,
+    Ingest, IngestError, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState,
+    MessageState, NewMessage, OnBehalf, Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedRecords,
+    TakeGate, WipeProgress,
 };
 use crate::figures::Figures;
 use crate::handler::SinkDescription;
 use crate::run::built::Built;
 use crate::run::clock::Clock;
-use crate::run::command::{Command, Gate};
+use crate::run::command::Asked;
 
 /// How long a question about letters waits until they are read: ten seconds.
 const LOADING_LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -153,7 +154,7 @@ impl PipelineHandle {
 
     /// Whether a pause holds for all processes that share the pipeline, and is kept by the engine. Asked before it runs.
     pub fn shares_pause(&self) -> bool {
-        self.built.seat.look(|engine| engine.shared_pause().is_some()).unwrap_or(false)
+        self.built.seat.look(|engine| engine.shared_gate().is_some()).unwrap_or(false)
     }
 
     /// The records that all processes of this pipeline share; `None` where it has one process only.
@@ -272,7 +273,7 @@ impl PipelineHandle {
         after: Option<u64>,
         limit: usize,
     ) -> Result<Vec<Letter>, HandleError> {
-        self.ask_about_letters(|reply| Command::Letters { state, after, limit, reply }).await
+        self.ask_about_letters(move |asked| asked.engine.letters(state, after, limit)).await
     }
 
     /// Like [`Self::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
@@ -287,18 +288,18 @@ impl PipelineHandle {
     ) -> Result<LetterScan, HandleError> {
         // A search that looks at nothing would never come to an end.
         let (limit, look_max) = (limit.max(1), look_max.max(1));
-        self.ask_about_letters(|reply| Command::Scan { state, after, limit, look_max, reply }).await
+        self.ask_about_letters(move |asked| asked.engine.scan_letters(state, after, limit, look_max)).await
     }
 
     /// One letter; `None` if there is none with this id.
     pub async fn letter(&self, id: u64) -> Result<Option<Letter>, HandleError> {
-        self.ask_about_letters(|reply| Command::Letter { id, reply }).await
+        self.ask_about_letters(move |asked| asked.engine.letter(id)).await
     }
 
     /// The numbers of letters among which are all of the message with this id; `None` if the engine would have to search.
     pub(crate) async fn letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, HandleError> {
         let id = id.to_owned();
-        self.ask_about_letters(|reply| Command::LettersOf { id, reply }).await
+        self.ask_about_letters(move |asked| asked.engine.letters_of(&id)).await
     }
 
     /// Where the message with this id is now, with its story. `None` if no such id is known: it was never accepted, or
@@ -306,7 +307,7 @@ impl PipelineHandle {
     /// [`HandleError::NotRemembered`].
     pub async fn message(&self, id: &str) -> Result<Option<MessageState>, HandleError> {
         let id = id.to_owned();
-        let answer = self.ask(|reply| Command::Message { id, reply }).await;
+        let answer = self.ask(move |asked| asked.engine.message(&id, asked.now)).await;
         answer.map_err(|error| self.unless_remembered(error))
     }
 
@@ -323,8 +324,8 @@ impl PipelineHandle {
     /// nothing of the key waits or runs. A pipeline without a window of [`crate::Pipeline::dedup`] answers
     /// [`HandleError::NotRemembered`].
     pub async fn key_line(&self, key: &[u8]) -> Result<Option<KeyLine>, HandleError> {
-        let key = Bytes::copy_from_slice(key);
-        let answer = self.ask(|reply| Command::KeyLine { key, reply }).await;
+        let key = key.to_vec();
+        let answer = self.ask(move |asked| asked.engine.key_line(&key)).await;
         answer.map_err(|error| self.unless_remembered(error))
     }
 
@@ -335,12 +336,17 @@ impl PipelineHandle {
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<Option<LetterStanding>>, HandleError> {
         let ids = ids.into();
-        self.ask_about_letters(|reply| Command::Standings { job, ids, reply }).await
+        self.ask_about_letters(move |asked| asked.engine.letter_standings(job, &ids)).await
     }
 
     /// Which keys had a success lately in this process. A copy of up to 100,000 entries.
     pub(crate) async fn key_successes(&self) -> Result<KeySuccesses, HandleError> {
-        self.ask(|reply| Command::KeySuccesses { reply }).await
+        self.ask(|asked| {
+            // While it does not run, nothing is delivered.
+            let running = asked.running.as_ref();
+            Ok(running.map(|running| running.machine.key_successes().clone()).unwrap_or_default())
+        })
+        .await
     }
 
     /// Puts letters back to be delivered at once, as a job of its own. [`crate::replay::Replays`] replays many of them, with
@@ -384,8 +390,8 @@ impl PipelineHandle {
         job: ReplayJob,
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<ReplayAnswer>, HandleError> {
-        let (ids, by) = (ids.into(), actor.map(Arc::from));
-        self.ask_about_letters(|reply| Command::Replay { job, ids, by, reply }).await
+        let ids = ids.into();
+        self.change_as(actor, move |engine, asked| engine.replay(&job, &ids, asked)).await
     }
 
     /// Discards open letters; `false` where a letter was not open.
@@ -399,7 +405,9 @@ impl PipelineHandle {
         actor: Option<&str>,
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<bool>, HandleError> {
-        self.change(LetterChange::Discard, actor, ids.into()).await
+        let ids = ids.into();
+        self.change_as(actor, move |engine, asked| engine.change_letters(&LetterChange::Discard, &ids, asked))
+            .await
     }
 
     /// Takes a discard back; `false` where a letter was not discarded.
@@ -413,7 +421,9 @@ impl PipelineHandle {
         actor: Option<&str>,
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<bool>, HandleError> {
-        self.change(LetterChange::Undo, actor, ids.into()).await
+        let ids = ids.into();
+        self.change_as(actor, move |engine, asked| engine.change_letters(&LetterChange::Undo, &ids, asked))
+            .await
     }
 
     /// Makes open letters of messages that died elsewhere, each unless there is one with the same message. Durable on return;
@@ -424,18 +434,20 @@ impl PipelineHandle {
         letters: Vec<ForeignLetter>,
         dry_run: bool,
     ) -> Result<Vec<ImportAnswer>, HandleError> {
-        let by = actor.map(Arc::from);
-        self.ask_about_letters(|reply| Command::Import { letters, dry_run, by, reply }).await
+        self.change_as(actor, move |engine, asked| engine.import(letters, dry_run, asked)).await
     }
 
-    async fn change(
+    /// Changes letters for somebody: an engine whose records others read writes their name beside the change.
+    async fn change_as<T: Send + 'static>(
         &self,
-        change: LetterChange,
         actor: Option<&str>,
-        ids: Vec<u64>,
-    ) -> Result<Vec<bool>, HandleError> {
-        let by = actor.map(Arc::from);
-        self.ask_about_letters(|reply| Command::Change { change, ids, by, reply }).await
+        change: impl FnOnce(&mut dyn Engine, OnBehalf<'_>) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, HandleError> {
+        let actor = actor.map(str::to_owned);
+        self.ask_about_letters(move |asked| {
+            change(asked.engine, OnBehalf { at: asked.now, by: actor.as_deref() })
+        })
+        .await
     }
 
     /// Gives open letters new messages; the ones before stay with them under the name of the edit. See
@@ -446,8 +458,8 @@ impl PipelineHandle {
         edit: &str,
         letters: Vec<LetterEdit>,
     ) -> Result<Vec<EditAnswer>, HandleError> {
-        let (edit, by) = (edit.to_owned(), actor.map(Arc::from));
-        self.ask_about_letters(|reply| Command::Edit { edit, letters, by, reply }).await
+        let edit = edit.to_owned();
+        self.change_as(actor, move |engine, asked| engine.edit_letters(&edit, &letters, asked)).await
     }
 
     /// Gives letters back the messages they had before this edit, where it is their last one.
@@ -457,8 +469,8 @@ impl PipelineHandle {
         edit: &str,
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<EditAnswer>, HandleError> {
-        let (edit, ids, by) = (edit.to_owned(), ids.into(), actor.map(Arc::from));
-        self.ask_about_letters(|reply| Command::UndoEdit { edit, ids, by, reply }).await
+        let (edit, ids) = (edit.to_owned(), ids.into());
+        self.change_as(actor, move |engine, asked| engine.undo_edit(&edit, &ids, asked)).await
     }
 
     /// Erases what letters said, except those in a replay. It cannot be undone. The copies that are still stored are
@@ -469,28 +481,35 @@ impl PipelineHandle {
         ids: impl Into<Vec<u64>>,
     ) -> Result<Vec<EraseAnswer>, HandleError> {
         let ids = ids.into();
-        self.ask_about_letters(|reply| Command::Erase { order, ids, reply }).await
+        self.ask_about_letters(move |asked| asked.engine.erase_letters(&order, &ids, asked.now)).await
     }
 
     /// Goes on with overwriting the stored copies of erased letters, and says what is left to do.
     pub async fn wipe(&self) -> Result<WipeProgress, HandleError> {
-        self.ask_about_letters(|reply| Command::Wipe { reply }).await
+        self.ask_about_letters(|asked| asked.engine.wipe(asked.now)).await
     }
 
     /// The message that a letter had before one of its edits.
     pub async fn message_before(&self, id: u64, edit: &str) -> Result<Option<Message>, HandleError> {
         let edit = edit.to_owned();
-        self.ask_about_letters(|reply| Command::MessageBefore { id, edit, reply }).await
+        self.ask_about_letters(move |asked| asked.engine.message_before(id, &edit)).await
     }
 
     /// How many messages are in which state.
     pub async fn counts(&self) -> Result<Counts, HandleError> {
-        self.ask(|reply| Command::Counts { reply }).await
+        self.ask(|asked| Ok(asked.engine.counts())).await
     }
 
     /// Takes nothing until [`Self::resume`]; what runs goes on, new messages are still accepted.
     pub async fn pause(&self) -> Result<(), HandleError> {
-        self.ask(|reply| Command::Gate { gate: Gate::Close, reply }).await
+        self.ask(|asked| {
+            asked.gate_all(TakeGate::Closed)?;
+            if let Some(running) = &mut asked.running {
+                running.machine.gate(TakeGate::Closed);
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Lets a paused pipeline go on. [`Self::resume_with`] also lifts what keeps it waiting.
@@ -500,21 +519,35 @@ impl PipelineHandle {
 
     /// Lets the pipeline go on as `resume` says.
     pub async fn resume_with(&self, resume: Resume) -> Result<(), HandleError> {
-        let Resume { dead_letter_anyway: anyway, now: lifted } = resume;
-        self.ask(|reply| Command::Gate { gate: Gate::Open { anyway, lifted }, reply }).await
+        self.ask(move |asked| {
+            asked.gate_all(TakeGate::Open)?;
+            if let Some(running) = &mut asked.running {
+                running.machine.resume(resume.dead_letter_anyway);
+                if resume.now {
+                    running.machine.lift_wait(asked.now);
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Sends probes now instead of after the cooldown, or closes the breaker by hand; also those of the endpoints, for a
     /// sink with one per message. Says how it was before.
     pub async fn order_breaker(&self, order: BreakerOrder) -> Result<BreakerAnswer, HandleError> {
-        self.ask(|reply| Command::Breaker { order, reply }).await
+        self.ask(move |asked| {
+            let now = asked.now;
+            let answer = asked.running.as_mut().map(|running| running.machine.order_breaker(order, now));
+            Ok(answer.unwrap_or(BreakerAnswer { was: BreakerState::Closed, endpoints: 0 }))
+        })
+        .await
     }
 
     /// Like [`Self::ask`], about letters: while an engine still reads them at its start, the question waits for a while, and
     /// deliveries do not.
-    pub(crate) async fn ask_about_letters<T>(
+    pub(crate) async fn ask_about_letters<T: Send + 'static>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, EngineError>>) -> Command,
+        question: impl FnOnce(&mut Asked<'_>) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, HandleError> {
         for _ in 0..LOADING_LOOKS_MAX {
             if !self.figures().condition.letters_loading || Handle::try_current().is_err() {
@@ -522,15 +555,26 @@ impl PipelineHandle {
             }
             tokio::time::sleep(LOADING_LOOK_EVERY).await;
         }
-        self.ask(command).await
+        self.ask(question).await
     }
 
-    pub(crate) async fn ask<T>(
+    /// Asks whoever has the engine: its dispatch thread, or, while the pipeline does not run, the caller.
+    pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        command: impl FnOnce(oneshot::Sender<Result<T, EngineError>>) -> Command,
+        question: impl FnOnce(&mut Asked<'_>) -> Result<T, EngineError> + Send + 'static,
+    ) -> Result<T, HandleError> {
+        // Whether somebody still waits for the answer does not matter.
+        self.ask_later(move |asked, reply| drop(reply.send(question(asked)))).await
+    }
+
+    /// Asks for something that is answered later.
+    pub(crate) async fn ask_later<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut Asked<'_>, oneshot::Sender<Result<T, EngineError>>) + Send + 'static,
     ) -> Result<T, HandleError> {
         let (reply, answer) = oneshot::channel();
-        self.built.seat.ask(command(reply), self.clock.now(), &self.built.wake);
+        let command = Box::new(move |asked: &mut Asked<'_>| question(asked, reply));
+        self.built.seat.ask(command, self.clock.now(), &self.built.wake);
         let answer = answer.await.map_err(|_| HandleError::Stopped(self.name().to_owned()))?;
         Ok(answer?)
     }

@@ -215,14 +215,14 @@ fn a_pause_ends_waits_in_place_so_that_nothing_is_started_behind_it() {
     let calls = world.started();
     world.end(calls[0].2, failed());
     world.engine.gate(TakeGate::Closed);
-    world.machine.pause(true);
+    world.machine.gate(TakeGate::Closed);
     // One that ran when the pause began and fails now does not wait in place either.
     world.end(calls[1].2, failed());
     world.later(Duration::from_mins(1));
     world.round();
     assert!(world.started().is_empty() && world.machine.waiting_in_place() == 0);
     world.engine.gate(TakeGate::Open);
-    world.machine.pause(false);
+    world.machine.gate(TakeGate::Open);
     world.round();
     assert_eq!(world.started().iter().map(|start| start.1).collect::<Vec<_>>(), [2, 2]);
 }

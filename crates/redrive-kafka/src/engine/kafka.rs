@@ -60,7 +60,7 @@ pub struct KafkaEngine {
     pub(super) source: Arc<str>,
     /// This process, as others see it.
     pub(super) name: String,
-    /// A local file for [`redrive::engine::Engine::keep_reminder`].
+    /// A local file for [`redrive::engine::Deliver::keep_reminder`].
     pub(super) reminder: PathBuf,
 
     pub(super) mailbox: Arc<Mailbox>,
@@ -604,7 +604,7 @@ impl KafkaEngine {
 }
 
 impl Drop for KafkaEngine {
-    /// Without [`redrive::engine::Engine::close`] it ends as a process that dies: nothing more is committed.
+    /// Without [`redrive::engine::Deliver::close`] it ends as a process that dies: nothing more is committed.
     fn drop(&mut self) {
         self.poller.abort();
     }

@@ -3,11 +3,13 @@
 //! - `open`: opens the topics, joins the group, makes the parts
 //! - `kafka`: what happens when partitions come and go, records arrive and time passes
 //! - `settle`: what becomes of a delivery, up to the acknowledgement of its copy
-//! - `serve`: the seam to the dispatcher
+//! - `deliver`, `keep_letters`, `query`: the seam to the dispatcher
 
+mod deliver;
 mod kafka;
+mod keep_letters;
 mod open;
-mod serve;
+mod query;
 mod settle;
 
 pub use kafka::KafkaEngine;

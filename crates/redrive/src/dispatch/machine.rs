@@ -32,7 +32,7 @@ use super::sweep::{self, Sweep};
 use super::unconfirmed::Unconfirmed;
 use super::verdicts::{Parked, Verdicts};
 use crate::backoff::Backoff;
-use crate::engine::{Delivery, Receipt, Settlement, SourcePlace, Ticket};
+use crate::engine::{Delivery, Receipt, Settlement, SourcePlace, TakeGate, Ticket};
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::settle;
@@ -265,7 +265,7 @@ impl Machine {
     /// Somebody lets a paused pipeline go on; with `anyway`, whatever the guard says of this flood.
     pub fn resume(&mut self, anyway: bool) {
         self.protection.resumed(anyway);
-        self.pause(false);
+        self.gate(TakeGate::Open);
     }
 
     /// An operator ends a wait that a Retry-After began.
@@ -335,10 +335,10 @@ impl Machine {
         self.let_all_go();
     }
 
-    /// While paused nothing waits in place, because nothing shall be started: it waits in the engine behind its gate.
-    pub fn pause(&mut self, paused: bool) {
-        self.paused = paused;
-        if paused {
+    /// While the gate is closed nothing waits in place, because nothing shall be started: it waits in the engine behind its gate.
+    pub fn gate(&mut self, gate: TakeGate) {
+        self.paused = gate.is_closed();
+        if self.paused {
             self.let_all_go();
         }
     }

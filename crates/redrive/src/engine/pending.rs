@@ -54,7 +54,7 @@ impl std::fmt::Display for PendingState {
     }
 }
 
-/// Where a message waits, in the words of its engine: found by a listing, good for one [`super::Engine::claim`]. The key is
+/// Where a message waits, in the words of its engine: found by a listing, good for one [`super::Deliver::claim`]. The key is
 /// also the cursor from which the listing of its state goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingAt {

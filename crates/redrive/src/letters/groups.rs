@@ -2,9 +2,9 @@
 
 use redrive_core::GroupId;
 
+use crate::engine::groups::list as groups;
 use crate::engine::{GroupMark, GroupMarks, GroupSummary, LetterScan};
 use crate::handle::{HandleError, PipelineHandle};
-use crate::run::command::Command;
 
 /// All groups with an open letter or a decision. `kept` are the decisions where the engine does not keep them.
 pub(crate) async fn list(
@@ -12,7 +12,7 @@ pub(crate) async fn list(
     kept: GroupMarks,
     samples: bool,
 ) -> Result<Vec<GroupSummary>, HandleError> {
-    handle.ask_about_letters(|reply| Command::Groups { kept, samples, reply }).await
+    handle.ask_about_letters(move |asked| groups::list(asked.engine, &kept, samples, asked.now)).await
 }
 
 /// Up to `limit` open letters of a group, after the letter `after`.
@@ -22,10 +22,10 @@ pub(crate) async fn letters(
     after: Option<u64>,
     limit: usize,
 ) -> Result<LetterScan, HandleError> {
-    handle.ask_about_letters(|reply| Command::GroupLetters { group, after, limit, reply }).await
+    handle.ask_about_letters(move |asked| groups::letters(asked.engine, group, after, limit)).await
 }
 
 /// Keeps a decision about a group, where the engine does.
 pub(crate) async fn mark(handle: &PipelineHandle, mark: GroupMark) -> Result<(), HandleError> {
-    handle.ask_about_letters(|reply| Command::MarkGroup { mark, reply }).await
+    handle.ask_about_letters(move |asked| asked.engine.mark_group(&mark)).await
 }

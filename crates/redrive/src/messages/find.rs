@@ -6,8 +6,7 @@ use crate::engine::continued::ids_before;
 use crate::engine::{EngineError, MessagePhase, MessageState, PendingAt, PendingMessage, PendingState};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::select::{self, LetterIds, SelectError};
-use crate::run::command::Command;
-use crate::run::steer::{FoundMessages, Part};
+use crate::run::steer::{self, FoundMessages, Part};
 
 /// Messages that a search looks at before it gives up.
 pub(crate) const SEARCH_MAX: u64 = 1_000_000;
@@ -78,7 +77,12 @@ async fn letter(handle: &PipelineHandle, name: &str) -> Result<Option<MessageSta
 /// Where the message is that is meant by an id, or by a number.
 pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Located, HandleError> {
     let number = number_of(handle, name);
-    let found = handle.ask(|reply| Command::Find { id: name.to_owned(), number, reply }).await?;
+    let id = name.to_owned();
+    let found = handle.ask(move |asked| {
+        let held = asked.running.as_ref().and_then(|running| steer::find_held(&id, number, running.machine));
+        held.map_or_else(|| steer::locate(&id, asked.engine), Ok)
+    });
+    let found = found.await?;
     let parts: &[Part] = match found {
         FoundMessages::Runs => return Ok(Located::InFlight),
         FoundMessages::Waits(at) => return Ok(Located::Waits(at)),

@@ -6,8 +6,7 @@ use super::cursor::{Cursor, PARTS};
 use crate::engine::{PendingMessage, PendingScan, PendingState};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::Filter;
-use crate::run::command::Command;
-use crate::run::steer::Part;
+use crate::run::steer::{self, Part};
 
 /// Messages that are looked at for one page; the cursor goes on from there.
 pub const SCAN_MAX: usize = 10_000;
@@ -130,5 +129,11 @@ pub(super) async fn scan(
     limit: usize,
     look_max: usize,
 ) -> Result<PendingScan, HandleError> {
-    handle.ask(|reply| Command::Pending { part, after, limit, look_max, reply }).await
+    handle
+        .ask(move |asked| match (part, &asked.running) {
+            (Part::Waiting(state), _) => asked.engine.scan_pending(state, after, limit, look_max),
+            (_, Some(running)) => Ok(steer::held(part, running.machine, after, limit)),
+            (_, None) => Ok(PendingScan::default()),
+        })
+        .await
 }

@@ -6,8 +6,8 @@ use super::find::{Located, SEARCH_MAX, locate};
 use crate::engine::{EngineError, MessagePhase, PendingAt, PendingState};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::select::LetterIds;
-use crate::run::command::Command;
-use crate::run::steer::{Steer, Steered};
+use crate::run::command::{Asked, Running};
+use crate::run::steer::{Reply, Steer, Steered, steer_at_rest};
 
 /// A message may change its place between being found and being steered: then it is looked for again, so often.
 const TRIES_MAX: u32 = 4;
@@ -149,7 +149,7 @@ impl Steering {
         let (at, how) = (self.at, self.how);
         let mut waited = Duration::ZERO;
         loop {
-            match self.handle.ask(|reply| Command::Steer { at, how, reply }).await {
+            match self.handle.ask_later(move |asked, reply| steer(at, how, asked, reply)).await {
                 Err(HandleError::Engine(EngineError::Unavailable(_))) if waited < NOT_NOW_MAX => {
                     tokio::time::sleep(NOT_NOW_STEP).await;
                     waited += NOT_NOW_STEP;
@@ -157,6 +157,16 @@ impl Steering {
                 answer => return answer,
             }
         }
+    }
+}
+
+/// Steers a message, in the machine while the pipeline runs. The answer comes when it is durable.
+fn steer(at: PendingAt, how: Steer, asked: &mut Asked<'_>, reply: Reply) {
+    match &mut asked.running {
+        Some(Running { machine, answers }) => {
+            answers.steer((at, how), reply, machine, asked.engine, asked.now);
+        }
+        None => drop(reply.send(steer_at_rest(at, how, asked.engine, asked.now))),
     }
 }
 

@@ -3,227 +3,38 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
-use redrive_core::breaker::BreakerState;
-use redrive_core::{GroupId, Message, Time};
-use tokio::sync::oneshot;
+use redrive_core::Time;
 
-use super::steer::{self, FoundMessages, Part, Steer, Steered};
+use super::steer::DurableAnswers;
 use super::wake::Wake;
-use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
-use crate::engine::{
-    Counts, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupMark, GroupMarks,
-    GroupSummary, ImportAnswer, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding,
-    LetterState, MessageState, OnBehalf, PendingAt, PendingScan, ReplayAnswer, ReplayJob, TakeGate,
-    WipeProgress, groups,
-};
+use crate::dispatch::Machine;
+use crate::engine::{Engine, EngineError, TakeGate};
 
-type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
+/// One question or order, which answers by itself. Nobody waiting for an answer is no reason not to act.
+pub(crate) type Command = Box<dyn FnOnce(&mut Asked<'_>) + Send>;
 
-/// One question or order, with the place for its answer. Nobody waiting for an answer is no reason not to act.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Letters {
-        state: Option<LetterState>,
-        after: Option<u64>,
-        limit: usize,
-        reply: Reply<Vec<Letter>>,
-    },
-    Letter {
-        id: u64,
-        reply: Reply<Option<Letter>>,
-    },
-    Scan {
-        state: Option<LetterState>,
-        after: Option<u64>,
-        limit: usize,
-        look_max: usize,
-        reply: Reply<LetterScan>,
-    },
-    LettersOf {
-        id: String,
-        reply: Reply<Option<Vec<u64>>>,
-    },
-    Groups {
-        kept: GroupMarks,
-        samples: bool,
-        reply: Reply<Vec<GroupSummary>>,
-    },
-    GroupLetters {
-        group: GroupId,
-        after: Option<u64>,
-        limit: usize,
-        reply: Reply<LetterScan>,
-    },
-    MarkGroup {
-        mark: GroupMark,
-        reply: Reply<()>,
-    },
-    Message {
-        id: String,
-        reply: Reply<Option<MessageState>>,
-    },
-    KeyLine {
-        key: Bytes,
-        reply: Reply<Option<KeyLine>>,
-    },
-    Pending {
-        part: Part,
-        after: Option<(u64, u64)>,
-        limit: usize,
-        look_max: usize,
-        reply: Reply<PendingScan>,
-    },
-    Find {
-        id: String,
-        number: Option<u64>,
-        reply: Reply<FoundMessages>,
-    },
-    Steer {
-        at: PendingAt,
-        how: Steer,
-        reply: Reply<Steered>,
-    },
-    Breaker {
-        order: BreakerOrder,
-        reply: Reply<BreakerAnswer>,
-    },
-    KeySuccesses {
-        reply: Reply<KeySuccesses>,
-    },
-    Standings {
-        job: u64,
-        ids: Vec<u64>,
-        reply: Reply<Vec<Option<LetterStanding>>>,
-    },
-    Replay {
-        job: ReplayJob,
-        ids: Vec<u64>,
-        by: Option<Arc<str>>,
-        reply: Reply<Vec<ReplayAnswer>>,
-    },
-    Change {
-        change: LetterChange,
-        ids: Vec<u64>,
-        by: Option<Arc<str>>,
-        reply: Reply<Vec<bool>>,
-    },
-    Edit {
-        edit: String,
-        letters: Vec<LetterEdit>,
-        by: Option<Arc<str>>,
-        reply: Reply<Vec<EditAnswer>>,
-    },
-    UndoEdit {
-        edit: String,
-        ids: Vec<u64>,
-        by: Option<Arc<str>>,
-        reply: Reply<Vec<EditAnswer>>,
-    },
-    Erase {
-        order: EraseOrder,
-        ids: Vec<u64>,
-        reply: Reply<Vec<EraseAnswer>>,
-    },
-    Wipe {
-        reply: Reply<WipeProgress>,
-    },
-    MessageBefore {
-        id: u64,
-        edit: String,
-        reply: Reply<Option<Message>>,
-    },
-    Import {
-        letters: Vec<ForeignLetter>,
-        dry_run: bool,
-        by: Option<Arc<str>>,
-        reply: Reply<Vec<ImportAnswer>>,
-    },
-    Counts {
-        reply: Reply<Counts>,
-    },
-    Gate {
-        gate: Gate,
-        reply: Reply<()>,
-    },
+/// What a command works on: the engine, and the machine while the pipeline runs.
+pub(crate) struct Asked<'a> {
+    pub(crate) engine: &'a mut dyn Engine,
+    pub(crate) running: Option<Running<'a>>,
+    pub(crate) now: Time,
+    paused: &'a AtomicBool,
 }
 
-/// What shall become of a pipeline's gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Gate {
-    Close,
-    /// With `anyway` the dead-letter guard lets this flood pass; with `lifted` a wait for a Retry-After ends.
-    Open {
-        anyway: bool,
-        lifted: bool,
-    },
+/// What the dispatch thread has beside the engine.
+pub(crate) struct Running<'a> {
+    pub(crate) machine: &'a mut Machine,
+    pub(crate) answers: &'a mut DurableAnswers,
 }
 
-impl Command {
-    fn carry_out(self, engine: &mut dyn Engine, now: Time) {
-        // Whether somebody still waits for the answer does not matter.
-        let _unheard = match self {
-            Self::Letters { state, after, limit, reply } => {
-                reply.send(engine.letters(state, after, limit)).is_err()
-            }
-            Self::Letter { id, reply } => reply.send(engine.letter(id)).is_err(),
-            Self::Scan { state, after, limit, look_max, reply } => {
-                reply.send(engine.scan_letters(state, after, limit, look_max)).is_err()
-            }
-            Self::LettersOf { id, reply } => reply.send(engine.letters_of(&id)).is_err(),
-            Self::Groups { kept, samples, reply } => {
-                reply.send(groups::list::list(engine, &kept, samples, now)).is_err()
-            }
-            Self::GroupLetters { group, after, limit, reply } => {
-                reply.send(groups::list::letters(engine, group, after, limit)).is_err()
-            }
-            Self::MarkGroup { mark, reply } => reply.send(engine.mark_group(&mark)).is_err(),
-            Self::Message { id, reply } => reply.send(engine.message(&id, now)).is_err(),
-            Self::KeyLine { key, reply } => reply.send(engine.key_line(&key)).is_err(),
-            Self::Pending { part: Part::Waiting(state), after, limit, look_max, reply } => {
-                reply.send(engine.scan_pending(state, after, limit, look_max)).is_err()
-            }
-            // What the machine would answer: nothing was taken.
-            Self::Pending { reply, .. } => reply.send(Ok(PendingScan::default())).is_err(),
-            Self::Find { id, reply, .. } => reply.send(steer::locate(&id, engine)).is_err(),
-            Self::Steer { at, how, reply } => reply.send(steer::steer_at_rest(at, how, engine, now)).is_err(),
-            Self::Breaker { reply, .. } => {
-                let answer = BreakerAnswer { was: BreakerState::Closed, endpoints: 0 };
-                reply.send(Ok(answer)).is_err()
-            }
-            // Nothing was delivered yet.
-            Self::KeySuccesses { reply } => reply.send(Ok(KeySuccesses::default())).is_err(),
-            Self::Standings { job, ids, reply } => reply.send(engine.letter_standings(job, &ids)).is_err(),
-            Self::Replay { job, ids, by, reply } => {
-                let asked = OnBehalf { at: now, by: by.as_deref() };
-                reply.send(engine.replay(&job, &ids, asked)).is_err()
-            }
-            Self::Change { change, ids, by, reply } => {
-                let asked = OnBehalf { at: now, by: by.as_deref() };
-                reply.send(engine.change_letters(&change, &ids, asked)).is_err()
-            }
-            Self::Edit { edit, letters, by, reply } => {
-                let asked = OnBehalf { at: now, by: by.as_deref() };
-                reply.send(engine.edit_letters(&edit, &letters, asked)).is_err()
-            }
-            Self::UndoEdit { edit, ids, by, reply } => {
-                let asked = OnBehalf { at: now, by: by.as_deref() };
-                reply.send(engine.undo_edit(&edit, &ids, asked)).is_err()
-            }
-            Self::Erase { order, ids, reply } => reply.send(engine.erase_letters(&order, &ids, now)).is_err(),
-            Self::Wipe { reply } => reply.send(engine.wipe(now)).is_err(),
-            Self::MessageBefore { id, edit, reply } => reply.send(engine.message_before(id, &edit)).is_err(),
-            Self::Import { letters, dry_run, by, reply } => {
-                let asked = OnBehalf { at: now, by: by.as_deref() };
-                reply.send(engine.import(letters, dry_run, asked)).is_err()
-            }
-            Self::Counts { reply } => reply.send(Ok(engine.counts())).is_err(),
-            Self::Gate { gate, reply } => {
-                reply.send(engine.gate_all(TakeGate::of_pause(gate == Gate::Close))).is_err()
-            }
-        };
+impl Asked<'_> {
+    /// Closes or opens the gate of all processes that share the pipeline. After an error it is as it was.
+    pub(crate) fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
+        self.engine.gate_all(gate)?;
+        self.paused.store(gate.is_closed(), Ordering::SeqCst);
+        Ok(())
     }
 }
 
@@ -251,24 +62,24 @@ impl Seat {
         self.paused.load(Ordering::SeqCst)
     }
 
-    /// Carries out a command on the engine, which is the caller's now.
-    pub(crate) fn carry_out(&self, command: Command, engine: &mut dyn Engine, now: Time) {
-        if let Command::Gate { gate, reply } = command {
-            let paused = gate == Gate::Close;
-            let done = engine.gate_all(TakeGate::of_pause(paused));
-            if done.is_ok() {
-                self.paused.store(paused, Ordering::SeqCst);
-            }
-            // Nobody may wait for the answer.
-            let _ = reply.send(done);
-            return;
-        }
-        command.carry_out(engine, now);
+    pub(crate) fn gate(&self) -> TakeGate {
+        TakeGate::of_pause(self.is_paused())
+    }
+
+    /// Carries out a command on the engine, which is the caller's now; `running` if that is the dispatch thread.
+    pub(crate) fn carry_out(
+        &self,
+        command: Command,
+        engine: &mut dyn Engine,
+        running: Option<Running<'_>>,
+        now: Time,
+    ) {
+        command(&mut Asked { engine, running, now, paused: &self.paused });
     }
 
     /// Another process has paused or resumed the pipeline for all.
-    pub(crate) fn follow(&self, paused: bool) {
-        self.paused.store(paused, Ordering::SeqCst);
+    pub(crate) fn follow(&self, gate: TakeGate) {
+        self.paused.store(gate.is_closed(), Ordering::SeqCst);
     }
 
     /// Pauses an engine, which is the caller's, for all who share it if they can be told.
@@ -295,7 +106,7 @@ impl Seat {
                 // What was ingested before is taken in first. Nothing was settled yet, so there is nothing to hear, and
                 // a store that has failed says so again when it runs.
                 let _ = engine.poll(&mut Vec::new());
-                return self.carry_out(command, engine.as_mut(), now);
+                return self.carry_out(command, engine.as_mut(), None, now);
             }
             AnswerSlot::Running(commands) => commands.push(command),
             AnswerSlot::Closed => return,

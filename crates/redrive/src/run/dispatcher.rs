@@ -9,14 +9,14 @@ use tokio::sync::watch;
 
 use super::board::Board;
 use super::clock::Clock;
-use super::command::{Command, Gate, Seat};
+use super::command::{Running, Seat};
 use super::dice::Dice;
 use super::exchange::Exchange;
 use super::hooks::Hooks;
 use super::last_runs::LastRuns;
 use super::report::PipelineReport;
 use super::solitude::Place;
-use super::steer::{self, DurableAnswers, Part};
+use super::steer::DurableAnswers;
 use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
@@ -76,8 +76,8 @@ pub(crate) struct Dispatcher {
     pub(crate) name: Arc<str>,
     pub(crate) on_share: Option<ShareListener>,
     pub(crate) answers: DurableAnswers,
-    /// Whether the pipeline was paused for all processes, as far as this one has followed.
-    pub(crate) group_paused: bool,
+    /// The gate of all processes that share the pipeline, as far as this one has followed.
+    pub(crate) group_gate: TakeGate,
     pub(crate) buffers: Buffers,
 }
 
@@ -173,19 +173,8 @@ impl Dispatcher {
         let commands = self.seat.commands();
         let heard_engine = self.hear_engine()?;
         for command in commands {
-            let Some(command) = self.of_the_machine(command, now) else { continue };
-            let gate = if let Command::Gate { gate, .. } = &command { Some(*gate) } else { None };
-            self.seat.carry_out(command, self.engine.as_mut(), now);
-            match gate {
-                Some(Gate::Close) if self.seat.is_paused() => self.machine.pause(true),
-                Some(Gate::Open { anyway, lifted }) if !self.seat.is_paused() => {
-                    self.machine.resume(anyway);
-                    if lifted {
-                        self.machine.lift_wait(now);
-                    }
-                }
-                _ => {}
-            }
+            let running = Running { machine: &mut self.machine, answers: &mut self.answers };
+            self.seat.carry_out(command, self.engine.as_mut(), Some(running), now);
             self.watch.happened();
         }
         self.follow_group();
@@ -203,50 +192,26 @@ impl Dispatcher {
 
     /// Does as others do who have paused or resumed the pipeline for all.
     fn follow_group(&mut self) {
-        let Some(paused) = self.engine.shared_pause().filter(|paused| *paused != self.group_paused) else {
+        let Some(gate) = self.engine.shared_gate().filter(|gate| *gate != self.group_gate) else {
             return;
         };
-        self.group_paused = paused;
-        if paused {
-            self.machine.pause(true);
-        } else {
-            self.engine.gate(TakeGate::Open);
-            self.machine.resume(false);
+        self.group_gate = gate;
+        match gate {
+            TakeGate::Closed => self.machine.gate(gate),
+            TakeGate::Open => {
+                self.engine.gate(gate);
+                self.machine.resume(false);
+            }
         }
-        self.seat.follow(paused);
+        self.seat.follow(gate);
         self.watch.happened();
-    }
-
-    /// Carries out what concerns deliveries that the machine holds, or the breaker; gives the rest back.
-    fn of_the_machine(&mut self, command: Command, now: Time) -> Option<Command> {
-        // Whether somebody still waits for an answer does not matter.
-        let _unheard = match command {
-            Command::Steer { at, how, reply } => {
-                self.answers.steer((at, how), reply, &mut self.machine, self.engine.as_mut(), now);
-                false
-            }
-            Command::Breaker { order, reply } => {
-                reply.send(Ok(self.machine.order_breaker(order, now))).is_err()
-            }
-            Command::KeySuccesses { reply } => reply.send(Ok(self.machine.key_successes().clone())).is_err(),
-            Command::Pending {
-                part: part @ (Part::Unstarted | Part::Started), after, limit, reply, ..
-            } => reply.send(Ok(steer::held(part, &self.machine, after, limit))).is_err(),
-            Command::Find { id, number, reply } => match steer::find_held(&id, number, &self.machine) {
-                Some(found) => reply.send(Ok(found)).is_err(),
-                None => return Some(Command::Find { id, number, reply }),
-            },
-            other => return Some(other),
-        };
-        self.watch.happened();
-        None
     }
 
     /// Tells of the sink's health, pauses what the guard wants paused, and looks for handlers that are stuck.
     fn look_after(&mut self) -> Result<(), EngineError> {
         if self.machine.is_halted() && !self.seat.is_paused() {
             self.seat.pause(self.engine.as_mut());
-            self.machine.pause(true);
+            self.machine.gate(TakeGate::Closed);
             self.watch.happened();
         }
         // Whoever cannot start now, for whatever reason, keeps nobody else from it.

@@ -24,7 +24,7 @@ use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::Watchdog;
 use crate::dispatch::{Machine, ProtectionSettings};
-use crate::engine::Engine;
+use crate::engine::{Engine, TakeGate};
 
 /// Hooks that are late at the end of the drain time have this long at least.
 const HOOKS_LAST: Duration = Duration::from_millis(100);
@@ -99,7 +99,7 @@ impl Running {
         if let Some(router) = &built.handler.router {
             machine = machine.routed(router.clone(), &protection);
         }
-        machine.pause(built.seat.is_paused());
+        machine.gate(built.seat.gate());
         if built.listeners.failed.is_some() {
             machine.watch_failures(Arc::clone(&built.name));
         }
@@ -122,7 +122,7 @@ impl Running {
             name: Arc::clone(&built.name),
             on_share: built.handler.on_share.clone(),
             answers: DurableAnswers::default(),
-            group_paused: false,
+            group_gate: TakeGate::Open,
             buffers: Buffers::default(),
         };
         let last_word = LastWord { pipeline: Arc::clone(&built.name), ends };

@@ -13,7 +13,8 @@ use crate::engine::{
     Settlement, Ticket, Verdict,
 };
 
-type Reply = oneshot::Sender<Result<Steered, EngineError>>;
+/// Where the answer goes.
+pub(crate) type Reply = oneshot::Sender<Result<Steered, EngineError>>;
 
 /// How long an engine at rest may take to make something durable.
 const AT_REST_MAX: Duration = Duration::from_secs(30);

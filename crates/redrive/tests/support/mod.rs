@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::engine::{
-    Claimed, Counts, Delivery, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, Event, Ingest,
-    LetterChange, LetterEdit, LetterScan, LetterStanding, OnBehalf, PendingAt, PendingScan, PendingState,
-    ReplayAnswer, ReplayJob, Settlement, TakeGate, Ticket, WipeProgress,
+    Claimed, Counts, Deliver, Delivery, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, Event,
+    Ingest, KeepLetters, LetterChange, LetterEdit, LetterScan, LetterStanding, OnBehalf, PendingAt,
+    PendingScan, PendingState, Query, ReplayAnswer, ReplayJob, Settlement, TakeGate, Ticket, WipeProgress,
 };
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::PolicyBuilder;
@@ -92,7 +92,7 @@ impl Faulty {
     }
 }
 
-impl Engine for Faulty {
+impl Deliver for Faulty {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         self.engine.take(now, room, out)
     }
@@ -110,12 +110,12 @@ impl Engine for Faulty {
         self.engine.next_due()
     }
 
-    fn gate(&mut self, gate: TakeGate) {
-        self.engine.gate(gate);
+    fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
+        self.engine.claim(at, now)
     }
 
-    fn counts(&self) -> Counts {
-        self.engine.counts()
+    fn gate(&mut self, gate: TakeGate) {
+        self.engine.gate(gate);
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
@@ -126,55 +126,12 @@ impl Engine for Faulty {
         self.engine.on_wake(wake);
     }
 
-    fn letters(
-        &mut self,
-        state: Option<LetterState>,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<Letter>, EngineError> {
-        self.engine.letters(state, after, limit)
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.engine.close()
     }
+}
 
-    fn scan_letters(
-        &mut self,
-        state: Option<LetterState>,
-        after: Option<u64>,
-        limit: usize,
-        look_max: usize,
-    ) -> Result<LetterScan, EngineError> {
-        self.engine.scan_letters(state, after, limit, look_max)
-    }
-
-    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
-        self.engine.letter(id)
-    }
-
-    fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
-        self.engine.letters_of(id)
-    }
-
-    fn scan_pending(
-        &mut self,
-        state: PendingState,
-        after: Option<(u64, u64)>,
-        limit: usize,
-        look_max: usize,
-    ) -> Result<PendingScan, EngineError> {
-        self.engine.scan_pending(state, after, limit, look_max)
-    }
-
-    fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError> {
-        self.engine.claim(at, now)
-    }
-
-    fn letter_standings(
-        &mut self,
-        job: u64,
-        ids: &[u64],
-    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
-        self.engine.letter_standings(job, ids)
-    }
-
+impl KeepLetters for Faulty {
     fn replay(
         &mut self,
         job: &ReplayJob,
@@ -224,12 +181,59 @@ impl Engine for Faulty {
     fn wipe(&mut self, now: Time) -> Result<WipeProgress, EngineError> {
         self.engine.wipe(now)
     }
+}
+
+impl Query for Faulty {
+    fn counts(&self) -> Counts {
+        self.engine.counts()
+    }
+
+    fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        self.engine.letters(state, after, limit)
+    }
+
+    fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        self.engine.scan_letters(state, after, limit, look_max)
+    }
+
+    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        self.engine.letter(id)
+    }
+
+    fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        self.engine.letters_of(id)
+    }
+
+    fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        self.engine.letter_standings(job, ids)
+    }
 
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
         self.engine.message_before(id, edit)
     }
 
-    fn close(&mut self) -> Result<(), EngineError> {
-        self.engine.close()
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError> {
+        self.engine.scan_pending(state, after, limit, look_max)
     }
 }

@@ -10,7 +10,7 @@ use super::GroupFigures;
 use super::mark::{GroupMark, GroupState};
 use super::marks::GroupMarks;
 use crate::engine::letter::{Letter, LetterScan, SCAN_BYTES};
-use crate::engine::seam::{Engine, EngineError};
+use crate::engine::seam::{EngineError, Query};
 
 /// A group as it is shown.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl GroupSummary {
 /// All groups with an open letter or a mark, those with the most open letters first. `kept` are the marks where the engine
 /// does not keep them itself.
 pub fn list(
-    engine: &mut dyn Engine,
+    engine: &mut dyn Query,
     kept: &GroupMarks,
     with_samples: bool,
     now: Time,
@@ -68,7 +68,7 @@ pub fn list(
 
 /// Open letters of a group after `after`, in order, and how far that came: it ends once it holds about [`SCAN_BYTES`].
 pub fn letters(
-    engine: &mut dyn Engine,
+    engine: &mut dyn Query,
     group: GroupId,
     after: Option<u64>,
     limit: usize,
@@ -92,7 +92,7 @@ pub fn letters(
 }
 
 fn summary(
-    engine: &mut dyn Engine,
+    engine: &mut dyn Query,
     figures: GroupFigures,
     mark: Option<&GroupMark>,
     with_sample: bool,

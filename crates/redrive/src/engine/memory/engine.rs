@@ -1,6 +1,6 @@
 //! The memory engine: the plainest form of the seam, for tests and the simulation.
 //!
-//! Verdicts become durable at the next [`Engine::poll`]; [`Memory::crash`] forgets what was not, as a dying process would.
+//! Verdicts become durable at the next [`Deliver::poll`]; [`Memory::crash`] forgets what was not, as a dying process would.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,8 +22,8 @@ use crate::engine::letter::{
 use crate::engine::message_state::MessageState;
 use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{
-    Announced, Claimed, Counts, Delivery, Engine, EngineError, Event, Oldest, OnBehalf, Ordering, Receipt,
-    Settlement, StoreOptions, TakeGate, Ticket,
+    Announced, Claimed, Counts, Deliver, Delivery, EngineError, Event, KeepLetters, Oldest, OnBehalf,
+    Ordering, Query, Receipt, Settlement, StoreOptions, TakeGate, Ticket,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -91,7 +91,7 @@ impl Ingest for MemoryIngest {
     }
 }
 
-impl Engine for Memory {
+impl Deliver for Memory {
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         self.lock().take(now, room, out);
         Ok(())
@@ -100,15 +100,6 @@ impl Engine for Memory {
     fn announce(&mut self, next: &[Receipt], _now: Time) -> Result<Announced, EngineError> {
         self.lock().announced = next.first().map(|first| first.seq);
         Ok(Announced::Yes)
-    }
-
-    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
-        self.lock().reminder = text.to_vec();
-        Ok(())
-    }
-
-    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
-        Ok(self.lock().reminder.clone())
     }
 
     fn settle(&mut self, batch: Vec<Settlement>) -> Result<Ticket, EngineError> {
@@ -141,24 +132,12 @@ impl Engine for Memory {
         if inner.gated { None } else { inner.delayed.first().map(|(due, _)| *due) }
     }
 
+    fn claim(&mut self, at: &PendingAt, _now: Time) -> Result<Claimed, EngineError> {
+        Ok(self.lock().claim(at.number))
+    }
+
     fn gate(&mut self, gate: TakeGate) {
         self.lock().gated = gate.is_closed();
-    }
-
-    fn counts(&self) -> Counts {
-        self.lock().counts()
-    }
-
-    fn oldest(&mut self) -> Result<Oldest, EngineError> {
-        let inner = self.lock();
-        let waits = |entry: &&MemoryEntry| !matches!(entry.state, EntryState::Letter | EntryState::Done);
-        // Numbers are given in the order of acceptance.
-        let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
-        let open = inner.letters.values().filter(|letter| letter.state == LetterState::Open);
-        Ok(Oldest {
-            pending: pending.filter(|created| *created > Time::ZERO),
-            letter: open.map(|letter| letter.dead_at).min(),
-        })
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {
@@ -169,114 +148,21 @@ impl Engine for Memory {
         self.lock().wake = Some(wake);
     }
 
-    fn letters(
-        &mut self,
-        state: Option<LetterState>,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<Letter>, EngineError> {
-        let inner = self.lock();
-        let from = after.map_or(0, |id| id.saturating_add(1));
-        let wanted =
-            inner.letters.range(from..).filter(|(_, letter)| state.is_none_or(|s| s == letter.state));
-        Ok(wanted.take(limit).filter_map(|(seq, _)| Lookup(&inner).letter(*seq)).collect())
+    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+        self.lock().reminder = text.to_vec();
+        Ok(())
     }
 
-    fn scan_letters(
-        &mut self,
-        state: Option<LetterState>,
-        after: Option<u64>,
-        limit: usize,
-        look_max: usize,
-    ) -> Result<LetterScan, EngineError> {
-        let inner = self.lock();
-        let mut scan = LetterScan { next: after, ..LetterScan::default() };
-        let from = after.map_or(0, |id| id.saturating_add(1));
-        let mut bytes = 0;
-        for (seq, letter) in inner.letters.range(from..) {
-            if scan.letters.len() >= limit || bytes >= SCAN_BYTES || scan.scanned >= look_max as u64 {
-                return Ok(scan);
-            }
-            scan.scanned += 1;
-            scan.next = Some(*seq);
-            if state.is_none_or(|state| state == letter.state) {
-                let letter = Lookup(&inner).letter(*seq);
-                bytes += letter.as_ref().map_or(0, Letter::size);
-                scan.letters.extend(letter);
-            }
-        }
-        Ok(LetterScan { next: None, ..scan })
+    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+        Ok(self.lock().reminder.clone())
     }
 
-    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
-        Ok(Lookup(&self.lock()).letter(id))
+    fn close(&mut self) -> Result<(), EngineError> {
+        self.poll(&mut Vec::new())
     }
+}
 
-    fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
-        Ok(Lookup(&self.lock()).open_groups().figures(now))
-    }
-
-    fn reserve_groups(&mut self, decided: &[GroupId]) {
-        self.lock().decided = decided.to_vec();
-    }
-
-    fn letters_in_group(
-        &mut self,
-        group: GroupId,
-        after: Option<u64>,
-        limit: usize,
-    ) -> Result<Vec<u64>, EngineError> {
-        Ok(Lookup(&self.lock()).open_groups().letters(group, after, limit))
-    }
-
-    fn open_since(&mut self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
-        Ok(Lookup(&self.lock()).open_groups().open_since(group, since, max))
-    }
-
-    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
-        Lookup(&self.lock()).message(id, now)
-    }
-
-    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
-        let inner = self.lock();
-        match (inner.options.ordering, inner.options.dedup) {
-            (Ordering::None, _) => Ok(None),
-            (Ordering::Key, None) => Err(EngineError::NotRemembered),
-            (Ordering::Key, Some(_)) => Ok(Lookup(&inner).key_line(key)),
-        }
-    }
-
-    fn scan_pending(
-        &mut self,
-        state: PendingState,
-        after: Option<(u64, u64)>,
-        limit: usize,
-        look_max: usize,
-    ) -> Result<PendingScan, EngineError> {
-        Ok(Lookup(&self.lock()).scan_pending(state, after, limit, look_max))
-    }
-
-    fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
-        let inner = self.lock();
-        if inner.options.dedup.is_none() {
-            return Err(EngineError::NotRemembered);
-        }
-        Ok(inner.seen.get(id).and_then(|(seq, _)| Lookup(&inner).pending_at(*seq)))
-    }
-
-    fn claim(&mut self, at: &PendingAt, _now: Time) -> Result<Claimed, EngineError> {
-        Ok(self.lock().claim(at.number))
-    }
-
-    fn letter_standings(
-        &mut self,
-        job: u64,
-        ids: &[u64],
-    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
-        let inner = self.lock();
-        Ok(ids.iter().map(|seq| Lookup(&inner).letter_standing(job, *seq)).collect())
-    }
-
+impl KeepLetters for Memory {
     fn replay(
         &mut self,
         job: &ReplayJob,
@@ -325,27 +211,6 @@ impl Engine for Memory {
         Ok(ids.iter().map(|seq| inner.undo_edit(edit, *seq)).collect())
     }
 
-    fn erase_letters(
-        &mut self,
-        order: &EraseOrder,
-        ids: &[u64],
-        now: Time,
-    ) -> Result<Vec<EraseAnswer>, EngineError> {
-        let mut inner = self.lock();
-        ids.iter().map(|seq| inner.erase(order, *seq, now)).collect()
-    }
-
-    /// There are no other copies.
-    fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
-        Ok(WipeProgress::default())
-    }
-
-    fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
-        let inner = self.lock();
-        let replaced = inner.letters.get(&id).map(|letter| letter.replaced.as_slice()).unwrap_or_default();
-        Ok(replaced.iter().find(|replaced| replaced.edit == edit).map(|replaced| replaced.message.clone()))
-    }
-
     fn import(
         &mut self,
         letters: Vec<ForeignLetter>,
@@ -367,7 +232,146 @@ impl Engine for Memory {
         Ok(answers)
     }
 
-    fn close(&mut self) -> Result<(), EngineError> {
-        self.poll(&mut Vec::new())
+    fn erase_letters(
+        &mut self,
+        order: &EraseOrder,
+        ids: &[u64],
+        now: Time,
+    ) -> Result<Vec<EraseAnswer>, EngineError> {
+        let mut inner = self.lock();
+        ids.iter().map(|seq| inner.erase(order, *seq, now)).collect()
+    }
+
+    /// There are no other copies.
+    fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
+        Ok(WipeProgress::default())
+    }
+
+    fn reserve_groups(&mut self, decided: &[GroupId]) {
+        self.lock().decided = decided.to_vec();
+    }
+}
+
+impl Query for Memory {
+    fn counts(&self) -> Counts {
+        self.lock().counts()
+    }
+
+    fn oldest(&mut self) -> Result<Oldest, EngineError> {
+        let inner = self.lock();
+        let waits = |entry: &&MemoryEntry| !matches!(entry.state, EntryState::Letter | EntryState::Done);
+        // Numbers are given in the order of acceptance.
+        let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
+        let open = inner.letters.values().filter(|letter| letter.state == LetterState::Open);
+        Ok(Oldest {
+            pending: pending.filter(|created| *created > Time::ZERO),
+            letter: open.map(|letter| letter.dead_at).min(),
+        })
+    }
+
+    fn letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<Letter>, EngineError> {
+        let inner = self.lock();
+        let from = after.map_or(0, |id| id.saturating_add(1));
+        let wanted =
+            inner.letters.range(from..).filter(|(_, letter)| state.is_none_or(|s| s == letter.state));
+        Ok(wanted.take(limit).filter_map(|(seq, _)| Lookup(&inner).letter(*seq)).collect())
+    }
+
+    fn scan_letters(
+        &mut self,
+        state: Option<LetterState>,
+        after: Option<u64>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<LetterScan, EngineError> {
+        let inner = self.lock();
+        let mut scan = LetterScan { next: after, ..LetterScan::default() };
+        let from = after.map_or(0, |id| id.saturating_add(1));
+        let mut bytes = 0;
+        for (seq, letter) in inner.letters.range(from..) {
+            if scan.letters.len() >= limit || bytes >= SCAN_BYTES || scan.scanned >= look_max as u64 {
+                return Ok(scan);
+            }
+            scan.scanned += 1;
+            scan.next = Some(*seq);
+            if state.is_none_or(|state| state == letter.state) {
+                let letter = Lookup(&inner).letter(*seq);
+                bytes += letter.as_ref().map_or(0, Letter::size);
+                scan.letters.extend(letter);
+            }
+        }
+        Ok(LetterScan { next: None, ..scan })
+    }
+
+    fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError> {
+        Ok(Lookup(&self.lock()).letter(id))
+    }
+
+    fn letter_standings(
+        &mut self,
+        job: u64,
+        ids: &[u64],
+    ) -> Result<Vec<Option<LetterStanding>>, EngineError> {
+        let inner = self.lock();
+        Ok(ids.iter().map(|seq| Lookup(&inner).letter_standing(job, *seq)).collect())
+    }
+
+    fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
+        let inner = self.lock();
+        let replaced = inner.letters.get(&id).map(|letter| letter.replaced.as_slice()).unwrap_or_default();
+        Ok(replaced.iter().find(|replaced| replaced.edit == edit).map(|replaced| replaced.message.clone()))
+    }
+
+    fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
+        Ok(Lookup(&self.lock()).open_groups().figures(now))
+    }
+
+    fn letters_in_group(
+        &mut self,
+        group: GroupId,
+        after: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<u64>, EngineError> {
+        Ok(Lookup(&self.lock()).open_groups().letters(group, after, limit))
+    }
+
+    fn open_since(&mut self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
+        Ok(Lookup(&self.lock()).open_groups().open_since(group, since, max))
+    }
+
+    fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
+        Lookup(&self.lock()).message(id, now)
+    }
+
+    fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
+        let inner = self.lock();
+        match (inner.options.ordering, inner.options.dedup) {
+            (Ordering::None, _) => Ok(None),
+            (Ordering::Key, None) => Err(EngineError::NotRemembered),
+            (Ordering::Key, Some(_)) => Ok(Lookup(&inner).key_line(key)),
+        }
+    }
+
+    fn scan_pending(
+        &mut self,
+        state: PendingState,
+        after: Option<(u64, u64)>,
+        limit: usize,
+        look_max: usize,
+    ) -> Result<PendingScan, EngineError> {
+        Ok(Lookup(&self.lock()).scan_pending(state, after, limit, look_max))
+    }
+
+    fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
+        let inner = self.lock();
+        if inner.options.dedup.is_none() {
+            return Err(EngineError::NotRemembered);
+        }
+        Ok(inner.seen.get(id).and_then(|(seq, _)| Lookup(&inner).pending_at(*seq)))
     }
 }

@@ -3,26 +3,24 @@
 mod claim;
 mod contents;
 mod crash_marks;
+mod deliver;
 mod dump;
-mod edit;
-mod erase;
 mod find;
-mod import;
 mod in_flight;
 mod key_gate;
 mod key_line;
+mod letters;
 pub mod location;
 pub mod open;
 pub(super) mod open_logs;
 mod pending;
-mod serve;
+mod query;
 #[allow(clippy::module_inception)] // the folder is named for the type, and so is the file
 pub(super) mod store;
 mod take;
 mod tend;
 mod tickets;
 mod waiting;
-mod wiping;
 mod workers;
 
 pub use store::Store;

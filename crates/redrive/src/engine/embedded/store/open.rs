@@ -7,9 +7,9 @@ use redrive_core::Time;
 
 use super::contents::Contents;
 use super::crash_marks::CrashMarks;
-use super::erase::Erasing;
 use super::in_flight::InFlight;
 use super::key_gate::KeyGate;
+use super::letters::erase::Erasing;
 use super::location::{OpenIndex, StoreLocation, seed};
 use super::open_logs::{IndexKnows, Logs, open_logs};
 use super::store::Store;

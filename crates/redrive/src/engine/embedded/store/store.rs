@@ -7,8 +7,9 @@ use redrive_core::{Fingerprint, Time};
 
 use super::crash_marks::CrashMarks;
 use super::dump::dump;
-use super::erase::Erasing;
+use super::find::Lookup;
 use super::in_flight::{Goes, Held};
+use super::letters::erase::Erasing;
 use super::take::Taking;
 use super::tend::{Parts, Tending};
 use super::tickets::Tickets;
@@ -149,7 +150,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// Keeps the index and the journal in shape. Changes must not pile up while the tables take none: then nothing is
     /// delivered for a while, and ingest is refused.
-    pub(super) fn tend(&mut self) -> Result<(), EngineError> {
+    fn tend(&mut self) -> Result<(), EngineError> {
         self.upkeep_of(Tending::tend)?;
         while self.upkeep_of(|tending, parts| tending.is_behind(parts)) {
             self.wait_for_notes()?;
@@ -169,6 +170,26 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             now: self.now,
         };
         work(&mut self.tending, &mut parts)
+    }
+
+    /// Takes in what was done and starts what is due.
+    pub(super) fn keep_going(&mut self) -> Result<(), EngineError> {
+        let absorbed = self.absorb();
+        self.guard(absorbed)?;
+        let tended = self.tend();
+        self.guard(tended)
+    }
+
+    pub(super) fn lookup(&self) -> Lookup<'_, D, S> {
+        Lookup {
+            options: &self.options,
+            tuning: self.tuning,
+            book: &self.waiting.book,
+            contents: &self.waiting.contents,
+            in_flight: &self.waiting.in_flight,
+            keys: &self.waiting.keys,
+            doubtful_below: self.doubtful_below,
+        }
     }
 
     /// Whatever failed, the journal or only the index or a mark: nothing more is accepted or settled from here on.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive_core::{Message, Time};
 
-use super::erase::{Erasing, LogExtent, Segment};
+use super::letters::erase::{Erasing, LogExtent, Segment};
 use super::tickets::Tickets;
 use super::waiting::Waiting;
 use super::workers::Workers;
@@ -32,7 +32,7 @@ pub(crate) struct Parts<'a, D: Disk, S: IndexTables> {
     pub(crate) waiting: &'a mut Waiting<D, S>,
     pub(crate) workers: &'a Workers<D, S>,
     pub(crate) tickets: &'a mut Tickets,
-    pub(super) erasing: &'a mut Erasing<D>,
+    pub(crate) erasing: &'a mut Erasing<D>,
     pub(crate) now: Time,
 }
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use redrive_core::{Message, Reason, Time};
 
-use super::find::Lookup;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::IndexTables;
 use crate::engine::embedded::journal::record::{Stored, Was};
+use crate::engine::embedded::store::find::Lookup;
 use crate::engine::import::{ForeignLetter, ImportAnswer, is_same};
 use crate::engine::seam::EngineError;
 

@@ -5,11 +5,11 @@ use std::collections::HashSet;
 
 use redrive_core::{Message, Meta};
 
-use super::find::Lookup;
 use crate::engine::edit::{EDIT_NAME_BYTES_MAX, EDITS_MAX, EditAnswer, LetterEdit};
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::IndexTables;
 use crate::engine::embedded::journal::record::{ReplacedWire, Stored, Was};
+use crate::engine::embedded::store::find::Lookup;
 use crate::engine::letter::LetterState;
 use crate::engine::seam::EngineError;
 
@@ -63,7 +63,7 @@ pub(super) fn undo<D: Disk, S: IndexTables>(
 }
 
 /// The message that a letter had before one of its edits.
-pub(super) fn message_before<D: Disk, S: IndexTables>(
+pub(crate) fn message_before<D: Disk, S: IndexTables>(
     lookup: &Lookup<'_, D, S>,
     seq: u64,
     edit: &str,

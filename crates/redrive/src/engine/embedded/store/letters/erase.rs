@@ -5,14 +5,14 @@ use std::io;
 
 use redrive_core::{Message, Meta, Time};
 
-use super::contents::damaged_message;
-use super::find::Lookup;
 use super::wiping::Wiping;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
 use crate::engine::embedded::journal::record::{Stored, Was};
 use crate::engine::embedded::maintenance::erasures::Erasures;
 use crate::engine::embedded::maintenance::keeper::WipePart;
+use crate::engine::embedded::store::contents::damaged_message;
+use crate::engine::embedded::store::find::Lookup;
 use crate::engine::erase::{EraseAnswer, EraseOrder, tombstone, untitled};
 use crate::engine::history::History;
 use crate::engine::letter::LetterState;
@@ -20,13 +20,13 @@ use crate::engine::seam::EngineError;
 
 /// What becomes of letters that are to be erased, and the tombstones to be written.
 #[derive(Debug, Default)]
-pub(super) struct Tombstones {
-    pub(super) answers: Vec<EraseAnswer>,
-    pub(super) letters: Vec<(u64, Stored)>,
+pub(crate) struct Tombstones {
+    pub(crate) answers: Vec<EraseAnswer>,
+    pub(crate) letters: Vec<(u64, Stored)>,
 }
 
 /// Plans tombstones for letters, each at most once.
-pub(super) fn plan<D: Disk, S: IndexTables>(
+pub(crate) fn plan<D: Disk, S: IndexTables>(
     lookup: &Lookup<'_, D, S>,
     order: &EraseOrder,
     ids: &[u64],
@@ -90,31 +90,31 @@ fn tombstone_of<D: Disk, S: IndexTables>(
 
 /// A segment of one of the logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Segment {
-    pub(super) base: u64,
-    pub(super) end: u64,
+pub(crate) struct Segment {
+    pub(crate) base: u64,
+    pub(crate) end: u64,
     /// Whether it is of the letter log.
-    pub(super) letters: bool,
+    pub(crate) letters: bool,
 }
 
 /// Both logs as they are when a pass over them begins.
 #[derive(Debug, Clone, Default)]
-pub(super) struct LogExtent {
-    pub(super) segments: Vec<Segment>,
-    pub(super) journal_end: u64,
-    pub(super) letter_log_end: u64,
+pub(crate) struct LogExtent {
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) journal_end: u64,
+    pub(crate) letter_log_end: u64,
 }
 
 /// Which letters are erased and not overwritten everywhere yet, in memory and in a file that outlives a crash.
 #[derive(Debug)]
-pub(super) struct Erasing<D: Disk> {
+pub(crate) struct Erasing<D: Disk> {
     file: Erasures<D>,
     wiping: Wiping<Segment>,
 }
 
 impl<D: Disk> Erasing<D> {
     /// Goes on with what an earlier run has recorded. Of that, `unwiped` have their tombstones and are to be overwritten.
-    pub(super) fn resume(
+    pub(crate) fn resume(
         mut file: Erasures<D>,
         recorded: impl IntoIterator<Item = u64>,
         unwiped: &[u64],
@@ -128,28 +128,28 @@ impl<D: Disk> Erasing<D> {
 
     /// Records letters, durably, before their tombstones are written: a crash in between leaves a record of letters that are as
     /// they were, never copies that nobody overwrites.
-    pub(super) fn record(&mut self, letters: &[u64]) -> Result<(), EngineError> {
+    pub(crate) fn record(&mut self, letters: &[u64]) -> Result<(), EngineError> {
         self.file.record(letters).map_err(|error| recording(&error))
     }
 
     /// The tombstones of these letters are durable: their other copies are to be overwritten.
-    pub(super) fn want(&mut self, letters: Vec<u64>) {
+    pub(crate) fn want(&mut self, letters: Vec<u64>) {
         self.wiping.want(letters);
     }
 
     /// Whether copies are still to be overwritten.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.wiping.is_wanted()
     }
 
     /// Segments that have to be gone through until all erased letters are overwritten; zero if they are.
-    pub(super) fn parts_left(&self) -> u64 {
+    pub(crate) fn parts_left(&self) -> u64 {
         self.wiping.parts_left()
     }
 
     /// The next segment to be overwritten; `None` while one is. Before the first one of a pass the file says durably how far
     /// it will go.
-    pub(super) fn next(&mut self, logs: impl FnOnce() -> LogExtent) -> Result<Option<WipePart>, EngineError> {
+    pub(crate) fn next(&mut self, logs: impl FnOnce() -> LogExtent) -> Result<Option<WipePart>, EngineError> {
         let logs = if self.wiping.begins() { logs() } else { LogExtent::default() };
         if self.wiping.begins() {
             let confirmed = self.file.confirm(logs.journal_end, logs.letter_log_end);
@@ -160,7 +160,7 @@ impl<D: Disk> Erasing<D> {
     }
 
     /// A segment was overwritten. After the last one its letters need no record any more.
-    pub(super) fn wiped(&mut self) -> Result<(), EngineError> {
+    pub(crate) fn wiped(&mut self) -> Result<(), EngineError> {
         let Some(wiped) = self.wiping.wiped() else { return Ok(()) };
         self.file.settle(&*wiped).map_err(|error| recording(&error))
     }
