@@ -47,6 +47,21 @@ impl SplitMix64 {
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(end)) >> 64) as u64
     }
+
+    /// Uniform in `from..=to`; `from` for an empty range.
+    pub fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.below(to.saturating_sub(from) + 1)
+    }
+
+    /// True in so many of a hundred draws.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of these, of which there is at least one.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
 }
 
 #[cfg(test)]
@@ -57,6 +72,17 @@ mod tests {
     fn a_seed_gives_the_published_numbers() {
         let mut random = SplitMix64::new(1_234_567);
         assert_eq!([random.draw(), random.draw()], [6_457_827_717_110_365_317, 3_203_168_211_198_807_973]);
+    }
+
+    #[test]
+    fn ranges_keep_their_ends() {
+        let mut random = SplitMix64::new(7);
+        let drawn: Vec<u64> = (0..1000).map(|_| random.between(3, 5)).collect();
+        assert_eq!((drawn.iter().min(), drawn.iter().max()), (Some(&3), Some(&5)));
+        assert_eq!((random.below(0), random.between(5, 3)), (0, 5));
+        assert!((0..100).all(|_| random.chance(100) && !random.chance(0)));
+        let picked: Vec<char> = (0..100).map(|_| random.pick(&['a', 'b'])).collect();
+        assert!(picked.contains(&'a') && picked.contains(&'b'));
     }
 
     #[test]

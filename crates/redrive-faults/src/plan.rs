@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redrive::engine::embedded::Tuning;
 use redrive::engine::{Ordering, StoreOptions};
-use redrive_core::{Message, Time};
+use redrive_core::{Message, SplitMix64, Time};
 
 /// One pipeline without order, one with.
 pub const PIPELINES: [&str; 2] = ["plain", "keyed"];
@@ -47,35 +47,10 @@ pub fn message(id: &str, key: Option<&str>) -> Message {
 
 /// 40 to 400 bytes that follow from the id.
 pub fn payload(id: &str) -> Vec<u8> {
-    let mut random =
-        SplitMix::new(id.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))));
-    let len = 40 + random.below(360);
-    (0..len).map(|_| random.next() as u8).collect()
-}
-
-/// SplitMix64: small, and the same everywhere.
-#[derive(Debug, Clone)]
-pub struct SplitMix(u64);
-
-impl SplitMix {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    #[allow(clippy::should_implement_trait)] // an endless stream, not an iterator
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    pub fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
+    let mut random = SplitMix64::new(
+        id.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))),
+    );
+    // Not `below`: stores that were written earlier must still be verified.
+    let len = 40 + random.draw() % 360;
+    (0..len).map(|_| random.draw() as u8).collect()
 }

@@ -6,13 +6,13 @@ use redrive::engine::{Attempt, Delivery, Settlement, Verdict};
 use redrive_core::{Class, FailureKind, Reason, Time};
 
 use crate::acks::Step;
-use crate::plan::SplitMix;
+use redrive_core::SplitMix64;
 
 /// Outlives the segment it is written into, so that the cleaner has to carry it.
 const LONG_MS: u64 = 3_600_000;
 
 /// A settlement of any kind, and what it means for the message.
-pub fn any(random: &mut SplitMix, delivery: Delivery, now: Time) -> (Step, Settlement) {
+pub fn any(random: &mut SplitMix64, delivery: Delivery, now: Time) -> (Step, Settlement) {
     if let Some(reason) = delivery.doomed {
         return (Step::Dead, dead(delivery, reason, now));
     }

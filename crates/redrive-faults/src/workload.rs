@@ -14,8 +14,9 @@ use redrive::engine::{
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
 use crate::acks::{AckFile, Line, Step};
-use crate::plan::{self, SplitMix};
+use crate::plan;
 use crate::settle;
+use redrive_core::SplitMix64;
 
 /// More than this in hand or on its way and the workload settles before it takes or offers more.
 const OUT_MAX: usize = 64;
@@ -60,7 +61,7 @@ impl Work<'_> {
     /// Runs the workload. A failure of the storage comes back as an error, after which nothing is acknowledged.
     pub fn run(&self) -> Result<(), EngineError> {
         let mut acks = AckFile::open(self.acks).expect("the file of acknowledgements opens");
-        let mut random = SplitMix::new(self.seed);
+        let mut random = SplitMix64::new(self.seed);
         // Ids differ from run to run on one directory.
         let run = plan::now().as_millis();
         let embedded = Embedded::open_with(self.dir, self.tuning)?;
@@ -94,7 +95,7 @@ impl Work<'_> {
 }
 
 impl Lane {
-    fn step(&mut self, random: &mut SplitMix, id: &str, acks: &mut AckFile) -> Result<(), StepFailure> {
+    fn step(&mut self, random: &mut SplitMix64, id: &str, acks: &mut AckFile) -> Result<(), StepFailure> {
         self.hear(acks)?;
         match random.below(20) {
             0..4 if self.answers.len() < OUT_MAX => self.offer(random, id, acks),
@@ -162,7 +163,7 @@ impl Lane {
         failed.map_or(Ok(()), |error| Err(EngineError::Storage(error)))
     }
 
-    fn offer(&mut self, random: &mut SplitMix, id: &str, acks: &mut AckFile) {
+    fn offer(&mut self, random: &mut SplitMix64, id: &str, acks: &mut AckFile) {
         let now = plan::now();
         let mut batch = Vec::new();
         let mut ids = Vec::new();
@@ -177,7 +178,7 @@ impl Lane {
         self.answers.push((ids, self.ingest.submit(batch, now)));
     }
 
-    fn take(&mut self, random: &mut SplitMix, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn take(&mut self, random: &mut SplitMix64, acks: &mut AckFile) -> Result<(), EngineError> {
         let first = self.hands.len();
         self.engine.take(plan::now(), 1 + random.below(12) as usize, &mut self.hands)?;
         for delivery in &self.hands[first..] {
@@ -187,7 +188,7 @@ impl Lane {
         Ok(())
     }
 
-    fn settle(&mut self, random: &mut SplitMix, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn settle(&mut self, random: &mut SplitMix64, acks: &mut AckFile) -> Result<(), EngineError> {
         let count = (random.below(12) as usize + 1).min(self.hands.len());
         let now = plan::now();
         let mut steps = Vec::new();
@@ -212,10 +213,10 @@ impl Lane {
         Ok(())
     }
 
-    fn replay(&mut self, random: &mut SplitMix, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn replay(&mut self, random: &mut SplitMix64, acks: &mut AckFile) -> Result<(), EngineError> {
         let now = plan::now();
         // A process that was stopped may have begun the same row of numbers: a job of its own for each.
-        let job = random.next() ^ now.as_millis().rotate_left(40);
+        let job = random.draw() ^ now.as_millis().rotate_left(40);
         let ids = self.some_letters(LetterState::Open, random)?;
         for seq in &ids {
             acks.say(&line(self.name, *seq, Step::Replay { job }, false));
@@ -233,7 +234,7 @@ impl Lane {
     }
 
     /// Discards some open letters, or takes some discards back.
-    fn discard(&mut self, random: &mut SplitMix, acks: &mut AckFile) -> Result<(), EngineError> {
+    fn discard(&mut self, random: &mut SplitMix64, acks: &mut AckFile) -> Result<(), EngineError> {
         let (state, change, step) = if random.chance(70) {
             (LetterState::Open, LetterChange::Discard, Step::Discard)
         } else {
@@ -251,7 +252,7 @@ impl Lane {
         self.hear(acks)
     }
 
-    fn some_letters(&mut self, state: LetterState, random: &mut SplitMix) -> Result<Vec<u64>, EngineError> {
+    fn some_letters(&mut self, state: LetterState, random: &mut SplitMix64) -> Result<Vec<u64>, EngineError> {
         let mut letters = self.engine.letters(Some(state), None, 24)?;
         letters.retain(|_| random.chance(50));
         Ok(letters.into_iter().map(|letter| letter.id).collect())

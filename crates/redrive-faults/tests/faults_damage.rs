@@ -12,7 +12,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use redrive::engine::{EngineError, MessagePhase, StoreNotice};
-use redrive_faults::plan::SplitMix;
+use redrive_core::SplitMix64;
 use redrive_faults::sample::{self, Fates, FoundStore, SampleFate};
 use redrive_faults::verify::{Scratch, copy_dir};
 use support::{files_in, often};
@@ -94,7 +94,7 @@ impl Suite {
         let whole = self.look(None).expect("it opens while nothing is wrong");
         assert_eq!(whole.missing(&self.fates), [""; 0]);
         let files = self.files();
-        let mut random = SplitMix::new(often("REDRIVE_SEED", 12));
+        let mut random = SplitMix64::new(often("REDRIVE_SEED", 12));
         let filled = |file: &Path| {
             let metadata = fs::metadata(self.scratch.0.join("whole").join(file)).expect("it is there");
             metadata.len().min(metadata.blocks() * 512)
@@ -108,7 +108,7 @@ impl Suite {
             let flips = (cases / 2 / files.len() as u64).max(1) + cases * len / 2 / all.max(1);
             for _ in 0..if len == 0 { 0 } else { flips } {
                 let at = random.below(len);
-                harms.push((file.clone(), Harm::Flip { at, bit: (random.next() % 8) as u8 }));
+                harms.push((file.clone(), Harm::Flip { at, bit: (random.draw() % 8) as u8 }));
             }
             for _ in 0..if len == 0 { 0 } else { flips.div_ceil(4) } {
                 harms.push((file.clone(), Harm::Cut { to: random.below(len) }));

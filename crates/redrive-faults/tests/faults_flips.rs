@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::embedded::Embedded;
 use redrive::engine::{Engine, LetterState};
+use redrive_core::SplitMix64;
 use redrive_core::{Reason, Time};
-use redrive_faults::plan::{self, SplitMix};
+use redrive_faults::plan;
 use redrive_faults::sample::patiently;
 use redrive_faults::settle;
 use redrive_faults::verify::copy_dir;
@@ -87,7 +88,7 @@ fn flip(file: &Path, at: u64, bit: u64) {
 
 /// Flips bits over the files whose path has `part` in it, and holds what is found against what was there before.
 fn flips(part: &str, pipeline: &str, with_index: bool, budget: u64) {
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 5));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 5));
     let rig = Rig::new();
     if part == "started" {
         // A clean end leaves no marks.

@@ -10,7 +10,8 @@ use redrive::engine::{
     Accepted, Engine, EngineError, IngestError, LetterState, MessagePhase, NewMessage, StoreNotice,
 };
 use redrive_core::Reason;
-use redrive_faults::plan::{self, PIPELINES, SplitMix};
+use redrive_core::SplitMix64;
+use redrive_faults::plan::{self, PIPELINES};
 use redrive_faults::sample::{self, patiently};
 use redrive_faults::settle;
 use redrive_faults::verify::{Scratch, SeenEffects, copy_dir};
@@ -27,7 +28,7 @@ enum Harm {
 #[test]
 fn whatever_happens_to_the_index_nothing_is_lost() {
     let rounds = often("REDRIVE_INDEX_ROUNDS", 24);
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 4));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 4));
     let mut rig = Rig::new();
     let mut seen = SeenEffects::default();
     for round in 0..rounds {
@@ -43,9 +44,9 @@ fn whatever_happens_to_the_index_nothing_is_lost() {
             }
         }
         if random.chance(50) {
-            rig.work(random.next(), 300);
+            rig.work(random.draw(), 300);
         } else {
-            let victim = rig.start(random.next(), 0);
+            let victim = rig.start(random.draw(), 0);
             support::random_moment(&rig, &mut random);
             victim.kill();
         }
@@ -62,7 +63,7 @@ fn whatever_happens_to_the_index_nothing_is_lost() {
     println!("{rounds} times harmed, verified after each: {seen}");
 }
 
-fn harm_index(harm: Harm, index: &std::path::Path, older: &std::path::Path, random: &mut SplitMix) {
+fn harm_index(harm: Harm, index: &std::path::Path, older: &std::path::Path, random: &mut SplitMix64) {
     let mut files = files_in(index);
     match harm {
         Harm::Delete => fs::remove_dir_all(index).expect("removed"),
@@ -95,7 +96,7 @@ fn tables_that_are_damaged_while_they_are_open_are_built_anew_and_every_answer_i
     let scratch = Scratch::new().expect("a scratch directory");
     let whole = scratch.0.join("whole");
     let fates = sample::make(&whole, "plain", 300).expect("the sample is made");
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 9));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 9));
     let (rounds, mut rebuilt) = (often("REDRIVE_INDEX_ROUNDS", 24), 0);
     for round in 0..rounds {
         let dir = scratch.0.join("copy");

@@ -4,14 +4,14 @@
 
 mod support;
 
-use redrive_faults::plan::SplitMix;
+use redrive_core::SplitMix64;
 use redrive_faults::verify::SeenEffects;
 use support::{Rig, often, random_moment};
 
 #[test]
 fn many_kills_in_a_row_on_one_directory_lose_nothing() {
     let kills = often("REDRIVE_KILLS", 60);
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 1));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 1));
     let mut rig = Rig::new();
     let mut seen = SeenEffects::default();
     for kill in 0..kills {
@@ -19,7 +19,7 @@ fn many_kills_in_a_row_on_one_directory_lose_nothing() {
         if kill % 20 == 19 {
             rig = Rig::new();
         }
-        let victim = rig.start(random.next(), 0);
+        let victim = rig.start(random.draw(), 0);
         random_moment(&rig, &mut random);
         victim.kill();
         seen += rig.check(true, &format!("kill {kill}"));
@@ -31,16 +31,16 @@ fn many_kills_in_a_row_on_one_directory_lose_nothing() {
 #[test]
 fn kills_on_fresh_directories_lose_nothing() {
     let kills = often("REDRIVE_KILLS", 60);
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 2));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 2));
     let mut seen = SeenEffects::default();
     for kill in 0..kills {
         let rig = Rig::new();
-        let victim = rig.start(random.next(), 0);
+        let victim = rig.start(random.draw(), 0);
         random_moment(&rig, &mut random);
         victim.kill();
         seen += rig.check(true, &format!("kill {kill}"));
         // It goes on as if nothing had been, to a clean end.
-        rig.work(random.next(), 20);
+        rig.work(random.draw(), 20);
         seen += rig.check(false, &format!("after kill {kill}"));
     }
     println!("{kills} kills on as many directories, verified before and after going on: {seen}");

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::{Engine, StoreOptions};
 use redrive::{LastEnd, Reason};
+use redrive_core::SplitMix64;
 use redrive_faults::pill::{self, Death, PILL, PIPELINES};
-use redrive_faults::plan::{self, SplitMix};
+use redrive_faults::plan;
 use support::{HANG_GUARD, Rig, Victim, often};
 
 /// The supervisor's view of a victim that is started again and again.
@@ -49,7 +50,7 @@ impl Lives {
 
     /// Waits until calls end, then a moment more, and kills it. In one case of four only the moment, which may fall into
     /// opening.
-    fn kill(&mut self, victim: Victim, random: &mut SplitMix) {
+    fn kill(&mut self, victim: Victim, random: &mut SplitMix64) {
         if !random.chance(25) {
             let (before, begun) = (self.calls(), Instant::now());
             while self.calls() == before {
@@ -57,7 +58,7 @@ impl Lives {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        std::thread::sleep(Duration::from_millis(random.next() % 100));
+        std::thread::sleep(Duration::from_millis(random.draw() % 100));
         victim.kill();
         self.last_end = LastEnd::of(Some(9), false);
     }
@@ -86,7 +87,7 @@ impl Lives {
 #[test]
 fn kills_that_a_supervisor_has_seen_convict_nobody() {
     let kills = often("REDRIVE_OUTSIDE_KILLS", 15);
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 1));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 1));
     let mut lives = Lives::new(Death::Never);
     for _ in 0..kills {
         let victim = lives.start(true);
@@ -102,7 +103,7 @@ fn kills_that_a_supervisor_has_seen_convict_nobody() {
 
 #[test]
 fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 2));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 2));
     let mut lives = Lives::new(Death::Abort);
     let (mut deaths, mut kills_while_opening) = (0, 0);
     let said = loop {
@@ -110,7 +111,7 @@ fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
         // Somebody ends every second process, if the pill leaves the time for it.
         if lives.starts % 2 == 1 {
             let (mut victim, calls) = (lives.start(true), lives.calls());
-            std::thread::sleep(Duration::from_millis(random.next() % 30));
+            std::thread::sleep(Duration::from_millis(random.draw() % 30));
             if let Some(status) = victim.end_now() {
                 assert_eq!(status.signal(), Some(6));
                 deaths += 1;

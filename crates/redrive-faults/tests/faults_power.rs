@@ -11,7 +11,7 @@ mod support;
 use std::process::Command;
 
 use image::Image;
-use redrive_faults::plan::SplitMix;
+use redrive_core::SplitMix64;
 use redrive_faults::verify::SeenEffects;
 use support::{Rig, VICTIM, Victim, often, random_moment};
 
@@ -20,7 +20,7 @@ const CUTS_PER_IMAGE: u64 = 5;
 #[test]
 fn power_cuts_lose_nothing_that_was_acknowledged() {
     let cuts = often("REDRIVE_CUTS", 15);
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 3));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 3));
     let mut seen = SeenEffects::default();
     let mut stopped = 0;
     for first in (0..cuts).step_by(CUTS_PER_IMAGE as usize) {
@@ -31,7 +31,7 @@ fn power_cuts_lose_nothing_that_was_acknowledged() {
         };
         rig.dir = image.mount.join("store");
         for cut in first..cuts.min(first + CUTS_PER_IMAGE) {
-            let victim = rig.start(random.next(), 0);
+            let victim = rig.start(random.draw(), 0);
             random_moment(&rig, &mut random);
             if let Err(missing) = image.cut(&rig.acks) {
                 return println!("skipped: {missing}");
@@ -52,7 +52,7 @@ fn power_cuts_lose_nothing_that_was_acknowledged() {
 #[test]
 fn a_bare_loop_keeps_what_it_was_told_before_the_cut_and_no_more() {
     let cuts = often("REDRIVE_CUTS", 15);
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 6));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 6));
     let rig = Rig::new();
     let mut image = match Image::new(&rig.scratch.0, 96) {
         Ok(image) => image,

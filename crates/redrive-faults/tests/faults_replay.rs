@@ -14,7 +14,8 @@ use redrive::LetterState;
 use redrive::engine::Engine;
 use redrive::engine::embedded::Embedded;
 use redrive::replay::{ReplayState, Replays};
-use redrive_faults::plan::{self, SplitMix};
+use redrive_core::SplitMix64;
+use redrive_faults::plan;
 use redrive_faults::replaying::{PIPELINE, check_calls, dies_again, options, stops};
 use redrive_faults::verify::Scratch;
 use support::{HANG_GUARD, Victim, often};
@@ -29,7 +30,7 @@ fn len(path: &Path) -> u64 {
 }
 
 /// Some time after the handler was called again; in one case of four at once, which falls into opening or starting.
-fn random_moment(log: &Path, random: &mut SplitMix) {
+fn random_moment(log: &Path, random: &mut SplitMix64) {
     if !random.chance(25) {
         let (before, begun) = (len(log), Instant::now());
         // The line of the opening is shorter than 200 bytes, calls follow it.
@@ -45,7 +46,7 @@ fn random_moment(log: &Path, random: &mut SplitMix) {
 fn a_killed_replay_job_delivers_every_letter_once() {
     let kills = often("REDRIVE_REPLAY_KILLS", 20);
     let letters = kills * LETTERS_PER_KILL;
-    let mut random = SplitMix::new(often("REDRIVE_SEED", 3));
+    let mut random = SplitMix64::new(often("REDRIVE_SEED", 3));
     let scratch = Scratch::new().expect("a scratch directory");
     let (dir, log) = (scratch.0.join("store"), scratch.0.join("calls"));
     let (status, said) =

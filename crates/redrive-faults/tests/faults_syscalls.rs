@@ -10,7 +10,7 @@ mod support;
 use std::process::Command;
 use std::time::Instant;
 
-use redrive_faults::plan::SplitMix;
+use redrive_core::SplitMix64;
 use redrive_faults::verify::{SeenEffects, copy_dir};
 use support::{Rig, Victim};
 
@@ -130,7 +130,7 @@ fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<SeenEffects>, O
         std::fs::copy(&base.acks, &rig.acks).expect("a copy");
     }
     let log = rig.scratch.0.join("trace");
-    let victim = size.victim(&rig, case.fresh, SplitMix::new(n).next(), size.steps);
+    let victim = size.victim(&rig, case.fresh, SplitMix64::new(n).draw(), size.steps);
     let mut strace = Command::new("strace");
     strace.args(["-f", "-qq", "-y", "-o"]).arg(&log);
     strace.args(["-e", &format!("trace={}", case.calls)]);

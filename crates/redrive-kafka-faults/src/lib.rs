@@ -8,5 +8,4 @@
 
 pub mod pill;
 pub mod proxy;
-pub mod random;
 pub mod storm;

@@ -1,6 +1,8 @@
 //! The ids of a run. The seed is part of the id, so that the fate still follows from the id alone: the same seed gives
 //! the same ids and the same poison, and two runs with different seeds never take each other for duplicates.
 
+use redrive_core::SplitMix64;
+
 use crate::order;
 
 /// The seed of the common workload. Its ids are the plain `o-<n>`.
@@ -30,13 +32,10 @@ fn decimal(digits: &str) -> Option<u64> {
 
 /// A number drawn for `(seed, id, salt)`; the same every time, and as good as independent for another salt.
 pub fn draw(seed: u64, id: &str, salt: u64) -> u64 {
-    // The finisher of SplitMix64: every bit of the hash reaches every bit of the result.
-    let mut mixed =
+    let of_all =
         crate::fate::fnv1a64(id.as_bytes()) ^ seed.rotate_left(32) ^ salt.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    mixed = mixed.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ (mixed >> 31)
+    // Every bit of the hash reaches every bit of the first number.
+    SplitMix64::new(of_all).draw()
 }
 
 #[cfg(test)]

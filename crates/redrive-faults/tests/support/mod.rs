@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use redrive_faults::plan::{self, SplitMix};
+use redrive_core::SplitMix64;
+use redrive_faults::plan;
 use redrive_faults::verify::{Asked, Scratch, SeenEffects, verify_as};
 
 /// No run of the victim takes this long unless it hangs.
@@ -130,7 +131,7 @@ pub(crate) fn often(variable: &str, default: u64) -> u64 {
 }
 
 /// Waits until the victim works, then a moment more; in one case of four only the moment, which may fall into opening.
-pub(crate) fn random_moment(rig: &Rig, random: &mut SplitMix) {
+pub(crate) fn random_moment(rig: &Rig, random: &mut SplitMix64) {
     if !random.chance(25) {
         let (before, begun) = (rig.acks_len(), Instant::now());
         while rig.acks_len() == before {

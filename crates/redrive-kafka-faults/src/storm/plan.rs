@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::random::SplitMix;
+use redrive_core::SplitMix64;
 
 /// Brokers and processors alike.
 pub const NODES: u64 = 3;
@@ -84,7 +84,7 @@ impl fmt::Display for Fault {
 /// Every kind of fault `rounds` times, more often those that hurt most, in an order and against targets that follow from
 /// the seed. Partitions are added twice at most.
 pub fn plan(seed: u64, rounds: u64) -> Vec<Fault> {
-    let mut random = SplitMix::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut faults = Vec::new();
     for round in 0..rounds {
         let mut node = || random.below(NODES) as u32 + 1;
@@ -113,7 +113,7 @@ pub fn plan(seed: u64, rounds: u64) -> Vec<Fault> {
     faults
 }
 
-fn shuffle(faults: &mut [Fault], random: &mut SplitMix) {
+fn shuffle(faults: &mut [Fault], random: &mut SplitMix64) {
     for last in (1..faults.len()).rev() {
         faults.swap(last, random.below(last as u64 + 1) as usize);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_kafka_faults::random::SplitMix;
+use redrive_core::SplitMix64;
 
 use super::support::{Flow, World, often};
 
@@ -15,7 +15,7 @@ const REPEAT_AGE_MAX_MS: u32 = 5_000;
 fn nothing_is_lost_when_the_processor_is_killed_again_and_again() {
     let kills = often("REDRIVE_KAFKA_KILLS", 30);
     let seed = often("REDRIVE_SEED", 11);
-    let mut random = SplitMix::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut world = World::shared("kill", 4).patient();
     let flow = Flow::start(world.loader(), PER_SECOND);
     for _ in 0..kills {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redrive_kafka_faults::random::SplitMix;
+use redrive_core::SplitMix64;
 use redrive_lab::kafka::trace;
 
 use super::support::{Flow, Member, World, often};
@@ -15,7 +15,7 @@ const MEMBERS_MAX: usize = 4;
 fn a_storm_of_rebalances_loses_nothing() {
     let seconds = often("REDRIVE_KAFKA_STORM_SECONDS", 24);
     let seed = often("REDRIVE_SEED", 13);
-    let mut random = SplitMix::new(seed);
+    let mut random = SplitMix64::new(seed);
     let mut world = World::shared("storm", 8);
     let flow = Flow::start(world.loader(), PER_SECOND);
     let (mut members, mut started): (Vec<Member>, u64) = (Vec::new(), 0);

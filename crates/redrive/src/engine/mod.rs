@@ -13,6 +13,7 @@ pub mod key_line;
 pub mod letter;
 pub mod letter_options;
 pub mod message_state;
+pub mod meta_codec;
 pub mod pending;
 pub mod place;
 pub mod seam;

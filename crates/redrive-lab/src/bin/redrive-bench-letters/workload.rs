@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use redrive::{Failure, FailureKind, Message};
+use redrive_core::SplitMix64;
 
 pub const PAYLOAD_BYTES: usize = 300;
 pub const CUSTOMERS: u64 = 1000;
@@ -60,12 +61,8 @@ fn kind(seed: u64, i: u64) -> u64 {
     ((draw * draw * ERRORS as f64) as u64).min(ERRORS - 1)
 }
 
-/// `SplitMix64`.
 fn mix(i: u64) -> u64 {
-    let z = i.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    SplitMix64::new(i).draw()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use redrive::engine::embedded::Embedded;
 use redrive::engine::{Accepted, IngestError};
 use redrive::{BreakerSettings, Message, NewMessage, Pipeline, PipelineHandle, Policy, Redrive, Time};
+use redrive_core::SplitMix64;
 use redrive_lab::bench::figures::Figures;
 use redrive_lab::bench::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
 use redrive_lab::order;
@@ -132,10 +133,7 @@ fn message(i: u64, now: Time) -> NewMessage {
     NewMessage { message: message.expect("within every bound"), due: None }
 }
 
-/// `SplitMix64`: no two numbers have the same.
+/// No two numbers have the same.
 fn mix(i: u64) -> u64 {
-    let z = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
+    SplitMix64::new(i).draw()
 }

@@ -1,9 +1,9 @@
 //! What can happen to an engine. Commands name messages by random picks that are resolved when they run, so that any
 //! part of a failing run is a run of its own and can be shrunk.
 
+use redrive_core::SplitMix64 as Rng;
 use redrive_core::{Class, Reason};
 
-use super::rng::Rng;
 use crate::engine::letter::LetterState;
 
 /// Resolved against whatever is there when the command runs.

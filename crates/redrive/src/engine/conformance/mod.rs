@@ -17,7 +17,6 @@
 
 mod check;
 mod command;
-mod rng;
 mod situation;
 
 mod bounds;
@@ -41,8 +40,8 @@ use tokio::sync::oneshot;
 
 pub use check::Violation;
 pub use command::Command;
+pub use redrive_core::SplitMix64 as Rng;
 pub use report::{Failure, check_seeds, run, run_commands, seeds_from_env};
-pub use rng::Rng;
 
 use super::ingest::{IngestAnswer, NewMessage};
 use super::seam::{Engine, StoreOptions};

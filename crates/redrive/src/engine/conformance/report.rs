@@ -4,10 +4,11 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use redrive_core::SplitMix64 as Rng;
+
 use super::Open;
 use super::check::Violation;
 use super::command::Command;
-use super::rng::Rng;
 use super::suite::Suite;
 use crate::engine::groups::Grouping;
 use crate::engine::seam::{AfterDead, Execution, LastEnd, Ordering, StoreOptions};

@@ -17,6 +17,7 @@ use crate::engine::embedded::journal::frame::{Frame, KIND_LOG, Rot, RotHeader, S
 use crate::engine::embedded::journal::record::{AcceptedBody, Stored, kind};
 use crate::engine::embedded::journal::scan::{Piece, Walk};
 use crate::engine::embedded::journal::segment::{self, BatchHeader, SegmentHeader};
+use crate::engine::embedded::journal::tail;
 use crate::engine::embedded::journal::watermark::Extent;
 use crate::engine::seam::EngineError;
 
@@ -66,30 +67,26 @@ impl LogWalk<'_> {
         if known > end && known > SegmentHeader::len_of(self.prefix) && found.vanished == 0 {
             found.missing.push(end..known);
         }
-        let durable = durable.max(known.min(found.end));
         let last = found.segments.len().saturating_sub(1);
+        let last_base = found.segments.last().map_or(0, |segment| segment.base);
+        let durable = tail::durable(durable, last_base, found.end, known);
+        let in_last = bad.iter().filter(|bad| bad.segment == last).map(|bad| &bad.rot);
+        if last_base >= log_start
+            && let Some((_, cut)) = tail::torn(in_last, durable)
+        {
+            found.unfinished_bytes = found.end - cut;
+        }
         for Bad { segment, rot } in bad {
-            let (at, behind) = (&found.segments[segment], rot.position + rot.len);
-            if at.base < log_start {
-                continue;
-            }
-            let unfinished =
-                if segment == last { behind.saturating_sub(durable.max(rot.position)) } else { 0 };
-            if unfinished > 0 {
-                // The log is cut at the first such place, with everything behind it.
-                let cut = rot.position.max(durable);
-                found.unfinished_bytes = found.unfinished_bytes.max(found.end - cut);
-            }
-            let bytes = rot.len - unfinished;
-            if bytes > 0 {
-                found.damage.push(Damage {
-                    segment: at.name.clone(),
-                    position: rot.position,
-                    offset: rot.position - at.base,
-                    bytes,
-                    was: rot.header.map(|header| (kind_name(header.kind), header.tag)),
-                });
-            }
+            let at = &found.segments[segment];
+            let rot = if segment == last { tail::rot_of(rot, durable) } else { Some(rot) };
+            let Some(rot) = rot.filter(|_| at.base >= log_start) else { continue };
+            found.damage.push(Damage {
+                segment: at.name.clone(),
+                position: rot.position,
+                offset: rot.position - at.base,
+                bytes: rot.len,
+                was: rot.header.map(|header| (kind_name(header.kind), header.tag)),
+            });
         }
         Ok(found)
     }

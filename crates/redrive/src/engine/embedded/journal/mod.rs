@@ -15,5 +15,6 @@ pub mod recover;
 pub mod scan;
 pub mod segment;
 pub mod segments;
+pub(crate) mod tail;
 pub mod watermark;
 pub(crate) mod wipe;

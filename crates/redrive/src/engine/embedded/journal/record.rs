@@ -10,6 +10,7 @@ use crate::engine::groups::Grouping;
 use crate::engine::history::{HISTORY_BYTES_MAX, History};
 use crate::engine::letter::LetterState;
 use crate::engine::letter_options::OPTIONS_BYTES_MAX;
+use crate::engine::meta_codec::{get_meta, put_meta};
 
 /// Kinds of frames on disk. Never renumber; a new kind is a new format version.
 pub mod kind {
@@ -195,7 +196,7 @@ impl Stored {
         let state = LetterState::from_code(body.get_u8());
         let dead_at = body.get_u64_le();
         let moved_from = body.get_u64_le();
-        let meta = Meta { deferred, ..get_meta(&mut body) };
+        let meta = Meta { deferred, ..get_meta(&mut body)? };
         let jobs = usize::from(body.get_u16_le()) * 8;
         let history = body.get_u32_le() as usize;
         if body.len() < jobs + history {
@@ -509,35 +510,6 @@ fn get_replaced(body: &mut Bytes) -> Option<Vec<ReplacedWire>> {
         replaced.push(ReplacedWire { edit, wire: body.split_to(wire) });
     }
     Some(replaced)
-}
-
-fn put_meta(buf: &mut BytesMut, meta: &Meta) {
-    buf.put_u64_le(meta.created.as_millis());
-    buf.put_u64_le(meta.deadline.map_or(NONE, Time::as_millis));
-    buf.put_u64_le(meta.first_failed.map_or(NONE, Time::as_millis));
-    buf.put_u64_le(meta.last_crash.map_or(NONE, Time::as_millis));
-    buf.put_u64_le(meta.held_ms);
-    buf.put_u64_le(meta.last_delay_ms);
-    for count in [meta.attempts, meta.uncounted, meta.reconnects, meta.crashes, meta.replays] {
-        buf.put_u32_le(count);
-    }
-}
-
-fn get_meta(raw: &mut impl Buf) -> Meta {
-    Meta {
-        created: Time::from_millis(raw.get_u64_le()),
-        deadline: some(raw.get_u64_le()).map(Time::from_millis),
-        first_failed: some(raw.get_u64_le()).map(Time::from_millis),
-        last_crash: some(raw.get_u64_le()).map(Time::from_millis),
-        held_ms: raw.get_u64_le(),
-        last_delay_ms: raw.get_u64_le(),
-        attempts: raw.get_u32_le(),
-        uncounted: raw.get_u32_le(),
-        reconnects: raw.get_u32_le(),
-        crashes: raw.get_u32_le(),
-        replays: raw.get_u32_le(),
-        deferred: false,
-    }
 }
 
 #[cfg(test)]

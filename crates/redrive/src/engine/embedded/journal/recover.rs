@@ -1,11 +1,7 @@
 //! Opening a log: what is torn is cut off, what is rotten or missing is told, nothing is skipped silently.
 //!
-//! - *Durable* is the highest position that anything intact proves to have been synced: a batch header says how far,
-//!   and a segment exists only after everything before it was synced.
-//! - A bad frame at or above it may be a write that a crash tore. Nobody was told that it is safe, and pages land in any
-//!   order: the log is cut there, together with what follows.
-//! - A bad frame below it is rot. It is reported and stays; everything around it is kept.
-//! - Whole frames at or above it are kept, and made durable before the log is used.
+//! What is torn and what is rot is said in `tail`. Whole frames beyond the durable part are kept, and made durable before
+//! the log is used.
 
 use std::sync::Arc;
 
@@ -16,6 +12,7 @@ use super::frame::{KIND_LOG, Rot, RotHeader, Seal};
 use super::options::{LogOptions, OpenReport};
 use super::scan::{Piece, Walk};
 use super::segment::{self, BatchHeader, FLAG_SEGMENT, Segment, SegmentHeader};
+use super::tail;
 use super::watermark::Extent;
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 
@@ -41,10 +38,9 @@ pub(crate) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
     let last = files.last().expect("not empty");
     let last_base = last.base;
     let tail = examine(disk, last, options)?;
-    let durable = tail.seen.durable.max(last.base).max(options.known.end.min(last.end()));
-    let torn = tail.bad.iter().position(|(rot, _)| rot.position + rot.len > durable);
-    let (cut, kept) = match torn {
-        Some(i) => (tail.bad[i].0.position.max(durable), tail.bad[i].1),
+    let durable = tail::durable(tail.seen.durable, last.base, last.end(), options.known.end);
+    let (cut, kept) = match tail::torn(tail.bad.iter().map(|(rot, _)| rot), durable) {
+        Some((first, cut)) => (cut, tail.bad[first].1),
         None => (last.end(), tail.seen),
     };
     report.cut_bytes += last.end() - cut;
@@ -55,7 +51,7 @@ pub(crate) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
     let cut = cut.max(fill_end(disk, last, cut, options, &mut report)?);
     for file in files.iter().filter(|file| file.base >= report.log_start) {
         if file.base == last_base {
-            report.rot.extend(tail.bad.iter().filter_map(|(rot, _)| below(*rot, durable)));
+            report.rot.extend(tail.bad.iter().filter_map(|(rot, _)| tail::rot_of(*rot, durable)));
         } else if file.end() > options.verify_from {
             report.rot.extend(examine(disk, file, options)?.bad.into_iter().map(|(rot, _)| rot));
         }
@@ -189,12 +185,6 @@ fn examine<D: Disk>(disk: &D, file: &FoundTail, options: &LogOptions) -> Result<
         }
     }
     Ok(found)
-}
-
-/// The part of a damaged stretch that had been durable.
-fn below(rot: Rot, durable: u64) -> Option<Rot> {
-    let len = rot.len.min(durable.saturating_sub(rot.position));
-    (len > 0).then_some(Rot { len, ..rot })
 }
 
 /// The newest start of the log that is told by anything that stays.
