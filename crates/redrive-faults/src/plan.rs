@@ -3,14 +3,14 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redrive::engine::embedded::Tuning;
-use redrive::engine::{Ordering, StoreOptions};
+use redrive::engine::{DeliveryOrder, StoreOptions};
 use redrive_core::{Message, SplitMix64, Time};
 
 /// One pipeline without order, one with.
 pub const PIPELINES: [&str; 2] = ["plain", "keyed"];
 
 pub fn options(pipeline: &str) -> StoreOptions {
-    let ordering = if pipeline == "keyed" { Ordering::Key } else { Ordering::None };
+    let ordering = if pipeline == "keyed" { DeliveryOrder::Key } else { DeliveryOrder::None };
     StoreOptions { ordering, ..StoreOptions::default() }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering as AtomicOrdering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redrive_core::breaker::BreakerState;
@@ -16,9 +16,9 @@ use crate::dispatch::{BreakerAnswer, BreakerOrder, KeySuccesses};
 use crate::engine::continued::ids_before;
 use crate::engine::ingest::DUE_MAX;
 use crate::engine::{
-    Accepted, Counts, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, ForeignLetter, ImportAnswer,
-    Ingest, IngestError, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState,
-    MessageState, NewMessage, OnBehalf, Ordering, ReplayAnswer, ReplayJob, ReplayTarget, SharedRecords,
+    Accepted, Counts, DeliveryOrder, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, ForeignLetter,
+    ImportAnswer, Ingest, IngestError, KeyLine, Letter, LetterChange, LetterEdit, LetterScan, LetterStanding,
+    LetterState, MessageState, NewMessage, OnBehalf, ReplayAnswer, ReplayJob, ReplayTarget, SharedRecords,
     TakeGate, WipeProgress,
 };
 use crate::figures::Figures;
@@ -118,7 +118,7 @@ impl PipelineHandle {
     }
 
     /// Whether messages of one key wait for each other.
-    pub fn ordering(&self) -> Ordering {
+    pub fn ordering(&self) -> DeliveryOrder {
         self.built.ordering
     }
 
@@ -320,7 +320,7 @@ impl PipelineHandle {
         }
     }
 
-    /// Whom the messages of a key wait for, and how many wait, in a pipeline with [`crate::Ordering::Key`]. `None` if
+    /// Whom the messages of a key wait for, and how many wait, in a pipeline with [`crate::DeliveryOrder::Key`]. `None` if
     /// nothing of the key waits or runs. A pipeline without a window of [`crate::Pipeline::dedup`] answers
     /// [`HandleError::NotRemembered`].
     pub async fn key_line(&self, key: &[u8]) -> Result<Option<KeyLine>, HandleError> {
@@ -376,8 +376,7 @@ impl PipelineHandle {
         let ReplayOptions { job, force, target, actor } = options;
         let due = self.clock.now();
         // Unique over restarts as long as fewer than a thousand jobs begin in one millisecond.
-        let unique =
-            || due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, AtomicOrdering::Relaxed));
+        let unique = || due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, Ordering::Relaxed));
         let job = ReplayJob { id: job.unwrap_or_else(unique), due, force, target };
         self.replay_by(actor.as_deref(), job, ids).await
     }
@@ -475,7 +474,7 @@ impl PipelineHandle {
 
     /// Erases what letters said, except those in a replay. It cannot be undone. The copies that are still stored are
     /// overwritten by [`Self::wipe`]; see [`crate::actions::Actions::erase`], which does both and records it.
-    pub async fn erase_as(
+    pub async fn erase(
         &self,
         order: EraseOrder,
         ids: impl Into<Vec<u64>>,

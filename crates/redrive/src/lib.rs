@@ -97,9 +97,13 @@ pub use dispatch::{BreakerAnswer, BreakerOrder};
 #[cfg(feature = "embedded")]
 pub use engine::embedded::Embedded;
 pub use engine::{
-    Accepted, AfterDead, Counts, EngineError, IngestError, KeyLine, LastEnd, Letter, LetterState,
-    MessagePhase, MessageState, NewMessage, Ordering, PendingMessage, PendingState, StoreNotice,
+    Accepted, AfterDead, Counts, DeliveryOrder, EngineError, IngestError, KeyLine, LastEnd, Letter,
+    LetterState, MessagePhase, MessageState, NewMessage, PendingMessage, PendingState, StoreNotice,
 };
+/// The former name of [`DeliveryOrder`], which looked like the `Ordering` of the standard library.
+#[deprecated(note = "it is called `DeliveryOrder` now")]
+#[doc(hidden)]
+pub type Ordering = DeliveryOrder;
 pub use failure::{Failure, TimedOut};
 pub use figures::{Figures, Histogram};
 pub use handle::{HandleError, PipelineHandle, ReplayOptions, Resume};

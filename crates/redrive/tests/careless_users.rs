@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redrive::engine::{Engine, EngineError, StoreOptions, Verdict};
 use redrive::{
-    Embedded, Failure, LetterState, MemoryStores, Message, Ordering, Pipeline, Policy, Redrive, Time,
+    DeliveryOrder, Embedded, Failure, LetterState, MemoryStores, Message, Pipeline, Policy, Redrive, Time,
 };
 
 const NOW: Time = Time::from_millis(1_000);
@@ -32,7 +32,7 @@ async fn a_store_that_is_open_is_not_opened_again_in_the_same_process() {
 async fn an_ordering_that_would_leave_followers_behind_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let embedded = Embedded::open(dir.path()).unwrap();
-    let by_key = StoreOptions { ordering: Ordering::Key, ..StoreOptions::default() };
+    let by_key = StoreOptions { ordering: DeliveryOrder::Key, ..StoreOptions::default() };
     let mut store = embedded.store("orders", by_key.clone()).unwrap();
     let ingest = store.ingest().unwrap();
     let batch = ["a", "b"].map(|id| redrive::NewMessage { message: keyed(id), due: None }).to_vec();

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use redrive::engine::Memory;
 use redrive::engine::conformance::{Command, Harness, Rng, check_seeds, run_commands, seeds_from_env};
-use redrive::engine::seam::{AfterDead, Engine, Ordering, StoreOptions};
+use redrive::engine::seam::{AfterDead, DeliveryOrder, Engine, StoreOptions};
 
 struct MemoryHarness(Memory);
 
@@ -42,7 +42,7 @@ proptest! {
     #[test]
     fn memory_conforms_with_key_order(draws in prop::collection::vec(any::<u64>().no_shrink(), 1..120)) {
         let commands: Vec<Command> = draws.into_iter().map(|draw| Command::draw(&mut Rng::new(draw))).collect();
-        let options = StoreOptions { ordering: Ordering::Key, after_dead: AfterDead::BlockKey, ..StoreOptions::default() };
+        let options = StoreOptions { ordering: DeliveryOrder::Key, after_dead: AfterDead::BlockKey, ..StoreOptions::default() };
         run_commands(&open, options, &commands).map_err(|v| TestCaseError::fail(format!("{v:?}")))?;
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use redrive::engine::conformance::Rng;
 use redrive::messages::MessageQuery;
 use redrive::{
-    BreakerSettings, Clock, Embedded, Failure, Figures, GuardSettings, MemoryStores, Message, Ordering,
+    BreakerSettings, Clock, DeliveryOrder, Embedded, Failure, Figures, GuardSettings, MemoryStores, Message,
     PendingState, Pipeline, PipelineHandle, Policy, Redrive, Stores, Time,
 };
 use support::{guarded, message};
@@ -80,7 +80,7 @@ async fn numbers_add_up(stores: impl Stores + 'static, seed: u64) {
     let clock = Still(Arc::new(AtomicU64::new(1_000_000_000)));
     let pipeline = Pipeline::new("orders")
         .policy(Policy::tiers(["5s", "30s", "5m"]).jitter("full").outage_gate(false))
-        .ordering(if seed.is_multiple_of(2) { Ordering::Key } else { Ordering::None })
+        .ordering(if seed.is_multiple_of(2) { DeliveryOrder::Key } else { DeliveryOrder::None })
         .breaker(BreakerSettings::off())
         .guard(GuardSettings::off())
         .concurrency(CONCURRENCY)

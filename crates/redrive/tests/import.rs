@@ -14,7 +14,7 @@ use redrive::engine::embedded::store::Store;
 use redrive::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
 use redrive::engine::embedded::store::open::open_by_hand;
 use redrive::engine::letter::ReplayTarget;
-use redrive::engine::seam::{Engine, Ordering, StoreOptions};
+use redrive::engine::seam::{DeliveryOrder, Engine, StoreOptions};
 use redrive::engine::{
     Attempt, ForeignLetter, History, ImportAnswer, LetterState, Memory, NewMessage, ReplayAnswer, ReplayJob,
 };
@@ -143,7 +143,7 @@ fn check_once(engine: &mut dyn Engine) {
 
 #[test]
 fn a_letter_is_imported_once_and_delivered_by_a_replay() {
-    for ordering in [Ordering::None, Ordering::Key] {
+    for ordering in [DeliveryOrder::None, DeliveryOrder::Key] {
         for dedup in [None, Some(Duration::from_hours(1))] {
             let options = StoreOptions { ordering, dedup, ..StoreOptions::default() };
             check_once(&mut Memory::new(options.clone()));

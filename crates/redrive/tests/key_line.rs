@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use redrive::{
-    AfterDead, Embedded, Failure, HandleError, KeyLine, MemoryStores, Message, MessagePhase, Ordering,
+    AfterDead, DeliveryOrder, Embedded, Failure, HandleError, KeyLine, MemoryStores, Message, MessagePhase,
     Pipeline, PipelineHandle, Policy, Reason, Redrive, Stores,
 };
 use support::{guarded, keyed, until};
@@ -23,7 +23,7 @@ async fn with_line(
             _ => Ok(()),
         }
     };
-    let pipeline = pipeline.policy(Policy::tiers(["1h"])).ordering(Ordering::Key).handler_fn(handler);
+    let pipeline = pipeline.policy(Policy::tiers(["1h"])).ordering(DeliveryOrder::Key).handler_fn(handler);
     let pipeline = pipeline.dedup(Duration::from_hours(1));
     let redrive = Redrive::builder().engine(stores).pipeline(pipeline).build().unwrap();
     let handle = redrive.pipeline("p").unwrap();
@@ -75,7 +75,8 @@ async fn a_letter_that_blocks_its_key_is_named() {
 #[tokio::test]
 async fn without_remembered_ids_the_answer_is_that() {
     let dir = tempfile::tempdir().unwrap();
-    let pipeline = || Pipeline::new("p").ordering(Ordering::Key).handler_fn(|_: Message| async { Ok(()) });
+    let pipeline =
+        || Pipeline::new("p").ordering(DeliveryOrder::Key).handler_fn(|_: Message| async { Ok(()) });
     let memory = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline());
     let embedded = Redrive::builder().engine(Embedded::open(dir.path()).unwrap()).pipeline(pipeline());
     for redrive in [memory.build().unwrap(), embedded.build().unwrap()] {

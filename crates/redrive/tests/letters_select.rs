@@ -8,9 +8,9 @@ use redrive::engine::letter::SCAN_BYTES;
 use redrive::letters::select::{PAGE_BYTES, PAGE_MAX, letter_id, resolve};
 use redrive::letters::{Filter, SelectError, Selection};
 use redrive::{
-    BreakerSettings, Embedded, Failure, FailureKind, GuardSettings, HandleError, Letter, LetterState,
-    MemoryStores, Message, MessagePhase, Ordering, Pipeline, PipelineHandle, Reason, Redrive, Stores, Time,
-    VirtualClock,
+    BreakerSettings, DeliveryOrder, Embedded, Failure, FailureKind, GuardSettings, HandleError, Letter,
+    LetterState, MemoryStores, Message, MessagePhase, Pipeline, PipelineHandle, Reason, Redrive, Stores,
+    Time, VirtualClock,
 };
 use support::{at_rest, guarded, keyed, message, quick, until};
 use tokio::sync::Notify;
@@ -74,7 +74,7 @@ async fn every_state_is_seen(stores: impl Stores + 'static) {
     let policy = redrive::Policy::fixed("1h").retries(2).jitter("none");
     let pipeline = Pipeline::new("orders")
         .policy(policy)
-        .ordering(Ordering::Key)
+        .ordering(DeliveryOrder::Key)
         .dedup(Duration::from_hours(24))
         .handler_fn(handler);
     let (redrive, handle) = built(stores, pipeline);

@@ -10,9 +10,9 @@ use std::time::Duration;
 use redrive::letters::Filter;
 use redrive::messages::{Cursor, MessagePage, MessageQuery, SteerError};
 use redrive::{
-    BreakerOrder, BreakerSettings, Clock, Embedded, Failure, GuardSettings, LetterState, MemoryStores,
-    Message, MessagePhase, Mode, Ordering, PendingState, Pipeline, PipelineHandle, Policy, Reason, Redrive,
-    Stores, Time, VirtualClock, messages,
+    BreakerOrder, BreakerSettings, Clock, DeliveryOrder, Embedded, Failure, GuardSettings, LetterState,
+    MemoryStores, Message, MessagePhase, Mode, PendingState, Pipeline, PipelineHandle, Policy, Reason,
+    Redrive, Stores, Time, VirtualClock, messages,
 };
 use support::{guarded, keyed, message, until};
 use tokio::sync::Notify;
@@ -68,7 +68,7 @@ fn pipeline(door: &Door) -> Pipeline {
     };
     Pipeline::new("orders")
         .policy(Policy::tiers(["1h", "2h"]).jitter("none").outage_gate(false))
-        .ordering(Ordering::Key)
+        .ordering(DeliveryOrder::Key)
         .dedup(Duration::from_hours(24))
         .breaker(BreakerSettings::off())
         .guard(GuardSettings::off())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::dispatch::{Machine, ProtectionSettings};
-use redrive::engine::{AfterDead, Ordering, StoreOptions};
+use redrive::engine::{AfterDead, DeliveryOrder, StoreOptions};
 use redrive::{
     BreakerSettings, Embedded, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive,
     VirtualClock,
@@ -141,8 +141,11 @@ fn a_handful_of_messages_survives_an_outage_of_hours_and_restarts_in_it() {
 /// A letter would have made its followers letters as well.
 #[test]
 fn nor_does_a_blocked_key_grow_from_it() {
-    let store =
-        StoreOptions { ordering: Ordering::Key, after_dead: AfterDead::BlockKey, ..StoreOptions::default() };
+    let store = StoreOptions {
+        ordering: DeliveryOrder::Key,
+        after_dead: AfterDead::BlockKey,
+        ..StoreOptions::default()
+    };
     let (policy, breaker) = resolved(profiles::find("payments").unwrap());
     let length = Duration::from_secs(20);
     let outage = Outage { length, per_second: 100, answer: Answer::Status(503), fail_percent: 0, store };

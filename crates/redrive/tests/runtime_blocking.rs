@@ -11,8 +11,8 @@ use redrive::dispatch::{CallId, Ended, Machine, Parked, Start};
 use redrive::engine::conformance::Rng;
 use redrive::engine::{Engine, Event, Memory, NewMessage, StoreOptions, TakeGate, Verdict};
 use redrive::{
-    Call, Delivery, Embedded, Failure, LetterState, MemoryStores, Message, Mode, Ordering, Pipeline, Policy,
-    Reason, Redrive, Sink, Time, VirtualClock,
+    Call, Delivery, DeliveryOrder, Embedded, Failure, LetterState, MemoryStores, Message, Mode, Pipeline,
+    Policy, Reason, Redrive, Sink, Time, VirtualClock,
 };
 use redrive_core::Random;
 use support::{at_rest, guarded, keyed, message, until};
@@ -319,7 +319,7 @@ fn any_order_of_steps<E: Engine>(seed: u64, open: impl Fn() -> E) {
 }
 
 fn by_key() -> StoreOptions {
-    StoreOptions { ordering: Ordering::Key, ..StoreOptions::default() }
+    StoreOptions { ordering: DeliveryOrder::Key, ..StoreOptions::default() }
 }
 
 #[test]

@@ -4,7 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::{AfterDead, BuildError, Failure, MemoryStores, Message, Ordering, Pipeline, Policy, Redrive};
+use redrive::{
+    AfterDead, BuildError, DeliveryOrder, Failure, MemoryStores, Message, Pipeline, Policy, Redrive,
+};
 
 async fn fine(_: &Message) -> Result<(), Failure> {
     Ok(())
@@ -72,7 +74,7 @@ fn finished_and_unfinished_policies_are_both_taken() {
     let redrive = Redrive::builder()
         .engine(MemoryStores::new())
         .pipeline(Pipeline::new("a").policy(finished).handler(fine))
-        .pipeline(Pipeline::new("b").policy(Policy::fixed("1s")).ordering(Ordering::Key).handler(fine))
+        .pipeline(Pipeline::new("b").policy(Policy::fixed("1s")).ordering(DeliveryOrder::Key).handler(fine))
         .build()
         .unwrap();
     assert!(

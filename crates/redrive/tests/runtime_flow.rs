@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::ReplayAnswer;
 use redrive::{
-    AfterDead, Clock, Failure, LetterState, MemoryStores, Message, Ordering, Pipeline, Reason, Redrive, Time,
-    VirtualClock, WallClock,
+    AfterDead, Clock, DeliveryOrder, Failure, LetterState, MemoryStores, Message, Pipeline, Reason, Redrive,
+    Time, VirtualClock, WallClock,
 };
 use support::{HANG_GUARD, at_rest, guarded, keyed, message, quick, until};
 use tokio::sync::Notify;
@@ -48,7 +48,7 @@ async fn no_message_of_a_key_starts_before_the_earlier_one_is_terminal() {
             }
         }
     };
-    let pipeline = Pipeline::new("p").policy(quick(10)).ordering(Ordering::Key).handler_fn(handler);
+    let pipeline = Pipeline::new("p").policy(quick(10)).ordering(DeliveryOrder::Key).handler_fn(handler);
     let redrive = built(pipeline);
     let handle = redrive.pipeline("p").unwrap();
     let mixed =
@@ -80,7 +80,7 @@ async fn a_blocked_key_parks_its_followers_and_one_replay_releases_them_in_order
         async move { if fails { Err(Failure::permanent("422")) } else { Ok(()) } }
     };
     let pipeline =
-        Pipeline::new("p").ordering(Ordering::Key).after_dead(AfterDead::BlockKey).handler_fn(handler);
+        Pipeline::new("p").ordering(DeliveryOrder::Key).after_dead(AfterDead::BlockKey).handler_fn(handler);
     let redrive = built(pipeline);
     let handle = redrive.pipeline("p").unwrap();
     let messages = ["a1", "a2", "b1", "a3"].map(|id| keyed(id, &id[..1]));

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use redrive::engine::{Accepted, Engine, EngineError, IngestError, Memory, StoreOptions};
 use redrive::{
-    AttemptFailed, BreakerSettings, Class, Clock, Decided, Embedded, Failure, GuardSettings, MemoryStores,
-    Message, Mode, Ordering, Pipeline, Policy, Reason, Redrive, VirtualClock,
+    AttemptFailed, BreakerSettings, Class, Clock, Decided, DeliveryOrder, Embedded, Failure, GuardSettings,
+    MemoryStores, Message, Mode, Pipeline, Policy, Reason, Redrive, VirtualClock,
 };
 use support::{at_rest, guarded, message, until};
 
@@ -215,7 +215,7 @@ fn a_handle_shows_how_its_pipeline_was_built() {
     let pipeline = Pipeline::new("a")
         .policy(Policy::fixed("1s").retries(2))
         .mode(Mode::Blocking)
-        .ordering(Ordering::Key);
+        .ordering(DeliveryOrder::Key);
     let redrive = Redrive::builder()
         .engine(MemoryStores::new())
         .pipeline(pipeline.concurrency(3).handler(fine))
@@ -226,7 +226,7 @@ fn a_handle_shows_how_its_pipeline_was_built() {
     assert_eq!(names, ["a", "b"]);
     let a = redrive.pipeline("a").unwrap();
     assert_eq!((a.policy().retries(), a.mode(), a.policy().mode()), (2, Mode::Blocking, Mode::Blocking));
-    assert_eq!((a.ordering(), a.concurrency(), a.is_paused()), (Ordering::Key, 3, false));
+    assert_eq!((a.ordering(), a.concurrency(), a.is_paused()), (DeliveryOrder::Key, 3, false));
     assert_eq!(redrive.pipeline("b").unwrap().mode(), Mode::NonBlocking);
 }
 

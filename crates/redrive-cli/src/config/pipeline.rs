@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use redrive::letters::Redaction;
 use redrive::name::{self, NameFault};
-use redrive::{AfterDead, Ordering};
+use redrive::{AfterDead, DeliveryOrder};
 use redrive_core::profiles;
 use redrive_core::{
     BreakerSettings, GroupRule, GuardSettings, Pick, Policy, PolicySettings, Ratio, duration,
@@ -49,7 +49,7 @@ pub struct PipelineConfig {
     pub policy: Policy,
     /// What it was made from, without the profile's part.
     pub settings: PolicySettings,
-    pub ordering: Ordering,
+    pub ordering: DeliveryOrder,
     pub after_dead: AfterDead,
     /// Messages that may wait before ingest says no; 0: no limit.
     pub max_pending: u64,
@@ -263,13 +263,14 @@ fn usable_name(name: &str, fault: NameFault) -> String {
     if name::check(cleaned).is_ok() { cleaned.to_owned() } else { "orders".to_owned() }
 }
 
-fn order(reader: &mut Reader, section: &Section<'_>) -> (Ordering, AfterDead) {
-    let orderings = [("none", Ordering::None), ("key", Ordering::Key)];
-    let ordering = reader.one_of(section, "ordering", &orderings).map_or(Ordering::None, |set| set.value);
+fn order(reader: &mut Reader, section: &Section<'_>) -> (DeliveryOrder, AfterDead) {
+    let orderings = [("none", DeliveryOrder::None), ("key", DeliveryOrder::Key)];
+    let ordering =
+        reader.one_of(section, "ordering", &orderings).map_or(DeliveryOrder::None, |set| set.value);
     let answers = [("continue", AfterDead::Continue), ("block_key", AfterDead::BlockKey)];
     let after_dead = reader.one_of(section, "after_dead", &answers);
     let answer = after_dead.as_ref().map_or(AfterDead::Continue, |set| set.value);
-    if answer == AfterDead::BlockKey && ordering == Ordering::None {
+    if answer == AfterDead::BlockKey && ordering == DeliveryOrder::None {
         let problem = "`after_dead` is block_key, but `ordering` is none: no key is ever blocked";
         let fix = "ordering = \"key\", or remove `after_dead`";
         let at = after_dead.map(|set| set.at).into_iter().collect();
@@ -279,9 +280,9 @@ fn order(reader: &mut Reader, section: &Section<'_>) -> (Ordering, AfterDead) {
 }
 
 /// The line of a key is kept by the process that has both, its fresh messages and its retries.
-fn only(reader: &mut Reader, section: &Section<'_>, ordering: Ordering, kafka: Option<&KafkaConfig>) {
+fn only(reader: &mut Reader, section: &Section<'_>, ordering: DeliveryOrder, kafka: Option<&KafkaConfig>) {
     let Some(part) = kafka.map(|kafka| kafka.only).filter(|part| *part != Part::Everything) else { return };
-    if ordering == Ordering::Key {
+    if ordering == DeliveryOrder::Key {
         let problem = format!(
             "`ordering` is key, and this process takes on only the {}: nobody would see who waits for whom (or \
              run it without --only)",

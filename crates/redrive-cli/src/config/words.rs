@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use redrive::{AfterDead, Ordering};
+use redrive::{AfterDead, DeliveryOrder};
 use redrive_core::Schedule;
 use redrive_core::duration::print;
 use redrive_core::printable;
@@ -31,10 +31,10 @@ pub(super) fn without_path(url: &str) -> String {
     if host.len() == rest.len() { shown } else { format!("{scheme}://{host}/…") }
 }
 
-pub fn ordering_name(ordering: Ordering) -> &'static str {
+pub fn ordering_name(ordering: DeliveryOrder) -> &'static str {
     match ordering {
-        Ordering::None => "none",
-        Ordering::Key => "key",
+        DeliveryOrder::None => "none",
+        DeliveryOrder::Key => "key",
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use redrive::engine::{AfterDead, LetterState, Ordering, StoreOptions};
+use redrive::engine::{AfterDead, DeliveryOrder, LetterState, StoreOptions};
 use redrive_core::Message;
 
 use super::keys::{Keys, hash_of};
@@ -27,7 +27,7 @@ pub(crate) struct KeyOrder {
 
 impl KeyOrder {
     pub fn new(options: &StoreOptions) -> Self {
-        let is_ordered = options.ordering == Ordering::Key;
+        let is_ordered = options.ordering == DeliveryOrder::Key;
         let blocks = is_ordered && options.after_dead == AfterDead::BlockKey;
         Self { keys: Keys::default(), is_ordered, blocks, voided: 0 }
     }
@@ -247,13 +247,13 @@ mod tests {
         Message::builder("m").key("k").build().unwrap()
     }
 
-    fn order(ordering: Ordering, after_dead: AfterDead) -> KeyOrder {
+    fn order(ordering: DeliveryOrder, after_dead: AfterDead) -> KeyOrder {
         KeyOrder::new(&StoreOptions { ordering, after_dead, ..StoreOptions::default() })
     }
 
     #[test]
     fn a_letter_blocks_its_key_unless_it_is_being_replayed() {
-        let mut keys = order(Ordering::Key, AfterDead::BlockKey);
+        let mut keys = order(DeliveryOrder::Key, AfterDead::BlockKey);
         let key = keys.key_of(&message());
         keys.died(key, 5, &|_| Some(LetterState::Replaying));
         assert!(!keys.is_blocked(key, 6, &|_| Some(LetterState::Open)));
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn without_order_no_message_has_a_key() {
-        let keys = order(Ordering::None, AfterDead::BlockKey);
+        let keys = order(DeliveryOrder::None, AfterDead::BlockKey);
         assert!(keys.key_of(&message()).is_none() && !keys.blocks());
     }
 }

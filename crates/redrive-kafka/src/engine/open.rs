@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use redrive::engine::{EngineError, Ordering, StoreOptions};
+use redrive::engine::{DeliveryOrder, EngineError, StoreOptions};
 use redrive_core::Time;
 
 use super::kafka::{KafkaEngine, Upkeep};
@@ -70,7 +70,7 @@ pub(crate) fn open(
     pipeline: &KafkaPipeline,
     options: StoreOptions,
 ) -> Result<KafkaEngine, EngineError> {
-    let ordered = options.ordering == Ordering::Key;
+    let ordered = options.ordering == DeliveryOrder::Key;
     let prepare = if ordered { topics::prepare_ordered } else { topics::prepare };
     let topics = prepare(cluster, pipeline, cluster.topics)?;
     let config = cluster.consumer(&pipeline.name);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redrive::Ordering;
+use redrive::DeliveryOrder;
 use serde::Deserialize;
 
 use super::fault::LabError;
@@ -37,7 +37,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             follow: Duration::from_mins(3),
             ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
         };
-        let ordering = if p.ordering == "key" { Ordering::Key } else { Ordering::None };
+        let ordering = if p.ordering == "key" { DeliveryOrder::Key } else { DeliveryOrder::None };
         let policy = built(&unprotected(&p.tiers))?;
         let subject = Subject { ordering, ..Subject::plain(policy, p.concurrency) };
         let trace = setting.play(scenario, &load, &subject, stage)?;

@@ -1,13 +1,13 @@
 //! The settings under test.
 
 use redrive::dispatch::routes::Router;
-use redrive::{BreakerSettings, Ordering, Policy};
+use redrive::{BreakerSettings, DeliveryOrder, Policy};
 
 /// One pipeline as a scenario sets it. The dead-letter guard is off: scenarios park many messages on purpose.
 #[derive(Clone, Debug)]
 pub struct Subject {
     pub policy: Policy,
-    pub ordering: Ordering,
+    pub ordering: DeliveryOrder,
     pub breaker: BreakerSettings,
     /// Calls that may run at once, per partition.
     pub concurrency: u32,
@@ -18,7 +18,7 @@ pub struct Subject {
 impl Subject {
     /// Without a breaker and without key order.
     pub fn plain(policy: Policy, concurrency: u32) -> Self {
-        let (ordering, breaker) = (Ordering::None, BreakerSettings::off());
+        let (ordering, breaker) = (DeliveryOrder::None, BreakerSettings::off());
         Self { policy, ordering, breaker, concurrency, router: None }
     }
 }

@@ -1,7 +1,7 @@
 //! One key, where keys are ordered: whom its messages wait for.
 
 use axum::extract::State;
-use redrive::Ordering;
+use redrive::DeliveryOrder;
 use redrive::letters::select::LetterIds;
 use redrive_api::KeyView;
 
@@ -16,7 +16,7 @@ pub(crate) async fn show(
     Path((pipeline, key)): Path<(String, String)>,
 ) -> Result<Json<KeyView>, Problem> {
     let served = shared.service.find(&pipeline)?;
-    if served.handle.ordering() == Ordering::None {
+    if served.handle.ordering() == DeliveryOrder::None {
         let message = format!("pipeline `{pipeline}` keeps no order, so nothing waits for its key");
         return Err(Problem::new(Code::Conflict, message, "with `ordering = \"key\"` it would"));
     }

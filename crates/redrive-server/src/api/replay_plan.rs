@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redrive::Ordering;
+use redrive::DeliveryOrder;
 use redrive::engine::ReplayTarget;
 use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped};
 use redrive_api::{
@@ -32,7 +32,7 @@ pub(super) fn forecast(
         about_seconds: spec.rate.map(|rate| would_replay as f64 / rate),
         to: spec.target.name().to_owned(),
         topic: topic(served, spec.target),
-        key_order: served.handle.ordering() == Ordering::Key,
+        key_order: served.handle.ordering() == DeliveryOrder::Key,
         canary: spec.canary.min(would_replay),
         stop_at: spec.stop_at.map(|share| share.to_string()),
         ambiguous: plan.ambiguous,

@@ -11,7 +11,7 @@ use redrive::letters::redact::{REDACTED, Redaction};
 use redrive::letters::select::LetterIds;
 use redrive::replay::{ReplayView, StoppedReplays};
 use redrive::{
-    Counts, Letter, LetterState, MessagePhase, MessageState, Ordering, Policy, Reason, Time, messages,
+    Counts, DeliveryOrder, Letter, LetterState, MessagePhase, MessageState, Policy, Reason, Time, messages,
 };
 use redrive_api::{
     AttemptView, Backoff, Instant, LetterCounts, LetterView, ListedMessage, MessageView, Payload, Pending,
@@ -50,8 +50,8 @@ pub fn pipeline(served: &Served, replays: &[ReplayView]) -> PipelineView {
     let counts = figures.pending;
     let paused = served.handle.is_paused();
     let ordering = match served.handle.ordering() {
-        Ordering::None => "none",
-        Ordering::Key => "key",
+        DeliveryOrder::None => "none",
+        DeliveryOrder::Key => "key",
     };
     PipelineView {
         name: served.handle.name().to_owned(),

@@ -66,7 +66,7 @@ pub(super) async fn erase(
         }
         let order = EraseOrder { by: actor.to_owned(), reason: reason.to_owned() };
         for part in ids.chunks(BATCH_MAX) {
-            let answers = handle.erase_as(order.clone(), part).await?;
+            let answers = handle.erase(order.clone(), part).await?;
             answers.into_iter().for_each(|answer| done.count(answer));
         }
     }

@@ -15,7 +15,7 @@ use super::faults::BuildFault;
 use crate::backoff::{Backoff, FailedAttempt};
 use crate::dispatch::{AttemptFailed, HealthChanged, ProtectionSettings};
 use crate::engine::letter_options::options_of;
-use crate::engine::{AfterDead, Grouping, Ordering, StoreNotice, StoreOptions};
+use crate::engine::{AfterDead, DeliveryOrder, Grouping, StoreNotice, StoreOptions};
 use crate::failure::Failure;
 use crate::handler::{AnyHandler, Call, Handler, Sink};
 use crate::json::Json;
@@ -29,7 +29,7 @@ use crate::run::watchdog::{OnStuck, Stuck};
 /// ```
 /// use std::time::Duration;
 ///
-/// use redrive::{Failure, Message, Ordering, Pipeline, Policy};
+/// use redrive::{Failure, Message, DeliveryOrder, Pipeline, Policy};
 ///
 /// async fn charge(payment: Message) -> Result<(), Failure> {
 ///     if payment.payload().is_none() {
@@ -40,7 +40,7 @@ use crate::run::watchdog::{OnStuck, Stuck};
 ///
 /// let payments = Pipeline::new("payments")
 ///     .policy(Policy::exponential("1s", 2.0, "1h"))
-///     .ordering(Ordering::Key)
+///     .ordering(DeliveryOrder::Key)
 ///     .dedup(Duration::from_secs(24 * 3600))
 ///     .on_dead_letter(|letter| eprintln!("{} is dead: {}", letter.message.id(), letter.reason))
 ///     .handler_fn(charge);
@@ -120,7 +120,7 @@ impl Pipeline {
     }
 
     /// Whether messages of one key wait for each other.
-    pub fn ordering(mut self, ordering: Ordering) -> Self {
+    pub fn ordering(mut self, ordering: DeliveryOrder) -> Self {
         self.options.ordering = ordering;
         self
     }
@@ -307,9 +307,9 @@ impl Pipeline {
             faults.push(BuildFault::of(&name, "handler", "", "there is no handler", fix));
         }
         let after_dead = self.options.after_dead;
-        if after_dead == AfterDead::BlockKey && self.options.ordering == Ordering::None {
+        if after_dead == AfterDead::BlockKey && self.options.ordering == DeliveryOrder::None {
             let problem = "`after_dead` is block_key, but `ordering` is none: no key is ever blocked";
-            let fix = "add .ordering(Ordering::Key), or leave .after_dead(…) out";
+            let fix = "add .ordering(DeliveryOrder::Key), or leave .after_dead(…) out";
             faults.push(BuildFault::of(&name, "after_dead", "block_key", problem, fix));
         }
         let of_policy =

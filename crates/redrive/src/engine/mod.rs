@@ -48,9 +48,9 @@ pub use message_state::{MessagePhase, MessageState};
 pub use pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 pub use place::SourcePlace;
 pub use seam::{
-    AfterDead, Announced, Claimed, Counts, Deliver, Delivery, Engine, Event, Execution, KeepLetters, LastEnd,
-    Oldest, OnBehalf, Ordering, Query, Receipt, Settlement, Settling, StoreOptions, Suspect, TakeGate,
-    Ticket, Verdict,
+    AfterDead, Announced, Claimed, Counts, Deliver, Delivery, DeliveryOrder, Engine, Event, Execution,
+    KeepLetters, LastEnd, Oldest, OnBehalf, Query, Receipt, Settlement, Settling, StoreOptions, Suspect,
+    TakeGate, Ticket, Verdict,
 };
 pub use shared_records::SharedRecords;
 pub use store_notice::{StoreNotice, Upkeep};

@@ -10,7 +10,7 @@ use super::fair::FairOrder;
 use super::taken::{TakenCounts, TakenLetters};
 use crate::dispatch::KeySuccesses;
 use crate::engine::letter::REPLAYS_MAX;
-use crate::engine::{Letter, Ordering};
+use crate::engine::{DeliveryOrder, Letter};
 use crate::handle::PipelineHandle;
 use crate::letters::{SelectError, Selection};
 
@@ -115,7 +115,7 @@ impl Plan {
         taken: &TakenLetters,
     ) -> Result<Self, SelectError> {
         let successes = handle.key_successes().await?;
-        let mut making = Making::new(successes, options, handle.ordering() == Ordering::Key, taken);
+        let mut making = Making::new(successes, options, handle.ordering() == DeliveryOrder::Key, taken);
         let remembered = |horizon| handle.now().as_millis().saturating_sub(millis(horizon));
         making.remembered_from = handle.ledger_horizon().map(remembered).map(Time::from_millis);
         selection.each(handle, |letter| making.add(letter)).await?;

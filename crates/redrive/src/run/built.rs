@@ -14,7 +14,7 @@ use super::watchdog::OnStuck;
 use crate::backoff::Backoff;
 use crate::dispatch::ProtectionSettings;
 use crate::engine::groups::Grouping;
-use crate::engine::{Engine, Ingest, Ordering, SharedRecords};
+use crate::engine::{DeliveryOrder, Engine, Ingest, SharedRecords};
 use crate::handler::AnyHandler;
 
 pub(crate) struct Built {
@@ -27,7 +27,7 @@ pub(crate) struct Built {
     pub(crate) listeners: Listeners,
     pub(crate) on_stuck: Option<OnStuck>,
     pub(crate) protection: ProtectionSettings,
-    pub(crate) ordering: Ordering,
+    pub(crate) ordering: DeliveryOrder,
     pub(crate) grouping: Grouping,
     /// How long the receiver remembers ids, as far as somebody has said so.
     pub(crate) ledger_horizon: Option<Duration>,
@@ -51,7 +51,7 @@ pub(crate) struct Settings {
     pub(crate) listeners: Listeners,
     pub(crate) on_stuck: Option<OnStuck>,
     pub(crate) protection: ProtectionSettings,
-    pub(crate) ordering: Ordering,
+    pub(crate) ordering: DeliveryOrder,
     pub(crate) grouping: Grouping,
     pub(crate) ledger_horizon: Option<Duration>,
     pub(crate) max_pending: u64,

@@ -14,7 +14,7 @@ use super::witness::{Record, State, Told, Witness};
 use crate::dispatch::HealthFigures;
 use crate::dispatch::machine::UNSETTLED_MAX;
 use crate::engine::history::{ERROR_BYTES_MAX, LATEST_ATTEMPTS_MAX};
-use crate::engine::{Counts, Delivery, LetterState, Ordering, ReplayAnswer, Settlement, Verdict};
+use crate::engine::{Counts, Delivery, DeliveryOrder, LetterState, ReplayAnswer, Settlement, Verdict};
 
 /// The names of all checkers, in the order of the invariants they stand for; `liveness` is the second phase.
 pub const CHECKERS: [&str; 12] = [
@@ -160,7 +160,7 @@ pub fn no_neighbour_blocked(plan: &Plan, witness: &Witness, room: usize, left: b
     if !left || witness.gated {
         return Ok(());
     }
-    let ordered = plan.store.ordering == Ordering::Key;
+    let ordered = plan.store.ordering == DeliveryOrder::Key;
     let is_due = |r: &Record| r.state == State::Waiting && r.due.is_none_or(|due| due <= now);
     let mut lines: BTreeMap<Option<&[u8]>, Vec<&Record>> = BTreeMap::new();
     for record in witness.records.values().filter(|r| !r.is_terminal()) {
@@ -180,7 +180,7 @@ pub fn no_neighbour_blocked(plan: &Plan, witness: &Witness, room: usize, left: b
 /// Invariant 5, when `seq` is handed out: nothing else of its key is out, and no earlier one that stands in line waits. When a
 /// message that was ingested with a delay joins, only the engine knows; that is the conformance suite's to check.
 pub fn key_order(plan: &Plan, witness: &Witness, seq: u64) -> Check {
-    let Some(this) = witness.records.get(&seq).filter(|_| plan.store.ordering == Ordering::Key) else {
+    let Some(this) = witness.records.get(&seq).filter(|_| plan.store.ordering == DeliveryOrder::Key) else {
         return Ok(());
     };
     let Some(key) = this.message.key() else { return Ok(()) };

@@ -8,7 +8,7 @@ use super::checkers::{self, Check};
 use super::witness::{State, Told};
 use super::world::{Step, World, storage};
 use crate::dispatch::{Ended, Machine};
-use crate::engine::{Engine, TakeGate};
+use crate::engine::{Deliver, Query, TakeGate};
 
 impl World {
     /// A handler that timed out comes back after all. The machine has long settled it and must not care.

@@ -3,7 +3,9 @@
 use super::checkers::{self, Broken, Check};
 use super::witness::State;
 use super::world::{Step, World};
-use crate::engine::{Claimed, Engine, LetterChange, LetterState, PendingState, ReplayJob, ReplayTarget};
+use crate::engine::{
+    Claimed, Deliver, KeepLetters, LetterChange, LetterState, PendingState, Query, ReplayJob, ReplayTarget,
+};
 
 impl World {
     pub(super) fn operate(&mut self) -> Check {

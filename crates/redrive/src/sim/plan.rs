@@ -8,7 +8,7 @@ use redrive_core::{BreakerSettings, Class, GuardSettings, Jitter, Policy, Ratio,
 
 use crate::dispatch::ProtectionSettings;
 use crate::engine::conformance::Rng;
-use crate::engine::{AfterDead, Ordering, StoreOptions};
+use crate::engine::{AfterDead, DeliveryOrder, StoreOptions};
 
 /// What one run is made of.
 #[derive(Clone, Debug)]
@@ -94,7 +94,7 @@ impl Plan {
             seed,
             policy: Arc::new(policy),
             store: StoreOptions {
-                ordering: if rng.chance(50) { Ordering::Key } else { Ordering::None },
+                ordering: if rng.chance(50) { DeliveryOrder::Key } else { DeliveryOrder::None },
                 after_dead: if rng.chance(50) { AfterDead::BlockKey } else { AfterDead::Continue },
                 dedup: rng.chance(50).then_some(Duration::from_mins(10)),
                 ..StoreOptions::default()

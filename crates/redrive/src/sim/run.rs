@@ -11,7 +11,7 @@ use super::plan::Plan;
 use super::witness::{Record, State};
 use super::world::World;
 use crate::engine::conformance::seeds_from_env;
-use crate::engine::{Engine, LetterState};
+use crate::engine::{LetterState, Query};
 
 /// Steps of a run that its report shows.
 const SHOWN_MAX: usize = 60;

@@ -11,7 +11,9 @@ use super::plan::Plan;
 use super::witness::{Record, State, Told, Witness};
 use crate::dispatch::{CallId, Ended, Machine, Start};
 use crate::engine::conformance::Rng;
-use crate::engine::{Accepted, Announced, Delivery, Engine, Event, Memory, NewMessage, Settlement, Ticket};
+use crate::engine::{
+    Accepted, Announced, Deliver, Delivery, Event, Memory, NewMessage, Query, Settlement, Ticket,
+};
 
 /// One step, as the report of a failing seed shows it.
 #[expect(dead_code, reason = "read through Debug, in the report")]

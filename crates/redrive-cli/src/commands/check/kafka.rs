@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive::Ordering;
+use redrive::DeliveryOrder;
 use redrive_core::duration;
 use redrive_kafka::client::build::Build;
 use redrive_kafka::consume::begin::ran_before;
@@ -186,7 +186,7 @@ fn allowed(cluster: &Cluster, pipeline: &KafkaPipeline) -> KafkaFinding {
 
 /// Where keys are ordered, the tiers have to have as many partitions as the source, retired ones too.
 fn uneven(found: &Survey, settings: &PipelineConfig, bootstrap: &str) -> Option<KafkaFinding> {
-    let uneven = found.uneven.as_ref().filter(|_| settings.ordering == Ordering::Key)?;
+    let uneven = found.uneven.as_ref().filter(|_| settings.ordering == DeliveryOrder::Key)?;
     let mut finding = KafkaFinding::new(Some(false), uneven.to_string());
     finding.more =
         vec!["wait until nothing is pending if you can, then give all of them the same number:".to_owned()];

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use redrive::engine::embedded::Embedded;
 use redrive::{
-    BreakerSettings, GuardSettings, Message, NewMessage, Ordering, Pipeline, PipelineHandle, Policy, Redrive,
-    RunReport, Time,
+    BreakerSettings, DeliveryOrder, GuardSettings, Message, NewMessage, Pipeline, PipelineHandle, Policy,
+    Redrive, RunReport, Time,
 };
 use redrive_lab::order;
 use tokio::sync::oneshot;
@@ -58,7 +58,7 @@ impl Rig {
             .concurrency(options.concurrency)
             .on_dead_letter(move |letter| parking.parked(letter));
         let pipeline = match options.style {
-            Style::Keyed => pipeline.ordering(Ordering::Key),
+            Style::Keyed => pipeline.ordering(DeliveryOrder::Key),
             Style::Plain | Style::Waiting => pipeline,
         };
         let pipeline = match options.style {

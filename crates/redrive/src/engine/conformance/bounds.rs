@@ -6,7 +6,7 @@ use super::check::{Check, violation};
 use super::model::Model;
 use super::situation::{Situation, Tracked};
 use crate::engine::letter::LetterState;
-use crate::engine::seam::{Counts, Ordering};
+use crate::engine::seam::{Counts, DeliveryOrder};
 
 impl Model {
     /// How many messages surely are, and may be, in a situation.
@@ -38,7 +38,7 @@ impl Model {
         let waits =
             |s: &Situation| s.meta.deferred == deferred && s.waiting().is_some_and(|wait| wait.due.is_some());
         // One with a key may wait for that by now.
-        let alone = |t: &Tracked| self.options.ordering == Ordering::None || t.message.key().is_none();
+        let alone = |t: &Tracked| self.options.ordering == DeliveryOrder::None || t.message.key().is_none();
         let surely = |t: &&Tracked| !t.twin && alone(t) && t.candidates().all(waits);
         let surely = self.messages.values().filter(surely).count() as u64;
         let (_, most) = self.range(waits);
@@ -87,7 +87,7 @@ impl Model {
         }
         let live: Vec<&Tracked> = self.messages.values().filter(|t| !t.is_over()).collect();
         let alone = |t: &Tracked| {
-            let ordered = self.options.ordering == Ordering::Key && t.message.key().is_some();
+            let ordered = self.options.ordering == DeliveryOrder::Key && t.message.key().is_some();
             let same_key = || live.iter().filter(|o| o.message.key() == t.message.key());
             !ordered || (self.unanswered.is_empty() && same_key().count() == 1)
         };

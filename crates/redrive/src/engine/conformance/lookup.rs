@@ -6,7 +6,7 @@ use super::situation::{Position, Situation};
 use super::suite::{Suite, failed};
 use crate::engine::letter::LetterState;
 use crate::engine::message_state::{MessagePhase, MessageState};
-use crate::engine::seam::{EngineError, Ordering};
+use crate::engine::seam::{DeliveryOrder, EngineError};
 
 impl Suite {
     /// Asks for an id that was offered, or for one that never was.
@@ -42,7 +42,7 @@ impl Suite {
             };
         };
         let expired = self.model.high_water.since(at) >= window;
-        let ordered = self.model.options.ordering == Ordering::Key;
+        let ordered = self.model.options.ordering == DeliveryOrder::Key;
         let tracked = self.model.tracked(seq)?;
         let may_wait_for_key = ordered && tracked.message.key().is_some();
         let before = tracked.clone();

@@ -373,9 +373,9 @@ impl Model {
 
     /// Whether all messages that have ever been open letters of `key` are surely open now, or surely not.
     pub(super) fn check_doom(&self, delivery: &Delivery) -> Check {
-        use crate::engine::seam::{AfterDead, Ordering};
+        use crate::engine::seam::{AfterDead, DeliveryOrder};
         let blocking =
-            self.options.ordering == Ordering::Key && self.options.after_dead == AfterDead::BlockKey;
+            self.options.ordering == DeliveryOrder::Key && self.options.after_dead == AfterDead::BlockKey;
         let mut must = false;
         let mut may = false;
         if let Some(key) = delivery.message.key()

@@ -7,11 +7,11 @@ use redrive_core::Time;
 use super::check::{Check, violation};
 use super::model::Model;
 use super::situation::{Maybe, Tracked};
-use crate::engine::seam::Ordering;
+use crate::engine::seam::DeliveryOrder;
 
 impl Model {
     fn is_ordered(&self, tracked: &Tracked) -> bool {
-        self.options.ordering == Ordering::Key && tracked.message.key().is_some()
+        self.options.ordering == DeliveryOrder::Key && tracked.message.key().is_some()
     }
 
     /// `seq` has just started: everything before it in its line has to be terminal. What may be terminal is now known

@@ -11,7 +11,7 @@ use super::check::Violation;
 use super::command::Command;
 use super::suite::Suite;
 use crate::engine::groups::Grouping;
-use crate::engine::seam::{AfterDead, Execution, LastEnd, Ordering, StoreOptions};
+use crate::engine::seam::{AfterDead, DeliveryOrder, Execution, LastEnd, StoreOptions};
 
 /// A run that broke a promise, with all that is needed to see it again.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl fmt::Display for Failure {
 pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
     let mut rng = Rng::new(seed);
     let options = StoreOptions {
-        ordering: if rng.chance(60) { Ordering::Key } else { Ordering::None },
+        ordering: if rng.chance(60) { DeliveryOrder::Key } else { DeliveryOrder::None },
         after_dead: if rng.chance(50) { AfterDead::BlockKey } else { AfterDead::Continue },
         dedup: rng.pick(&[None, Some(Duration::from_secs(3)), Some(Duration::from_hours(1))]),
         drain: None,

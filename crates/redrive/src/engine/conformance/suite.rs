@@ -260,7 +260,8 @@ impl Suite {
     }
 
     fn is_ordered(&self, delivery: &Delivery) -> bool {
-        self.model.options.ordering == crate::engine::seam::Ordering::Key && delivery.message.key().is_some()
+        self.model.options.ordering == crate::engine::seam::DeliveryOrder::Key
+            && delivery.message.key().is_some()
     }
 
     pub(super) fn poll(&mut self) -> Check {

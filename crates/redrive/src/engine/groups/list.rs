@@ -10,7 +10,7 @@ use super::GroupFigures;
 use super::mark::{GroupMark, GroupState};
 use super::marks::GroupMarks;
 use crate::engine::letter::{Letter, LetterScan, SCAN_BYTES};
-use crate::engine::seam::{EngineError, Query};
+use crate::engine::seam::{Engine, EngineError, Query};
 
 /// A group as it is shown.
 #[derive(Clone, Debug)]
@@ -45,7 +45,7 @@ impl GroupSummary {
 /// All groups with an open letter or a mark, those with the most open letters first. `kept` are the marks where the engine
 /// does not keep them itself.
 pub fn list(
-    engine: &mut dyn Query,
+    engine: &mut dyn Engine,
     kept: &GroupMarks,
     with_samples: bool,
     now: Time,

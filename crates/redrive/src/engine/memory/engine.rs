@@ -22,8 +22,8 @@ use crate::engine::letter::{
 use crate::engine::message_state::MessageState;
 use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{
-    Announced, Claimed, Counts, Deliver, Delivery, EngineError, Event, KeepLetters, Oldest, OnBehalf,
-    Ordering, Query, Receipt, Settlement, StoreOptions, TakeGate, Ticket,
+    Announced, Claimed, Counts, Deliver, Delivery, DeliveryOrder, EngineError, Event, KeepLetters, Oldest,
+    OnBehalf, Query, Receipt, Settlement, StoreOptions, TakeGate, Ticket,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -351,9 +351,9 @@ impl Query for Memory {
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
         let inner = self.lock();
         match (inner.options.ordering, inner.options.dedup) {
-            (Ordering::None, _) => Ok(None),
-            (Ordering::Key, None) => Err(EngineError::NotRemembered),
-            (Ordering::Key, Some(_)) => Ok(Lookup(&inner).key_line(key)),
+            (DeliveryOrder::None, _) => Ok(None),
+            (DeliveryOrder::Key, None) => Err(EngineError::NotRemembered),
+            (DeliveryOrder::Key, Some(_)) => Ok(Lookup(&inner).key_line(key)),
         }
     }
 

@@ -15,8 +15,8 @@ use crate::engine::ingest::{Accepted, NewMessage};
 use crate::engine::letter::{LetterState, REPLAYS_MAX, ReplayAnswer, ReplayJob};
 use crate::engine::pending::PendingState;
 use crate::engine::seam::{
-    AfterDead, Claimed, Counts, Delivery, EngineError, Execution, Ordering, Receipt, Settlement, Settling,
-    StoreOptions, Suspect, Ticket, Verdict, share,
+    AfterDead, Claimed, Counts, Delivery, DeliveryOrder, EngineError, Execution, Receipt, Settlement,
+    Settling, StoreOptions, Suspect, Ticket, Verdict, share,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ impl Inner {
     }
 
     pub(super) fn key_of(&self, seq: u64) -> Option<Bytes> {
-        if self.options.ordering == Ordering::None {
+        if self.options.ordering == DeliveryOrder::None {
             return None;
         }
         self.entries[&seq].message.key().map(Bytes::copy_from_slice)

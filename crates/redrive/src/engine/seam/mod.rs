@@ -24,7 +24,7 @@ pub use delivery::{
     share,
 };
 pub use keep_letters::KeepLetters;
-pub use options::{AfterDead, Execution, LastEnd, Ordering, StoreOptions};
+pub use options::{AfterDead, DeliveryOrder, Execution, LastEnd, StoreOptions};
 pub use query::Query;
 
 /// An engine: it delivers, keeps letters and answers questions. Whoever implements the three is one.

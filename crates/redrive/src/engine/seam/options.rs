@@ -7,7 +7,7 @@ use crate::engine::groups::Grouping;
 
 /// Whether messages of one key wait for each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Ordering {
+pub enum DeliveryOrder {
     /// Messages of one key are delivered in any order.
     #[default]
     None,
@@ -63,7 +63,7 @@ impl LastEnd {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StoreOptions {
     /// Whether messages of one key wait for each other.
-    pub ordering: Ordering,
+    pub ordering: DeliveryOrder,
     /// What becomes of a key's followers when one of its messages is dead.
     pub after_dead: AfterDead,
     /// How long an ingested id is remembered; `None` turns deduplication off.

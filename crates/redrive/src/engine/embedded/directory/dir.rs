@@ -24,7 +24,7 @@ use crate::engine::embedded::store::Store;
 use crate::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
 use crate::engine::embedded::store::open::{self, StoreReport};
 use crate::engine::embedded::tuning::Tuning;
-use crate::engine::seam::{Engine as _, EngineError, StoreOptions};
+use crate::engine::seam::{EngineError, Query as _, StoreOptions};
 use crate::name;
 
 /// Since this format, a directory is never without its manifest of pipelines.

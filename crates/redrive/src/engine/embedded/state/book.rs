@@ -21,7 +21,7 @@ use crate::engine::embedded::index::tables::{
 };
 use crate::engine::groups::GroupFigures;
 use crate::engine::overlay::{Changes, Overlay};
-use crate::engine::seam::{AfterDead, Ordering, StoreOptions};
+use crate::engine::seam::{AfterDead, DeliveryOrder, StoreOptions};
 
 /// What a fold means for what is in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -392,8 +392,8 @@ impl<S: IndexTables> Book<S> {
     /// The hash of a message's key, where keys are ordered.
     pub fn hash_of(&self, message: &Message) -> Option<u64> {
         match self.options.ordering {
-            Ordering::None => None,
-            Ordering::Key => message.key().map(|key| self.hash_of_key(key)),
+            DeliveryOrder::None => None,
+            DeliveryOrder::Key => message.key().map(|key| self.hash_of_key(key)),
         }
     }
 

@@ -10,14 +10,14 @@ use crate::engine::embedded::index::tables::{IndexTables, Space, WaitPlace};
 use crate::engine::embedded::state::lines::LineKey;
 use crate::engine::key_line::{KeyLine, WAITING_MAX};
 use crate::engine::message_state::{MessagePhase, MessageState};
-use crate::engine::seam::{AfterDead, EngineError, Ordering};
+use crate::engine::seam::{AfterDead, DeliveryOrder, EngineError};
 
 /// Slots that are read in one go.
 const READ_AT_ONCE: usize = 1024;
 
 impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
     pub(crate) fn find_key_line(&self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
-        if self.options.ordering == Ordering::None {
+        if self.options.ordering == DeliveryOrder::None {
             return Ok(None);
         }
         // Where a message waits is kept for those that can be asked for by id.

@@ -202,7 +202,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let mut waiting = Waiting { book, ready, contents, in_flight, keys: KeyGate::default() };
     let book = &waiting.book;
     let in_line = !book.lines().range(&(0, 0), 1, &book.table(Space::Lines))?.is_empty();
-    if in_line && options.ordering == crate::engine::seam::Ordering::None {
+    if in_line && options.ordering == crate::engine::seam::DeliveryOrder::None {
         // Whoever waits behind a key would wait for ever, for nobody would move the line on.
         return Err(EngineError::Version(
             "messages wait behind their keys, but the pipeline is opened with ordering = none; \
