@@ -65,8 +65,10 @@ async fn play(
         .collect::<Result<Vec<_>, _>>()?;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { redrive.run_until(stopped).await });
+    let triage = played.triage(&handles);
     let whole = arrive(&played, &handles, stage).await? && played.follow(stage).await;
     let ran_for = played.elapsed();
+    drop(triage);
     let engine = played.come_to_rest(&handles, async |handles| counts(&played, handles).await).await?;
     let _ = stop.send(());
     running.await??;
@@ -186,5 +188,22 @@ mod tests {
         for (number, record) in trace.arrived() {
             assert_eq!(record.is_dead(), load.fate(number) == crate::fate::Fate::Poison, "{number}");
         }
+    }
+
+    #[test]
+    fn people_close_letters_at_their_own_rate_and_the_audit_counts_them_as_dead() {
+        let tiers = Policy::tiers(["50ms"]).jitter("none").classify(false).outage_gate(false);
+        let load = Load {
+            fates: Fates::Rates(Rates { poison: redrive_core::Ratio::percent(50), ..Rates::NONE }),
+            triage_per_second: Some(5.0),
+            ..Load::steady(7, 100.0, Duration::from_secs(3))
+        };
+        let subject = Subject::plain(tiers.build().unwrap(), 16);
+        let trace = run(&load, &subject, Stage::of(&Silent, "test", 0, 1)).unwrap().unwrap();
+        assert!(trace.audit.balances(), "{}", trace.audit);
+        // At most the rate; a busy machine may close fewer. Dead are about fifty per second.
+        let closed = trace.triaged_ms.len();
+        assert!((1..=15).contains(&closed), "{closed}");
+        assert!(trace.audit.dead > 15 + closed as u64, "{}", trace.audit);
     }
 }
