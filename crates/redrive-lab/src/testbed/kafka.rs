@@ -21,7 +21,6 @@ use super::trace::{EngineCounts, RunEnd, Trace};
 use crate::kafka::load::Loader;
 use crate::kafka::topics::{self, Topic};
 
-const TICK: Duration = Duration::from_millis(2);
 const LOOK: Duration = Duration::from_millis(20);
 /// A long run must fit on the disk: records are dropped long after they were read.
 const SOURCE_SETTINGS: [(&str, &str); 2] =
@@ -184,7 +183,7 @@ fn arrive(played: &Played, loader: &Loader, stage: Stage<'_>) -> Result<bool, Er
             burst = None;
             (load.paced()..load.messages()).try_for_each(send)?;
         }
-        loader.rest(TICK);
+        loader.rest(load.tick());
     }
     loader.drain()?;
     Ok(sent == load.paced() && burst.is_none())

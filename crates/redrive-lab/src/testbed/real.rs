@@ -21,7 +21,8 @@ use super::trace::{EngineCounts, RunEnd, Trace};
 /// Messages in one call of ingest, and calls that may be under way at once.
 const BATCH: u64 = 1_000;
 const CALLS_MAX: usize = 64;
-const TICK: Duration = Duration::from_millis(2);
+/// How soon a refused batch is offered again.
+const AGAIN: Duration = Duration::from_millis(2);
 
 /// A partition is a pipeline here.
 fn name(lane: u32) -> String {
@@ -94,7 +95,7 @@ async fn counts(played: &Played, handles: &[PipelineHandle]) -> Result<Option<En
 async fn arrive(played: &Played, handles: &[PipelineHandle], stage: Stage<'_>) -> Result<bool, Error> {
     let load = &played.load;
     let mut answers: JoinSet<Result<(), IngestError>> = JoinSet::new();
-    let mut tick = tokio::time::interval(TICK);
+    let mut tick = tokio::time::interval(load.tick());
     let (mut sent, mut burst) = (0, load.burst);
     while sent < load.paced() || burst.is_some() {
         tick.tick().await;
@@ -154,7 +155,7 @@ async fn offer(
         answers.spawn(async move {
             loop {
                 match handle.ingest(messages.iter().cloned()).await {
-                    Err(IngestError::Busy) => tokio::time::sleep(TICK).await,
+                    Err(IngestError::Busy) => tokio::time::sleep(AGAIN).await,
                     answer => return answer.map(drop),
                 }
             }
