@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use redrive_lab::experiments::{EXPERIMENTS, Experiment, Finished, Order, expected_runs, run};
+use redrive_lab::experiments::{EXPERIMENTS, Experiment, Finished, Order, OrderedEngine, expected_runs, run};
 use redrive_lab::results::summary::Standing;
 use redrive_lab::results::{Summary, report, requirements};
-use redrive_lab::scenario::Size;
 use redrive_lab::testbed::{Audit, Silent, Watch};
 
 fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
@@ -16,8 +15,9 @@ fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
         name: name.to_owned(),
         file: None,
         seed: 7,
-        size: Size { quick: true, broken },
-        kafka: None,
+        quick: true,
+        broken,
+        engine: None,
         postgres: None,
         victim: vec![env!("CARGO_BIN_EXE_redrive-lab-victim").to_owned()],
         out: out.map(Path::to_owned),
@@ -153,7 +153,8 @@ fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kafka/address");
     let brokers = std::env::var("REDRIVE_TEST_KAFKA").or_else(|_| std::fs::read_to_string(file));
     let brokers = brokers.expect("no Kafka: run `make kafka-up`, or set REDRIVE_TEST_KAFKA=host:port");
-    let on_kafka = |name: &str| Order { kafka: Some(brokers.trim().to_owned()), ..order(name, false, None) };
+    let kafka = OrderedEngine::Kafka(brokers.trim().to_owned());
+    let on_kafka = |name: &str| Order { engine: Some(kafka.clone()), ..order(name, false, None) };
     for name in ["failure-sweep", "soak-50k", "lateness"] {
         let Finished { summary, .. } = run(&on_kafka(name), &Silent).unwrap();
         assert_eq!(summary.ran_on, "Kafka engine, real clock");
@@ -161,8 +162,10 @@ fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
         let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
-    let refused = run(&on_kafka("retry-storm"), &Silent).unwrap_err().to_string();
-    assert!(refused.contains("its clock is virtual"), "{refused}");
+    let refused = |name: &str| run(&on_kafka(name), &Silent).unwrap_err().to_string();
+    assert!(refused("metastability").contains("its clock is virtual"), "{}", refused("metastability"));
+    assert!(refused("retry-storm").contains("its quick form runs by the virtual clock"));
+    assert!(refused("kills").contains("make proofs-kafka"));
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! E6: fill with poison, fix, replay all, against a real PostgreSQL. The ledger has no id twice, nothing is lost, and
 //! orders that were applied before their call failed are among the letters.
 
-use redrive_lab::experiments::{Finished, Order, run};
-use redrive_lab::scenario::Size;
+use redrive_lab::experiments::{Finished, Order, OrderedEngine, run};
 use redrive_lab::testbed::Silent;
 
 fn server_url() -> String {
@@ -11,14 +10,15 @@ fn server_url() -> String {
     url.expect("no PostgreSQL: run scripts/postgres.sh start, or set REDRIVE_TEST_POSTGRES").trim().to_owned()
 }
 
-fn every_effect_is_there_once(kafka: Option<String>, ran_on: &str) {
+fn every_effect_is_there_once(engine: OrderedEngine, ran_on: &str) {
     let out = tempfile::tempdir().unwrap();
     let order = Order {
         name: "replay".to_owned(),
         file: None,
         seed: 7,
-        size: Size { quick: true, broken: false },
-        kafka,
+        quick: true,
+        broken: false,
+        engine: Some(engine),
         postgres: Some(server_url()),
         out: Some(out.path().to_owned()),
         victim: Vec::new(),
@@ -44,7 +44,7 @@ fn every_effect_is_there_once(kafka: Option<String>, ran_on: &str) {
 
 #[test]
 fn after_a_fix_and_a_replay_of_all_the_ledger_has_every_id_once() {
-    every_effect_is_there_once(None, "embedded engine, real clock");
+    every_effect_is_there_once(OrderedEngine::Embedded, "embedded engine, real clock");
 }
 
 #[cfg(feature = "kafka")]
@@ -53,5 +53,6 @@ fn after_a_fix_and_a_replay_of_all_the_ledger_has_every_id_once_on_kafka() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kafka/address");
     let brokers = std::env::var("REDRIVE_TEST_KAFKA").or_else(|_| std::fs::read_to_string(file));
     let brokers = brokers.expect("no Kafka: run `make kafka-up`, or set REDRIVE_TEST_KAFKA=host:port");
-    every_effect_is_there_once(Some(brokers.trim().to_owned()), "Kafka engine, real clock");
+    let kafka = OrderedEngine::Kafka(brokers.trim().to_owned());
+    every_effect_is_there_once(kafka, "Kafka engine, real clock");
 }

@@ -8,11 +8,10 @@ use std::time::{Duration, Instant};
 
 use redrive_core::duration::rough;
 use redrive_lab::experiments::{
-    EXPERIMENTS, Finished, LabError, Order, expected_runs, refuse_kafka, run as run_order,
+    EXPERIMENTS, Finished, LabError, Order, OrderedEngine, check_kafka, expected_runs, run as run_order,
 };
 use redrive_lab::results::summary::Standing;
 use redrive_lab::results::{page, report};
-use redrive_lab::scenario::Size;
 use redrive_lab::testbed::Watch;
 use serde_json::json;
 
@@ -52,9 +51,10 @@ enum LabCommand {
 struct RunArgs {
     /// A scenario of `redrive lab list`
     name: String,
-    /// Where it runs; only scenarios by the real clock run on kafka
-    #[arg(long, default_value = "embedded")]
-    engine: EngineName,
+    /// Where it runs, by the real clock. Without it: by the virtual clock where the scenario has one, else on the embedded
+    /// engine
+    #[arg(long)]
+    engine: Option<EngineName>,
     /// The broker for --engine kafka; without it, one is started for the run (from a checkout, by scripts/kafka.sh)
     #[arg(long, value_name = "HOST:PORT")]
     brokers: Option<String>,
@@ -129,17 +129,19 @@ fn list(out: &mut Output) -> Result<Exit, Failed> {
 }
 
 fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
-    if args.engine == EngineName::Kafka {
+    if args.engine == Some(EngineName::Kafka) {
         // Before a broker is started for it.
-        refuse_kafka(&args.name, args.file.as_deref()).map_err(|error| failed(&error))?;
+        check_kafka(&args.name, args.file.as_deref(), args.quick).map_err(|error| failed(&error))?;
     }
     let broker = broker(args, out)?;
+    let kafka = broker.as_ref().map(|broker| OrderedEngine::Kafka(broker.address()));
     let order = Order {
         name: args.name.clone(),
         file: args.file.clone(),
         seed: args.seed,
-        size: Size { quick: args.quick, broken: false },
-        kafka: broker.as_ref().map(Broker::address),
+        quick: args.quick,
+        broken: false,
+        engine: kafka.or_else(|| args.engine.map(|_| OrderedEngine::Embedded)),
         postgres: args.postgres.clone(),
         victim: victim()?,
         out: Some(args.out.clone()),
@@ -185,7 +187,7 @@ impl Broker {
 
 #[cfg(feature = "kafka")]
 fn broker(args: &RunArgs, out: &mut Output) -> Result<Option<Broker>, Failed> {
-    if args.engine == EngineName::Embedded {
+    if args.engine != Some(EngineName::Kafka) {
         return Ok(None);
     }
     if let Some(address) = &args.brokers {
@@ -204,8 +206,8 @@ fn broker(args: &RunArgs, out: &mut Output) -> Result<Option<Broker>, Failed> {
 #[cfg(not(feature = "kafka"))]
 fn broker(args: &RunArgs, _: &mut Output) -> Result<Option<Broker>, Failed> {
     match args.engine {
-        EngineName::Embedded => Ok(None),
-        EngineName::Kafka => {
+        None | Some(EngineName::Embedded) => Ok(None),
+        Some(EngineName::Kafka) => {
             Err(Failed::usage("this build has no Kafka engine").hint("build it with the feature `kafka`"))
         }
     }
@@ -213,10 +215,9 @@ fn broker(args: &RunArgs, _: &mut Output) -> Result<Option<Broker>, Failed> {
 
 fn failed(error: &LabError) -> Failed {
     let exit = match error {
-        LabError::Unknown { .. }
-        | LabError::Scenario(_)
-        | LabError::File { .. }
-        | LabError::NoKafka { .. } => Exit::Usage,
+        LabError::Unknown { .. } | LabError::Scenario(_) | LabError::File { .. } | LabError::Unfit { .. } => {
+            Exit::Usage
+        }
         LabError::Run(_) => Exit::Bad,
         LabError::Result(_) => Exit::Storage,
     };
@@ -226,8 +227,10 @@ fn failed(error: &LabError) -> Failed {
 /// What repeats this run.
 fn command(args: &RunArgs) -> String {
     let mut command = format!("redrive lab run {} --seed {}", args.name, args.seed);
-    if args.engine == EngineName::Kafka {
-        command.push_str(" --engine kafka");
+    match args.engine {
+        Some(EngineName::Kafka) => command.push_str(" --engine kafka"),
+        Some(EngineName::Embedded) => command.push_str(" --engine embedded"),
+        None => {}
     }
     if args.quick {
         command.push_str(" --quick");

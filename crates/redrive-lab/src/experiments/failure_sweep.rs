@@ -70,7 +70,6 @@ fn columns() -> Vec<Column> {
 
 fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     let audit = trace.audit;
-    let produced = audit.produced.max(1) as f64;
     let retries = trace.total_calls().saturating_sub(audit.produced) as f64;
     let transient = || {
         let is = |number| matches!(trace.load.fate(number), Fate::Transient { .. });
@@ -81,7 +80,7 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     let result = VariantResult::new(name, Some(audit))
         .with("first_attempts_per_second", trace.first_attempts_per_second())
         .with("retries", retries)
-        .with("amplification", (produced + retries + audit.dead as f64) / produced)
+        .with("amplification", trace.amplification())
         .with("recovered", recovered / transient().count() as f64)
         .with("once_failed_p99_ms", quantile(once.map(|(_, record)| record.took_ms()), 0.99));
     (result, Curve::new(name, trace.calls_per_second()))

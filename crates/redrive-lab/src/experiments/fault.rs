@@ -15,8 +15,8 @@ pub enum LabError {
     Scenario(#[from] ScenarioFault),
     #[error("the run failed: {0}")]
     Run(String),
-    #[error("scenario `{name}` runs on the embedded engine only: {why}")]
-    NoKafka { name: String, why: &'static str },
+    #[error("scenario `{name}` does not run on the engine {engine}: {why}")]
+    Unfit { name: String, engine: String, why: &'static str },
     #[error(transparent)]
     Result(#[from] ResultFault),
 }

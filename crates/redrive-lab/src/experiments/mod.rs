@@ -31,5 +31,5 @@ mod time_to_dead_letter;
 
 pub use fault::LabError;
 pub use registry::{EXPERIMENTS, Experiment};
-pub use run::{Finished, Order, expected_runs, refuse_kafka, run};
+pub use run::{Finished, Order, OrderedEngine, check_kafka, expected_runs, run};
 pub use setting::{LabEngine, Setting};

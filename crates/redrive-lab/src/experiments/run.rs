@@ -20,9 +20,11 @@ pub struct Order {
     /// Instead of the scenario file that is compiled in.
     pub file: Option<PathBuf>,
     pub seed: u64,
-    pub size: Size,
-    /// Brokers, to run on the Kafka engine; `None`: on the embedded one.
-    pub kafka: Option<String>,
+    pub quick: bool,
+    /// With the change that breaks the claim; for tests.
+    pub broken: bool,
+    /// `None`: the virtual clock where the scenario has one, else the embedded engine.
+    pub engine: Option<OrderedEngine>,
     /// A database for experiments that can use one: `postgres://…`.
     pub postgres: Option<String>,
     /// The command of a process that can be killed, for experiments that kill: [`crate::testbed::victim::run`] with the
@@ -32,6 +34,23 @@ pub struct Order {
     pub out: Option<PathBuf>,
     /// The command that repeats it.
     pub command: String,
+}
+
+/// The engine that somebody asks for by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderedEngine {
+    Embedded,
+    /// The broker.
+    Kafka(String),
+}
+
+impl OrderedEngine {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Kafka(_) => "kafka",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -61,12 +80,18 @@ pub fn scenario(name: &str, file: Option<&Path>) -> Result<(&'static Experiment,
 }
 
 pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
-    let (experiment, scenario) = scenario(&order.name, order.file.as_deref())?;
-    let engine = order.kafka.as_deref().map_or(LabEngine::Embedded, LabEngine::Kafka);
-    if engine != LabEngine::Embedded {
-        refuse_kafka(&order.name, order.file.as_deref())?;
+    let (experiment, ordered) = scenario(&order.name, order.file.as_deref())?;
+    if let Some(engine) = &order.engine {
+        refuse(experiment.name, &ordered, engine.name(), order.quick)?;
     }
-    let (size, postgres) = (order.size, order.postgres.as_deref());
+    let real = order.engine.as_ref().and_then(|_| ordered.by_the_real_clock());
+    let size = Size { quick: order.quick, broken: order.broken, real: real.is_some() };
+    let scenario = real.unwrap_or(ordered);
+    let engine = match &order.engine {
+        Some(OrderedEngine::Kafka(brokers)) => LabEngine::Kafka(brokers),
+        Some(OrderedEngine::Embedded) | None => LabEngine::Embedded,
+    };
+    let postgres = order.postgres.as_deref();
     let setting = Setting { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
     let began = Instant::now();
     let outcome = (experiment.run)(&scenario, &setting)?;
@@ -75,13 +100,17 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
         scenario: &scenario,
         ran_on: ran_on(scenario.clock, engine).to_owned(),
         seed: order.seed,
-        quick: order.size.quick,
+        size,
         command: order.command.clone(),
         machine: machine(order.out.as_deref()),
         took_seconds: began.elapsed().as_secs_f64(),
     };
     let summary = Summary::of(about, &outcome);
-    let folder = if order.kafka.is_some() { format!("{}-kafka", order.seed) } else { order.seed.to_string() };
+    let folder = match (engine, size.real) {
+        (LabEngine::Kafka(_), _) => format!("{}-kafka", order.seed),
+        (LabEngine::Embedded, true) => format!("{}-embedded", order.seed),
+        (LabEngine::Embedded, false) => order.seed.to_string(),
+    };
     let dir = order.out.as_ref().map(|out| out.join(experiment.name).join(folder));
     if let Some(dir) = &dir {
         files::write(dir, &summary, &outcome)?;
@@ -98,25 +127,30 @@ const fn ran_on(clock: Clock, engine: LabEngine<'_>) -> &'static str {
     }
 }
 
-/// Why a scenario cannot run on Kafka, if it cannot.
-fn no_kafka(scenario: &Scenario, name: &str) -> Option<&'static str> {
+/// Why a scenario cannot run on an engine, if it cannot.
+fn unfit(name: &str, scenario: &Scenario, engine: &str, quick: bool) -> Option<&'static str> {
     match scenario.clock {
-        Clock::Virtual => Some("its clock is virtual, and a broker cannot run on a virtual clock"),
-        Clock::Model => Some("it is a model, and no messages are delivered in it"),
-        Clock::Real if name == "kills" => {
+        Clock::Virtual if scenario.by_the_real_clock().is_none() => {
+            Some("its clock is virtual, and an engine cannot run on a virtual clock; leave --engine out")
+        }
+        Clock::Virtual if quick => Some("its quick form runs by the virtual clock; leave --engine out"),
+        Clock::Model => Some("it is a model, and no messages are delivered in it; leave --engine out"),
+        Clock::Real if name == "kills" && engine == "kafka" => {
             Some("it kills a process with an embedded store; `make proofs-kafka` kills members of a group")
         }
-        Clock::Real => None,
+        Clock::Real | Clock::Virtual => None,
     }
 }
 
-/// Why an order for Kafka cannot be carried out, before anything is started for it.
-pub fn refuse_kafka(name: &str, file: Option<&Path>) -> Result<(), LabError> {
+fn refuse(name: &str, scenario: &Scenario, engine: &str, quick: bool) -> Result<(), LabError> {
+    let refused = |why| LabError::Unfit { name: name.to_owned(), engine: engine.to_owned(), why };
+    unfit(name, scenario, engine, quick).map_or(Ok(()), |why| Err(refused(why)))
+}
+
+/// Whether an order for Kafka can be carried out, before a broker is started for it.
+pub fn check_kafka(name: &str, file: Option<&Path>, quick: bool) -> Result<(), LabError> {
     let (experiment, scenario) = scenario(name, file)?;
-    match no_kafka(&scenario, experiment.name) {
-        Some(why) => Err(LabError::NoKafka { name: experiment.name.to_owned(), why }),
-        None => Ok(()),
-    }
+    refuse(experiment.name, &scenario, "kafka", quick)
 }
 
 /// Every scenario with the runs whose results should be committed.
@@ -124,10 +158,13 @@ pub fn expected_runs() -> Result<Vec<ScenarioRuns>, LabError> {
     let of = |experiment: &Experiment| {
         let scenario = experiment.scenario()?;
         let command = format!("redrive lab run {}", experiment.name);
-        let on = |engine, command| (ran_on(scenario.clock, engine).to_owned(), command);
-        let mut runs = vec![on(LabEngine::Embedded, command.clone())];
-        if no_kafka(&scenario, experiment.name).is_none() {
-            runs.push(on(LabEngine::Kafka(""), format!("{command} --engine kafka")));
+        let on = |clock, engine, command| (ran_on(clock, engine).to_owned(), command);
+        let mut runs = vec![on(scenario.clock, LabEngine::Embedded, command.clone())];
+        if scenario.by_the_real_clock().is_some() {
+            runs.push(on(Clock::Real, LabEngine::Embedded, format!("{command} --engine embedded")));
+        }
+        if unfit(experiment.name, &scenario, "kafka", false).is_none() {
+            runs.push(on(Clock::Real, LabEngine::Kafka(""), format!("{command} --engine kafka")));
         }
         Ok(ScenarioRuns { name: experiment.name.to_owned(), title: scenario.title, runs })
     };

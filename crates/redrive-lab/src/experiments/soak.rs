@@ -54,7 +54,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
         let log = Arc::new(ByteLog::new(&load));
         let subject = Subject::plain(policy, p.concurrency);
         let Some(end) = setting.play_with(&load, &subject, log.clone(), stage)? else { return Ok(None) };
-        let (result, curves) = measure(&variant.name, &log, end);
+        let (result, curves) = measure(&variant.name, &log, &end);
         // Drawn fates scatter around the shares.
         let by = 3.0 * (3.0 / load.messages().max(1) as f64).sqrt();
         let measured = result.get("amplification");
@@ -95,7 +95,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-fn measure(name: &str, log: &ByteLog, end: RunEnd) -> (VariantResult, SoakCurves) {
+fn measure(name: &str, log: &ByteLog, end: &RunEnd) -> (VariantResult, SoakCurves) {
     let audit = log.audit(end.engine);
     let (first_calls, lag, memory) = (log.first_calls(), log.lag(), log.memory_mb());
     let produced = audit.produced.max(1) as f64;
@@ -104,7 +104,7 @@ fn measure(name: &str, log: &ByteLog, end: RunEnd) -> (VariantResult, SoakCurves
     let settled = first_calls.get(1..).filter(|rest| !rest.is_empty()).unwrap_or(&first_calls);
     let quarter = |n: usize| highest(&memory[memory.len() * n / 4..memory.len() * (n + 1) / 4]);
     let at_end = lag.last().map_or(0.0, |point| point.1);
-    let records = log.total_calls() as f64 + audit.dead as f64;
+    let records = end.broker_records.unwrap_or(log.total_calls() + audit.dead) as f64;
     let result = VariantResult::new(name, Some(audit))
         .with("produced", audit.produced as f64)
         .with("ended_share", (audit.succeeded + audit.dead) as f64 / produced)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::{Column, ForecastLine, Outcome, VariantResult};
-use crate::scenario::{Scenario, Verdict};
+use crate::scenario::{Scenario, Size, Verdict};
 use crate::testbed::Audit;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ pub struct About<'a> {
     pub scenario: &'a Scenario,
     pub ran_on: String,
     pub seed: u64,
-    pub quick: bool,
+    pub size: Size,
     pub command: String,
     pub machine: BTreeMap<String, String>,
     pub took_seconds: f64,
@@ -60,7 +60,7 @@ pub struct About<'a> {
 
 impl Summary {
     pub fn of(about: About<'_>, outcome: &Outcome) -> Self {
-        let About { name, scenario, ran_on, seed, quick, command, machine, took_seconds } = about;
+        let About { name, scenario, ran_on, seed, size, command, machine, took_seconds } = about;
         Self {
             scenario: name.to_owned(),
             title: scenario.title.clone(),
@@ -70,7 +70,7 @@ impl Summary {
             answers: scenario.answers.clone(),
             ran_on,
             seed,
-            quick,
+            quick: size.quick,
             command,
             machine,
             took_seconds,
@@ -78,7 +78,7 @@ impl Summary {
             columns: outcome.columns.clone(),
             variants: outcome.variants.clone(),
             forecasts: outcome.forecasts.clone(),
-            verdicts: scenario.judge(&outcome.variants, quick),
+            verdicts: scenario.judge(&outcome.variants, size),
             notes: outcome.notes.clone(),
             plots: outcome.pictures(),
         }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::file::Size;
 use crate::results::VariantResult;
 
 /// What a figure is expected to be.
@@ -15,6 +16,8 @@ pub struct Expectation {
     pub max: Option<f64>,
     /// The range for `--quick`, where it is another one.
     pub quick: Option<Range>,
+    /// The range on an engine by the real clock, where it is another one than by the virtual clock.
+    pub real: Option<Range>,
     pub reason: String,
     /// Whether a slow or busy machine alone can miss it. Such a verdict is no matter for a test.
     #[serde(default)]
@@ -44,13 +47,13 @@ pub struct Verdict {
 
 impl Expectation {
     /// The range that holds for this size of run.
-    pub fn range(&self, quick: bool) -> Range {
+    pub fn range(&self, size: Size) -> Range {
         let full = Range { min: self.min, max: self.max };
-        self.quick.filter(|_| quick).unwrap_or(full)
+        self.quick.filter(|_| size.quick).or(self.real.filter(|_| size.real)).unwrap_or(full)
     }
 
-    pub fn judge(&self, variants: &[VariantResult], quick: bool) -> Vec<Verdict> {
-        let Range { min, max } = self.range(quick);
+    pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<Verdict> {
+        let Range { min, max } = self.range(size);
         let verdict = |variant: &str, measured: Option<f64>| {
             let is_in = |value: f64| min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max);
             Verdict {
@@ -99,6 +102,7 @@ mod tests {
             min,
             max,
             quick: Some(Range { min: Some(5.0), max: None }),
+            real: Some(Range { min: None, max: Some(3.0) }),
             reason: String::new(),
             depends_on_speed: false,
         }
@@ -112,17 +116,18 @@ mod tests {
     #[test]
     fn a_figure_outside_of_its_range_or_not_measured_is_not_as_expected() {
         let variants = [variant("a", 1.0), variant("b", 3.0)];
-        let met = |expectation: Expectation, quick: bool| {
-            expectation.judge(&variants, quick).iter().map(|verdict| verdict.met).collect::<Vec<_>>()
+        let met = |expectation: Expectation, size: Size| {
+            expectation.judge(&variants, size).iter().map(|verdict| verdict.met).collect::<Vec<_>>()
         };
-        assert_eq!(met(expectation(Some("a"), Some(1.0), Some(2.0)), false), [true]);
-        assert_eq!(met(expectation(Some("b"), None, Some(2.0)), false), [false]);
-        assert_eq!(met(expectation(None, None, Some(2.0)), false), [true, false]);
-        assert_eq!(met(expectation(Some("c"), None, None), false), [false]);
-        assert_eq!(
-            met(expectation(Some("b"), None, Some(2.0)), true),
-            [false],
-            "quick has a range of its own"
-        );
+        let full = Size::default();
+        assert_eq!(met(expectation(Some("a"), Some(1.0), Some(2.0)), full), [true]);
+        assert_eq!(met(expectation(Some("b"), None, Some(2.0)), full), [false]);
+        assert_eq!(met(expectation(None, None, Some(2.0)), full), [true, false]);
+        assert_eq!(met(expectation(Some("c"), None, None), full), [false]);
+        let beyond = || expectation(Some("b"), None, Some(2.0));
+        let real = Size { real: true, ..full };
+        assert_eq!(met(beyond(), real), [true], "the real clock has a range of its own");
+        let quick = Size { quick: true, ..real };
+        assert_eq!(met(beyond(), quick), [false], "and so has a quick run, by whatever clock");
     }
 }

@@ -33,6 +33,9 @@ pub struct Scenario {
     /// Replaces parameters in a quick run.
     #[serde(default)]
     quick: Table,
+    /// Replaces parameters in a run on an engine, by the real clock. Only for a scenario whose clock is virtual; with it, and
+    /// only then, such a scenario runs on an engine too.
+    real: Option<Table>,
     #[serde(rename = "variant")]
     variants: Vec<VariantTable>,
     #[serde(rename = "expect", default)]
@@ -80,6 +83,8 @@ pub struct Variant<P> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
     pub quick: bool,
+    /// On an engine by the real clock, though the scenario's own clock is virtual.
+    pub real: bool,
     /// With the change that breaks the claim.
     pub broken: bool,
 }
@@ -111,6 +116,9 @@ impl Scenario {
             if size.quick {
                 put(&self.quick);
             }
+            if let Some(real) = self.real.as_ref().filter(|_| size.real) {
+                put(real);
+            }
             put(&variant.set);
             if size.broken && variant.name == self.broken.variant {
                 put(&self.broken.set);
@@ -124,9 +132,15 @@ impl Scenario {
         self.variants.iter().map(of).collect()
     }
 
+    /// The same scenario on an engine, by the real clock; `None` if it has no such form. Its variants wait for minutes, so
+    /// they run at the same time.
+    pub fn by_the_real_clock(&self) -> Option<Self> {
+        self.real.is_some().then(|| Self { clock: Clock::Real, side_by_side: true, ..self.clone() })
+    }
+
     /// Every expected range against what was measured.
-    pub fn judge(&self, variants: &[VariantResult], quick: bool) -> Vec<Verdict> {
-        self.expectations.iter().flat_map(|expected| expected.judge(variants, quick)).collect()
+    pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<Verdict> {
+        self.expectations.iter().flat_map(|expected| expected.judge(variants, size)).collect()
     }
 }
 
@@ -154,7 +168,7 @@ mod tests {
     }
 
     const HEAD: &str = "title = 't'\nquestion = 'q'\nwhy = 'w'\nmethod = 'm'\nclock = 'real'\ntakes = '1m'\n";
-    const REST: &str = "[parameters]\nrate = 100\nspan = '5s'\npoison = '1%'\n[quick]\nspan = '1s'\n\
+    const REST: &str = "[parameters]\nrate = 100\nspan = '5s'\npoison = '1%'\n[quick]\nspan = '1s'\n[real]\nrate = 10\n\
                         [[variant]]\nname = 'a'\n[[variant]]\nname = 'b'\nset = { poison = '5%' }\n";
     const BROKEN: &str = "[broken]\nvariant = 'a'\nset = { rate = 1 }\nfails = 'f'\n";
 
@@ -165,7 +179,7 @@ mod tests {
     #[test]
     fn variants_and_quick_replace_parameters() {
         let scenario = scenario(BROKEN).unwrap();
-        let size = Size { quick: true, broken: true };
+        let size = Size { quick: true, broken: true, real: false };
         let variants = scenario.variants::<Parameters>(size).unwrap();
         let rates: Vec<f64> = variants.iter().map(|variant| variant.parameters.rate).collect();
         assert_eq!(rates, [1.0, 100.0]);
@@ -173,6 +187,8 @@ mod tests {
         assert_eq!(variants[1].parameters.poison.0.to_string(), "5%");
         let full = scenario.variants::<Parameters>(Size::default()).unwrap();
         assert_eq!(full[0].parameters.span.0.as_secs(), 5);
+        let real = scenario.variants::<Parameters>(Size { real: true, ..Size::default() }).unwrap();
+        assert_eq!((real[0].parameters.rate, real[0].parameters.span.0.as_secs()), (10.0, 5));
     }
 
     #[test]

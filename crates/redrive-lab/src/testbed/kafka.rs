@@ -21,7 +21,6 @@ use super::trace::{EngineCounts, RunEnd, Trace};
 use crate::kafka::load::Loader;
 use crate::kafka::topics::{self, Topic};
 
-const TICK: Duration = Duration::from_millis(2);
 const LOOK: Duration = Duration::from_millis(20);
 /// A long run must fit on the disk: records are dropped long after they were read.
 const SOURCE_SETTINGS: [(&str, &str); 2] =
@@ -57,8 +56,22 @@ pub fn run_with(
     let end = runtime.block_on(play(&played, subject, brokers, &name, &scratch, stage));
     drop(runtime);
     let found = topics::beginning_with(brokers, &name)?;
+    let broker_records = records(brokers, &name, &found)?;
     topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
-    end
+    Ok(end?.map(|end| RunEnd { broker_records: Some(broker_records), ..end }))
+}
+
+/// Records that were ever written to the source, its tiers and its dead letters.
+fn records(brokers: &str, name: &str, topics: &[String]) -> Result<u64, Error> {
+    let counts = |topic: &&String| {
+        let rest = topic.strip_prefix(name).unwrap_or("-");
+        rest.is_empty() || rest == ".DLQ" || rest.starts_with(".retry.")
+    };
+    let mut written = 0;
+    for topic in topics.iter().filter(counts) {
+        written += topics::reach(brokers, topic)?.iter().map(|(_, next)| next.unsigned_abs()).sum::<u64>();
+    }
+    Ok(written)
 }
 
 /// Where the producer of the load writes its first record.
@@ -110,9 +123,11 @@ async fn play(
     joined(&handle, u64::from(lanes)).await?;
     let loader = Loader::new(brokers, name, u64::from(lanes), &[])?;
     block_in_place(|| loader.connect(&connecting(name)))?;
+    let handles = [handle];
+    let triage = played.triage(&handles);
     let whole = block_in_place(|| arrive(played, &loader, stage))? && played.follow(stage).await;
     let ran_for = played.elapsed();
-    let handles = [handle];
+    drop(triage);
     let engine =
         played.come_to_rest(&handles, async |handles| Ok(counts(played, &loader, &handles[0]))).await?;
     let _ = stop.send(());
@@ -168,7 +183,7 @@ fn arrive(played: &Played, loader: &Loader, stage: Stage<'_>) -> Result<bool, Er
             burst = None;
             (load.paced()..load.messages()).try_for_each(send)?;
         }
-        loader.rest(TICK);
+        loader.rest(load.tick());
     }
     loader.drain()?;
     Ok(sent == load.paced() && burst.is_none())

@@ -137,6 +137,13 @@ impl Load {
         ((at.as_secs_f64() * self.per_second).floor() as u64 + 1).min(self.paced())
     }
 
+    /// How often arrivals are offered: in steps of five messages or more, so that a slow load does not cost a sync per message,
+    /// and every 2 to 10 ms.
+    pub fn tick(&self) -> Duration {
+        Duration::from_secs_f64(5.0 / self.per_second.max(1.0))
+            .clamp(Duration::from_millis(2), Duration::from_millis(10))
+    }
+
     /// When the paced message with this number arrives, in whole milliseconds.
     pub fn arrives_ms(&self, number: u64) -> u64 {
         (number as f64 * 1000.0 / self.per_second).ceil() as u64

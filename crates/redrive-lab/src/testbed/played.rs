@@ -1,11 +1,12 @@
 //! The downstream of a run by the real clock: a handler that answers as the load says, and writes down what it saw.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use redrive::{Failure, GuardSettings, HealthChange, Message, Pipeline, PipelineHandle};
+use redrive::{Failure, GuardSettings, HealthChange, LetterState, Message, Pipeline, PipelineHandle};
 use redrive_core::breaker::Change;
+use tokio::task::AbortHandle;
 
 use super::call_log::CallLog;
 use super::load::Load;
@@ -18,6 +19,8 @@ use crate::{mark, seed};
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const LOOK: Duration = Duration::from_millis(20);
+/// How often people look for letters to close.
+const TRIAGE: Duration = Duration::from_millis(100);
 /// Far longer than a run needs to come to rest.
 const REST_MAX: Duration = Duration::from_mins(1);
 
@@ -27,11 +30,28 @@ pub(super) struct Played {
     pub(super) log: Arc<dyn CallLog>,
     began: OnceLock<Instant>,
     breaker_opened: AtomicU32,
+    triaged_ms: Mutex<Vec<u32>>,
+}
+
+/// Ends a task with its owner.
+#[derive(Debug)]
+pub(super) struct Triage(AbortHandle);
+
+impl Drop for Triage {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl Played {
     pub(super) fn new(load: &Load, log: Arc<dyn CallLog>) -> Arc<Self> {
-        Arc::new(Self { load: load.clone(), log, began: OnceLock::new(), breaker_opened: AtomicU32::new(0) })
+        Arc::new(Self {
+            load: load.clone(),
+            log,
+            began: OnceLock::new(),
+            breaker_opened: AtomicU32::new(0),
+            triaged_ms: Mutex::default(),
+        })
     }
 
     /// Since the first question.
@@ -76,6 +96,38 @@ impl Played {
             .handler(move |message: &Message| Arc::clone(&called).handle(number(message)))
     }
 
+    /// People who close the oldest letters at their own rate, if the load has such, until the answer is dropped. A load with
+    /// triage has one lane.
+    pub(super) fn triage(self: &Arc<Self>, handles: &[PipelineHandle]) -> Option<Triage> {
+        let (rate, handle) = (self.load.triage_per_second?, handles.first()?.clone());
+        let played = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            // Time in which there was nothing to close is not saved up.
+            let mut may_close = 0.0_f64;
+            let mut tick = tokio::time::interval(TRIAGE);
+            loop {
+                tick.tick().await;
+                may_close += rate * TRIAGE.as_secs_f64();
+                let limit = may_close as usize;
+                if limit == 0 {
+                    continue;
+                }
+                let Ok(open) = handle.letters(Some(LetterState::Open), None, limit).await else { return };
+                let closed = open.len();
+                if closed > 0
+                    && handle.discard(open.iter().map(|letter| letter.id).collect::<Vec<_>>()).await.is_err()
+                {
+                    return;
+                }
+                may_close = if closed < limit { 0.0 } else { may_close - closed as f64 };
+                let at = played.elapsed().as_millis() as u32;
+                let mut triaged = played.triaged_ms.lock().unwrap_or_else(PoisonError::into_inner);
+                triaged.extend(std::iter::repeat_n(at, closed));
+            }
+        });
+        Some(Triage(task.abort_handle()))
+    }
+
     /// Until every message has ended, or the time is over. `false` if interrupted.
     pub(super) async fn follow(&self, stage: Stage<'_>) -> bool {
         while self.log.ended() < self.load.messages() && self.elapsed() < self.load.ends() {
@@ -117,6 +169,8 @@ impl Played {
     }
 
     pub(super) fn end(&self, engine: EngineCounts, ran_for: Duration) -> RunEnd {
-        RunEnd { engine, ran_for, breaker_opened: self.breaker_opened.load(Ordering::Relaxed) }
+        let breaker_opened = self.breaker_opened.load(Ordering::Relaxed);
+        let triaged_ms = self.triaged_ms.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        RunEnd { engine, ran_for, breaker_opened, triaged_ms, broker_records: None }
     }
 }

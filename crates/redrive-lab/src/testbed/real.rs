@@ -21,7 +21,8 @@ use super::trace::{EngineCounts, RunEnd, Trace};
 /// Messages in one call of ingest, and calls that may be under way at once.
 const BATCH: u64 = 1_000;
 const CALLS_MAX: usize = 64;
-const TICK: Duration = Duration::from_millis(2);
+/// How soon a refused batch is offered again.
+const AGAIN: Duration = Duration::from_millis(2);
 
 /// A partition is a pipeline here.
 fn name(lane: u32) -> String {
@@ -65,8 +66,10 @@ async fn play(
         .collect::<Result<Vec<_>, _>>()?;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { redrive.run_until(stopped).await });
+    let triage = played.triage(&handles);
     let whole = arrive(&played, &handles, stage).await? && played.follow(stage).await;
     let ran_for = played.elapsed();
+    drop(triage);
     let engine = played.come_to_rest(&handles, async |handles| counts(&played, handles).await).await?;
     let _ = stop.send(());
     running.await??;
@@ -92,7 +95,7 @@ async fn counts(played: &Played, handles: &[PipelineHandle]) -> Result<Option<En
 async fn arrive(played: &Played, handles: &[PipelineHandle], stage: Stage<'_>) -> Result<bool, Error> {
     let load = &played.load;
     let mut answers: JoinSet<Result<(), IngestError>> = JoinSet::new();
-    let mut tick = tokio::time::interval(TICK);
+    let mut tick = tokio::time::interval(load.tick());
     let (mut sent, mut burst) = (0, load.burst);
     while sent < load.paced() || burst.is_some() {
         tick.tick().await;
@@ -152,7 +155,7 @@ async fn offer(
         answers.spawn(async move {
             loop {
                 match handle.ingest(messages.iter().cloned()).await {
-                    Err(IngestError::Busy) => tokio::time::sleep(TICK).await,
+                    Err(IngestError::Busy) => tokio::time::sleep(AGAIN).await,
                     answer => return answer.map(drop),
                 }
             }
@@ -186,5 +189,22 @@ mod tests {
         for (number, record) in trace.arrived() {
             assert_eq!(record.is_dead(), load.fate(number) == crate::fate::Fate::Poison, "{number}");
         }
+    }
+
+    #[test]
+    fn people_close_letters_at_their_own_rate_and_the_audit_counts_them_as_dead() {
+        let tiers = Policy::tiers(["50ms"]).jitter("none").classify(false).outage_gate(false);
+        let load = Load {
+            fates: Fates::Rates(Rates { poison: redrive_core::Ratio::percent(50), ..Rates::NONE }),
+            triage_per_second: Some(5.0),
+            ..Load::steady(7, 100.0, Duration::from_secs(3))
+        };
+        let subject = Subject::plain(tiers.build().unwrap(), 16);
+        let trace = run(&load, &subject, Stage::of(&Silent, "test", 0, 1)).unwrap().unwrap();
+        assert!(trace.audit.balances(), "{}", trace.audit);
+        // At most the rate; a busy machine may close fewer. Dead are about fifty per second.
+        let closed = trace.triaged_ms.len();
+        assert!((1..=15).contains(&closed), "{closed}");
+        assert!(trace.audit.dead > 15 + closed as u64, "{}", trace.audit);
     }
 }

@@ -18,12 +18,16 @@ pub struct EngineCounts {
 }
 
 /// How a run by the real clock ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunEnd {
     pub engine: EngineCounts,
     pub ran_for: Duration,
     /// How often the breaker opened, probe rounds that failed not counted.
     pub breaker_opened: u32,
+    /// When people closed a letter.
+    pub triaged_ms: Vec<u32>,
+    /// Records in the source, its tiers and its dead letters, counted at the broker; `None` where there is none.
+    pub broker_records: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -39,6 +43,7 @@ pub struct Trace {
     pub ran_for: Duration,
     /// How often the breaker opened, probe rounds that failed not counted.
     pub breaker_opened: u32,
+    broker_records: Option<u64>,
 }
 
 impl Trace {
@@ -59,13 +64,20 @@ impl Trace {
             engine_pending: engine.pending,
             engine_letters: engine.letters,
         };
-        let (triaged_ms, breaker_opened) = (Vec::new(), 0);
-        Self { load, records, calls, failed, triaged_ms, audit, ran_for, breaker_opened }
+        let (triaged_ms, breaker_opened, broker_records) = (Vec::new(), 0, None);
+        Self { load, records, calls, failed, triaged_ms, audit, ran_for, breaker_opened, broker_records }
     }
 
     pub fn of_run(load: &Load, recorder: &Recorder, end: RunEnd) -> Self {
         let trace = Self::new(load.clone(), recorder, end.engine, end.ran_for);
-        Self { breaker_opened: end.breaker_opened, ..trace }
+        let RunEnd { breaker_opened, triaged_ms, broker_records, .. } = end;
+        Self { breaker_opened, triaged_ms, broker_records, ..trace }
+    }
+
+    /// Records per message: counted at the broker, or one per call and one per dead letter where there is none.
+    pub fn amplification(&self) -> f64 {
+        let records = self.broker_records.unwrap_or(self.total_calls() + self.audit.dead);
+        records as f64 / self.audit.produced.max(1) as f64
     }
 
     /// Messages that arrived, with their numbers.
