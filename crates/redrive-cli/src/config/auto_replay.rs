@@ -8,7 +8,9 @@ use redrive_core::duration::print;
 use redrive_core::rate;
 
 use super::fault::Fault;
+use super::health::TableValues;
 use super::reader::{Reader, Section};
+use super::words::quoted;
 
 /// Shorter spans say nothing about the health of a sink.
 const HEALTHY_FOR_MIN: Duration = Duration::from_secs(1);
@@ -17,6 +19,19 @@ const HEALTHY_FOR_MIN: Duration = Duration::from_secs(1);
 pub struct AutoReplayConfig {
     pub enabled: bool,
     pub settings: AutoReplay,
+}
+
+impl AutoReplayConfig {
+    /// Every value that holds, as TOML.
+    pub(super) fn values(&self) -> TableValues {
+        let values = vec![
+            ("enabled", self.enabled.to_string()),
+            ("rate", quoted(&format!("{}/s", self.settings.rate))),
+            ("healthy_for", quoted(&print(self.settings.healthy_for))),
+            ("age_max", quoted(&print(self.settings.age_max))),
+        ];
+        ("auto_replay", values)
+    }
 }
 
 pub(super) fn read(reader: &mut Reader, pipeline: &Section<'_>) -> AutoReplayConfig {

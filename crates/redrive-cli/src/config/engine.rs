@@ -10,6 +10,7 @@ use super::fault::Fault;
 use super::kafka::KafkaConfig;
 use super::reader::{Reader, Section, Set};
 use super::tree::At;
+use super::words::quoted;
 
 pub const DIR_DEFAULT: &str = "./redrive-data";
 pub const SCRUB_DEFAULT: Duration = Duration::from_hours(7 * 24);
@@ -84,6 +85,22 @@ impl EngineConfig {
         let dir = dir.map_or_else(|| DIR_DEFAULT.to_owned(), |dir| dir.value);
         let scrub = scrub(reader, section, given);
         Self { kind: given, dir: dir.into(), scrub, kafka: (given == EngineKind::Kafka).then_some(kafka) }
+    }
+}
+
+impl EngineConfig {
+    /// Every value that holds, as TOML, but what is passed on to the Kafka client.
+    pub(super) fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![("kind", quoted(self.kind.name()))];
+        if self.kind == EngineKind::Embedded {
+            let scrub = self.scrub.map_or_else(|| "off".to_owned(), duration::print);
+            values.push(("dir", quoted(&self.dir.display().to_string())));
+            values.push(("scrub", quoted(&scrub)));
+        }
+        if let Some(kafka) = &self.kafka {
+            values.extend(kafka.values(&self.dir));
+        }
+        values
     }
 }
 

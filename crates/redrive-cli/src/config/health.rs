@@ -1,4 +1,4 @@
-//! `[pipeline.breaker]` and `[pipeline.guard]`: when a sink is left alone, and when a pipeline is paused.
+//! `[pipeline.breaker]` and `[pipeline.guard]`: when deliveries to a sink stop, and when a pipeline is paused.
 
 use redrive_core::breaker::{BreakerSettings, SlowAction};
 use redrive_core::duration::print;
@@ -8,6 +8,9 @@ use redrive_core::profiles::Profile;
 
 use super::fault::Fault;
 use super::reader::{Reader, Section, Set};
+use super::words::quoted;
+
+const ACTIONS: [(&str, SlowAction); 2] = [("open", SlowAction::Open), ("alert", SlowAction::Alert)];
 
 pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Profile) -> BreakerSettings {
     let mut breaker = BreakerSettings::of_profile(profile);
@@ -27,8 +30,7 @@ pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Pro
         reader.unknown_keys(&slow);
         set(&mut breaker.slow.window, reader.duration(&slow, "window"));
         set(&mut breaker.slow.failures, reader.share(&slow, "failures"));
-        let actions = [("open", SlowAction::Open), ("alert", SlowAction::Alert)];
-        set(&mut breaker.slow.action, reader.one_of(&slow, "action", &actions));
+        set(&mut breaker.slow.action, reader.one_of(&slow, "action", &ACTIONS));
         if let Some(counts) = reader.texts(&slow, "counts") {
             let counts = counts.value.into_iter().filter_map(|count| counted(reader, pipeline, &count));
             breaker.slow.counts = counts.collect();
@@ -52,6 +54,41 @@ pub(super) fn guard(reader: &mut Reader, pipeline: &Section<'_>) -> GuardSetting
     set(&mut guard.over, reader.duration(&table, "over"));
     set_number(&mut guard.times_baseline, reader.whole(&table, "times_baseline"));
     guard
+}
+
+/// A table below `[pipeline]`, with every value that holds, as TOML.
+pub(super) type TableValues = (&'static str, Vec<(&'static str, String)>);
+
+pub(super) fn breaker_values(breaker: &BreakerSettings) -> [TableValues; 3] {
+    let counts: Vec<String> = breaker.slow.counts.iter().map(|count| quoted(&count.to_string())).collect();
+    let action = ACTIONS.into_iter().find(|(_, action)| *action == breaker.slow.action);
+    let of_breaker = vec![
+        ("enabled", breaker.enabled.to_string()),
+        ("cooldown", quoted(&print(breaker.cooldown))),
+        ("cooldown_max", quoted(&print(breaker.cooldown_max))),
+        ("probes", breaker.probes.to_string()),
+    ];
+    let fast = vec![
+        ("window", quoted(&print(breaker.fast.window))),
+        ("failures", quoted(&breaker.fast.failures.to_string())),
+        ("min", breaker.fast.min.to_string()),
+    ];
+    let slow = vec![
+        ("window", quoted(&print(breaker.slow.window))),
+        ("failures", quoted(&breaker.slow.failures.to_string())),
+        ("counts", format!("[{}]", counts.join(", "))),
+        ("action", quoted(action.map_or("", |(name, _)| name))),
+    ];
+    [("breaker", of_breaker), ("breaker.fast", fast), ("breaker.slow", slow)]
+}
+
+pub(super) fn guard_values(guard: &GuardSettings) -> TableValues {
+    let values = vec![
+        ("share", quoted(&guard.share.to_string())),
+        ("over", quoted(&print(guard.over))),
+        ("times_baseline", guard.times_baseline.to_string()),
+    ];
+    ("guard", values)
 }
 
 fn counted(reader: &mut Reader, pipeline: &Section<'_>, text: &Set<String>) -> Option<Counted> {

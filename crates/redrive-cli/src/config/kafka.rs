@@ -1,12 +1,13 @@
 //! The keys of `[engine]` that mean something to the Kafka engine only, and the table that is passed on to its client.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
 use super::named::Named;
 use super::reader::{Reader, Section, Set};
 use super::secrets;
 use super::tree::{At, Data};
+use super::words::quoted;
 
 /// One cluster, as the file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +119,21 @@ impl PassedOn {
 }
 
 impl KafkaConfig {
+    /// Every value that holds, as TOML, but what is passed on.
+    pub(super) fn values(&self, dir: &Path) -> impl Iterator<Item = (&'static str, String)> {
+        let brokers: Vec<String> = self.brokers.iter().map(|broker| quoted(broker)).collect();
+        let values = [
+            ("brokers", Some(format!("[{}]", brokers.join(", ")))),
+            ("group", Some(quoted(&self.group))),
+            ("member", self.member.as_deref().map(quoted)),
+            ("start", self.start.map(|start| quoted(start.name()))),
+            ("topics", Some(quoted(self.topics.name()))),
+            ("state_dir", Some(quoted(&dir.display().to_string()))),
+            ("only", Some(quoted(self.only.name()))),
+        ];
+        values.into_iter().filter_map(|(key, value)| value.map(|value| (key, value)))
+    }
+
     /// Reads the keys. What is missing is a fault only where the engine is `kafka`.
     pub(super) fn read(reader: &mut Reader, section: &Section<'_>, meant: bool) -> Self {
         let brokers = reader.texts(section, "brokers");

@@ -1,12 +1,17 @@
 //! The policy of a pipeline: settings are read here and judged by redrive-core, whose faults get their places here.
 
-use redrive_core::policy::{BackoffSettings, BudgetSettings, CrashSettings, Given};
+use redrive_core::policy::{
+    BackoffSettings, BudgetSettings, CrashSettings, Given, SCALARS, ScalarKind, ScalarValue,
+};
 use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning, duration};
 use redrive_sinks::webhook::options::TIMEOUT_MAX;
 
 use super::fault::{Fault, Form};
 use super::reader::{Reader, Section, Set};
 use super::tree::{At, Data, Table};
+
+/// Settings of the policy that the table of a sink may hold instead.
+pub(super) const ALSO_IN_SINK: [&str; 2] = ["timeout", "concurrency"];
 
 /// The settings of the policy, and the policy if nothing is wrong with them. `sink` is the table of the sink, which may
 /// say `timeout` and `concurrency` instead of the pipeline.
@@ -26,12 +31,12 @@ pub(super) fn read(
     match settings.resolve() {
         Ok(policy) => {
             // The default window and the default tiers are equally long, and attempts end a crash loop all the same: only
-            // somebody who chose a window is told here. `check` tells everybody.
-            let told = |warning: &&PolicyWarning| match warning {
+            // somebody who chose a window is warned here. `check` warns everybody.
+            let applies = |warning: &&PolicyWarning| match warning {
                 PolicyWarning::DelayPassesCrashWindow { .. } => settings.crash.window.is_some(),
                 PolicyWarning::DelayPassesTtl { .. } => true,
             };
-            for warning in policy.warnings().iter().filter(told) {
+            for warning in policy.warnings().iter().filter(applies) {
                 let fault = Fault::line("", warning.to_string(), "", Vec::new()).warning();
                 reader.fault(section, fault);
             }
@@ -50,34 +55,36 @@ pub(super) fn read(
 }
 
 fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_>>) -> PolicySettings {
-    let words = |reader: &mut Reader, key: &str| reader.text(section, key).map(|set| set.value);
     let tiers = reader.texts(section, "tiers");
     let tiers = tiers.map(|list| list.value.into_iter().map(|tier| tier.value.into()).collect());
     let (timeout, concurrency) = limits(reader, section, sink);
-    PolicySettings {
-        profile: words(reader, "profile"),
+    let mut settings = PolicySettings {
+        profile: reader.text(section, "profile").map(|set| set.value),
         tiers,
         backoff: backoff(reader, section),
-        custom: None,
         retries: reader.count(section, "retries"),
         attempts: reader.count(section, "attempts"),
         attempts_for: attempts_for(reader, section),
-        jitter: words(reader, "jitter").map(Into::into),
-        retry_after_jitter: words(reader, "retry_after_jitter").map(Into::into),
-        retry_after_max: words(reader, "retry_after_max").map(Into::into),
-        retry_after_shared_max: words(reader, "retry_after_shared_max").map(Into::into),
-        ttl: words(reader, "ttl").map(Into::into),
-        cap_ttl_share: reader.number(section, "cap_ttl_share").map(|set| set.value),
-        hold_max: words(reader, "hold_max").map(Into::into),
         classify: classify(reader, section),
-        mode: words(reader, "mode").map(Into::into),
         concurrency,
         timeout,
-        outage_gate: reader.switch(section, "outage_gate").map(|set| set.value),
         budget: budget(reader, section),
         crash: crash(reader, section),
-        replay_attempts: reader.count(section, "replay_attempts"),
+        ..PolicySettings::default()
+    };
+    let read_above = |key: &str| key == "classify" || ALSO_IN_SINK.contains(&key);
+    for scalar in SCALARS.iter().filter(|scalar| !read_above(scalar.key)) {
+        let value = match scalar.kind {
+            ScalarKind::Words => reader.text(section, scalar.key).map(|set| ScalarValue::Words(set.value)),
+            ScalarKind::Whole => reader.count(section, scalar.key).map(ScalarValue::Whole),
+            ScalarKind::Number => reader.number(section, scalar.key).map(|set| ScalarValue::Number(set.value)),
+            ScalarKind::Switch => reader.switch(section, scalar.key).map(|set| ScalarValue::Switch(set.value)),
+        };
+        if let Some(value) = value {
+            (scalar.set)(&mut settings, value);
+        }
     }
+    settings
 }
 
 fn backoff(reader: &mut Reader, section: &Section<'_>) -> Option<BackoffSettings> {
@@ -136,7 +143,7 @@ fn limits(
     section: &Section<'_>,
     sink: Option<&Section<'_>>,
 ) -> (Option<Given<std::time::Duration>>, Option<u32>) {
-    for key in ["timeout", "concurrency"] {
+    for key in ALSO_IN_SINK {
         let places = [section.at(key), sink.and_then(|sink| sink.at(key))];
         if let [Some(own), Some(of_sink)] = places {
             let in_sink = sink.map(|sink| sink.name(key)).unwrap_or_default();

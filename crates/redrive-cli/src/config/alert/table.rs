@@ -14,7 +14,7 @@ use super::super::headers;
 use super::super::named::Named;
 use super::super::reader::{Reader, Section};
 use super::super::tree::At;
-use super::super::words::in_table;
+use super::super::words::{in_table, quoted, without_path};
 use super::target::AlertTarget;
 
 const EVERY_DEFAULT: Duration = Duration::from_mins(15);
@@ -65,6 +65,45 @@ impl AlertConfig {
         reader.named.push(Named::new(section.part_name(), look));
         let given = section.table.entries.iter().map(|entry| (entry.key.clone(), entry.node.at.clone()));
         Some(Self { on, pipelines, to, every, timeout, limits, given: given.collect() })
+    }
+}
+
+impl AlertConfig {
+    /// Every value that holds, as TOML, without secrets.
+    pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
+        let list = |words: &mut dyn Iterator<Item = &str>| {
+            let words: Vec<String> = words.map(quoted).collect();
+            format!("[{}]", words.join(", "))
+        };
+        let mut values = vec![
+            ("on", list(&mut self.on.iter().copied().map(AlertKind::name))),
+            ("pipelines", list(&mut self.pipelines.iter().map(String::as_str))),
+        ];
+        match &self.to {
+            AlertTarget::Webhook { url, headers } => {
+                values.push(("webhook", quoted(&without_path(url.expose()))));
+                if !headers.is_empty() {
+                    let headers: Vec<String> =
+                        headers.iter().map(|header| format!("{} = \"…\"", header.name)).collect();
+                    values.push(("headers", format!("{{ {} }}", headers.join(", "))));
+                }
+            }
+            // Its arguments may be anything.
+            AlertTarget::Command(words) => {
+                let program = words.first().map(String::as_str).into_iter();
+                let rest = (words.len() > 1).then_some("…");
+                values.push(("command", list(&mut program.chain(rest))));
+            }
+        }
+        values.extend([
+            ("every", quoted(&print(self.every))),
+            ("timeout", quoted(&print(self.timeout))),
+            ("dead_letters", self.limits.dead_letters.to_string()),
+            ("within", quoted(&print(self.limits.within))),
+            ("oldest_letter", quoted(&print(self.limits.oldest_letter))),
+            ("queue_depth", self.limits.queue_depth.to_string()),
+        ]);
+        values
     }
 }
 

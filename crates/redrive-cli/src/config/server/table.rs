@@ -12,6 +12,7 @@ use super::super::named::Named;
 use super::super::reader::{Reader, Section};
 use super::super::secrets;
 use super::super::tree::At;
+use super::super::words::quoted;
 use super::tls;
 
 pub const LISTEN_DEFAULT: SocketAddr =
@@ -113,8 +114,35 @@ impl ServerConfig {
     }
 }
 
+impl ServerConfig {
+    /// Every value that holds, as TOML.
+    pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![("listen", quoted(&self.listen.to_string()))];
+        if let Some((name, _)) = READS.into_iter().find(|(_, reads)| *reads == self.reads) {
+            values.push(("reads", quoted(name)));
+        }
+        if let Some((cert, key)) = &self.tls {
+            values.push(("tls_cert_file", quoted(&cert.display().to_string())));
+            values.push(("tls_key_file", quoted(&key.display().to_string())));
+        }
+        values
+    }
+}
+
+impl TokenConfig {
+    /// Every value that holds, as TOML; the secret is in a file.
+    pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
+        let scopes: Vec<String> = self.scopes.iter().map(|scope| quoted(scope.name())).collect();
+        vec![
+            ("name", quoted(&self.name)),
+            ("scopes", format!("[{}]", scopes.join(", "))),
+            ("secret_file", quoted(&self.secret_file.display().to_string())),
+        ]
+    }
+}
+
 /// The names of what `reads` may be; without it the rest decides.
-pub(in super::super) const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
+const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
 
 fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
     let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };
