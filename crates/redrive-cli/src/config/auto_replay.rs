@@ -9,7 +9,7 @@ use redrive_core::rate;
 
 use super::fault::Fault;
 use super::health::TableValues;
-use super::reader::{Reader, Section};
+use super::reader::{SettingReader, Section};
 use super::words::quoted;
 
 /// Shorter spans say nothing about the health of a sink.
@@ -34,7 +34,7 @@ impl AutoReplayConfig {
     }
 }
 
-pub(super) fn read(reader: &mut Reader, pipeline: &Section<'_>) -> AutoReplayConfig {
+pub(super) fn read(reader: &mut SettingReader, pipeline: &Section<'_>) -> AutoReplayConfig {
     let mut config = AutoReplayConfig::default();
     let Some(table) = reader.table(pipeline, "auto_replay") else { return config };
     reader.unknown_keys(&table);

@@ -8,7 +8,7 @@ use redrive_core::duration;
 use super::declared::{BEFORE_SINKS, SettingTable};
 use super::fault::Fault;
 use super::kafka::KafkaConfig;
-use super::reader::{Reader, Section, Set};
+use super::reader::{SettingReader, Section, Set};
 use super::tree::At;
 use super::words::quoted;
 
@@ -55,7 +55,7 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Self {
+    pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>) -> Self {
         reader.unknown_keys(section);
         let kind = reader.one_of(section, "kind", &EngineKind::WORDS);
         let key = if section.get("state_dir").is_some() { "state_dir" } else { "dir" };
@@ -114,7 +114,7 @@ fn of_one_engine() -> Vec<(&'static str, &'static str)> {
     BEFORE_SINKS.iter().copied().flatten().flat_map(of_table).collect()
 }
 
-fn scrub(reader: &mut Reader, section: &Section<'_>, kind: EngineKind) -> Option<Duration> {
+fn scrub(reader: &mut SettingReader, section: &Section<'_>, kind: EngineKind) -> Option<Duration> {
     if kind != EngineKind::Embedded && section.at("scrub").is_some() {
         return None;
     }

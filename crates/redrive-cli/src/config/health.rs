@@ -7,12 +7,12 @@ use redrive_core::guard::GuardSettings;
 use redrive_core::profiles::Profile;
 
 use super::fault::Fault;
-use super::reader::{Reader, Section, Set};
+use super::reader::{SettingReader, Section, Set};
 use super::words::quoted;
 
 const ACTIONS: [(&str, SlowAction); 2] = [("open", SlowAction::Open), ("alert", SlowAction::Alert)];
 
-pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Profile) -> BreakerSettings {
+pub(super) fn breaker(reader: &mut SettingReader, pipeline: &Section<'_>, profile: &Profile) -> BreakerSettings {
     let mut breaker = BreakerSettings::of_profile(profile);
     let Some(table) = reader.table(pipeline, "breaker") else { return breaker };
     reader.unknown_keys(&table);
@@ -46,7 +46,7 @@ pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Pro
     breaker
 }
 
-pub(super) fn guard(reader: &mut Reader, pipeline: &Section<'_>) -> GuardSettings {
+pub(super) fn guard(reader: &mut SettingReader, pipeline: &Section<'_>) -> GuardSettings {
     let mut guard = GuardSettings::default();
     let Some(table) = reader.table(pipeline, "guard") else { return guard };
     reader.unknown_keys(&table);
@@ -91,7 +91,7 @@ pub(super) fn guard_values(guard: &GuardSettings) -> TableValues {
     ("guard", values)
 }
 
-fn counted(reader: &mut Reader, pipeline: &Section<'_>, text: &Set<String>) -> Option<Counted> {
+fn counted(reader: &mut SettingReader, pipeline: &Section<'_>, text: &Set<String>) -> Option<Counted> {
     match text.value.parse() {
         Ok(counted) => Some(counted),
         Err(error) => {

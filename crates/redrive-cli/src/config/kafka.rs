@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
 use super::named::Named;
-use super::reader::{Reader, Section, Set};
+use super::reader::{SettingReader, Section, Set};
 use super::secrets;
 use super::tree::{At, Data};
 use super::words::quoted;
@@ -135,7 +135,7 @@ impl KafkaConfig {
     }
 
     /// Reads the keys. What is missing is a fault only where the engine is `kafka`.
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>, meant: bool) -> Self {
+    pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>, meant: bool) -> Self {
         let brokers = reader.texts(section, "brokers");
         let group = reader.text(section, "group");
         let member = reader.text(section, "member").map(|set| set.value);
@@ -171,7 +171,7 @@ impl KafkaConfig {
     }
 }
 
-fn check_brokers(reader: &mut Reader, section: &Section<'_>, brokers: Option<&Set<Vec<Set<String>>>>) {
+fn check_brokers(reader: &mut SettingReader, section: &Section<'_>, brokers: Option<&Set<Vec<Set<String>>>>) {
     let fix = "brokers = [\"localhost:9092\"]";
     let Some(brokers) = brokers else {
         if section.get("brokers").is_none() {
@@ -199,7 +199,7 @@ fn check_brokers(reader: &mut Reader, section: &Section<'_>, brokers: Option<&Se
     }
 }
 
-fn check_group(reader: &mut Reader, section: &Section<'_>, group: Option<&Set<String>>) {
+fn check_group(reader: &mut SettingReader, section: &Section<'_>, group: Option<&Set<String>>) {
     let fix = "group = \"orders-delivery\"";
     match group {
         None if section.get("group").is_none() => {
@@ -213,7 +213,7 @@ fn check_group(reader: &mut Reader, section: &Section<'_>, group: Option<&Set<St
     }
 }
 
-fn passed_on(reader: &mut Reader, section: &Section<'_>) -> Vec<PassedOn> {
+fn passed_on(reader: &mut SettingReader, section: &Section<'_>) -> Vec<PassedOn> {
     let Some(table) = reader.table(section, "kafka") else { return Vec::new() };
     let mut passed_on = Vec::new();
     flatten(reader, &table, table.table, "", &mut passed_on);
@@ -222,9 +222,9 @@ fn passed_on(reader: &mut Reader, section: &Section<'_>) -> Vec<PassedOn> {
 
 /// `sasl.mechanism = "…"` without quotes is a table in a table to TOML, and the same setting to everybody else.
 fn flatten(
-    reader: &mut Reader,
+    reader: &mut SettingReader,
     section: &Section<'_>,
-    table: &super::tree::Table,
+    table: &super::tree::TreeTable,
     prefix: &str,
     out: &mut Vec<PassedOn>,
 ) {

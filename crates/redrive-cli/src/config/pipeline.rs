@@ -20,10 +20,10 @@ use super::health;
 use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
-use super::reader::{Reader, Section};
+use super::reader::{SettingReader, Section};
 use super::sinks::SinkConfig;
 use super::sinks::section::{shared_hashes, sink_faults, sink_section};
-use super::tree::{At, Data, Table};
+use super::tree::{At, Data, TreeTable};
 use super::words::{after_dead_name, ordering_name, quoted};
 
 /// How long an id is remembered, unless set.
@@ -80,7 +80,7 @@ pub(super) struct FoundPipeline {
 
 impl PipelineConfig {
     pub(super) fn read(
-        reader: &mut Reader,
+        reader: &mut SettingReader,
         (section, at): (&Section<'_>, &At),
         (index, engine): (usize, &EngineConfig),
     ) -> FoundPipeline {
@@ -212,7 +212,7 @@ impl PipelineConfig {
 }
 
 /// The same text as the library's `build()`.
-fn check_name(reader: &mut Reader, section: &Section<'_>, name: &str, at: &At) {
+fn check_name(reader: &mut SettingReader, section: &Section<'_>, name: &str, at: &At) {
     if let Err(fault) = name::check(name) {
         let problem = format!("`name` is {name:?}: {}", fault.problem());
         // The place may be that of `source`, which stands for the name where there is none.
@@ -232,7 +232,7 @@ fn usable_name(name: &str, fault: NameFault) -> String {
     if name::check(cleaned).is_ok() { cleaned.to_owned() } else { "orders".to_owned() }
 }
 
-fn order(reader: &mut Reader, section: &Section<'_>) -> (Ordering, AfterDead) {
+fn order(reader: &mut SettingReader, section: &Section<'_>) -> (Ordering, AfterDead) {
     let orderings = [("none", Ordering::None), ("key", Ordering::Key)];
     let ordering = reader.one_of(section, "ordering", &orderings).map_or(Ordering::None, |set| set.value);
     let answers = [("continue", AfterDead::Continue), ("block_key", AfterDead::BlockKey)];
@@ -248,7 +248,7 @@ fn order(reader: &mut Reader, section: &Section<'_>) -> (Ordering, AfterDead) {
 }
 
 /// The line of a key is kept by the process that has both, its fresh messages and its retries.
-fn only(reader: &mut Reader, section: &Section<'_>, ordering: Ordering, kafka: Option<&KafkaConfig>) {
+fn only(reader: &mut SettingReader, section: &Section<'_>, ordering: Ordering, kafka: Option<&KafkaConfig>) {
     let Some(part) = kafka.map(|kafka| kafka.only).filter(|part| *part != Part::Everything) else { return };
     if ordering == Ordering::Key {
         let problem = format!(
@@ -263,7 +263,7 @@ fn only(reader: &mut Reader, section: &Section<'_>, ordering: Ordering, kafka: O
 }
 
 /// After how long open letters are discarded. A day at least: a typing error must not close what died last night.
-fn letter_retention(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {
+fn letter_retention(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
     let given = reader.duration(section, "letter_retention")?;
     if given.value < LETTER_RETENTION_MIN {
         let name = section.name("letter_retention");
@@ -277,7 +277,7 @@ fn letter_retention(reader: &mut Reader, section: &Section<'_>) -> Option<Durati
 }
 
 /// Values that are not shown: JSON pointers, and headers by name.
-fn redaction(reader: &mut Reader, section: &Section<'_>) -> Redaction {
+fn redaction(reader: &mut SettingReader, section: &Section<'_>) -> Redaction {
     let mut redaction = Redaction::default();
     let rules = reader.texts(section, "redact").map(|set| set.value).unwrap_or_default();
     for rule in rules {
@@ -293,7 +293,7 @@ fn redaction(reader: &mut Reader, section: &Section<'_>) -> Redaction {
     redaction
 }
 
-fn dedup(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {
+fn dedup(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
     let Some(set) = reader.text(section, "dedup") else { return Some(DEDUP_DEFAULT) };
     if set.value == "off" {
         return None;
@@ -308,7 +308,7 @@ fn dedup(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {
 }
 
 /// Every value that was given, by its dotted key.
-fn collect(table: &Table, prefix: &str, into: &mut BTreeMap<String, At>) {
+fn collect(table: &TreeTable, prefix: &str, into: &mut BTreeMap<String, At>) {
     for entry in &table.entries {
         let key = format!("{prefix}{}", entry.key);
         match &entry.node.data {

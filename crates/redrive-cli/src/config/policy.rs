@@ -7,8 +7,8 @@ use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning, duration}
 use redrive_sinks::webhook::options::TIMEOUT_MAX;
 
 use super::fault::{Fault, Form};
-use super::reader::{Reader, Section, Set};
-use super::tree::{At, Data, Table};
+use super::reader::{SettingReader, Section, Set};
+use super::tree::{At, Data, TreeTable};
 
 /// Settings of the policy that the table of a sink may hold instead.
 pub(super) const ALSO_IN_SINK: [&str; 2] = ["timeout", "concurrency"];
@@ -16,7 +16,7 @@ pub(super) const ALSO_IN_SINK: [&str; 2] = ["timeout", "concurrency"];
 /// The settings of the policy, and the policy if nothing is wrong with them. `sink` is the table of the sink, which may
 /// say `timeout` and `concurrency` instead of the pipeline.
 pub(super) fn read(
-    reader: &mut Reader,
+    reader: &mut SettingReader,
     section: &Section<'_>,
     sink: Option<&Section<'_>>,
 ) -> (PolicySettings, Option<Policy>) {
@@ -54,7 +54,7 @@ pub(super) fn read(
     }
 }
 
-fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_>>) -> PolicySettings {
+fn settings(reader: &mut SettingReader, section: &Section<'_>, sink: Option<&Section<'_>>) -> PolicySettings {
     let tiers = reader.texts(section, "tiers");
     let tiers = tiers.map(|list| list.value.into_iter().map(|tier| tier.value.into()).collect());
     let (timeout, concurrency) = limits(reader, section, sink);
@@ -87,7 +87,7 @@ fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_
     settings
 }
 
-fn backoff(reader: &mut Reader, section: &Section<'_>) -> Option<BackoffSettings> {
+fn backoff(reader: &mut SettingReader, section: &Section<'_>) -> Option<BackoffSettings> {
     let table = reader.table(section, "backoff")?;
     reader.unknown_keys(&table);
     Some(BackoffSettings {
@@ -98,7 +98,7 @@ fn backoff(reader: &mut Reader, section: &Section<'_>) -> Option<BackoffSettings
     })
 }
 
-fn attempts_for(reader: &mut Reader, section: &Section<'_>) -> Vec<(Given<redrive_core::Class>, u32)> {
+fn attempts_for(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(Given<redrive_core::Class>, u32)> {
     let Some(table) = reader.table(section, "attempts_for") else { return Vec::new() };
     let classes: Vec<String> = table.table.entries.iter().map(|entry| entry.key.clone()).collect();
     let read = |class: String| {
@@ -110,7 +110,7 @@ fn attempts_for(reader: &mut Reader, section: &Section<'_>) -> Vec<(Given<redriv
     classes.into_iter().filter_map(read).collect()
 }
 
-fn budget(reader: &mut Reader, section: &Section<'_>) -> BudgetSettings {
+fn budget(reader: &mut SettingReader, section: &Section<'_>) -> BudgetSettings {
     let Some(table) = reader.table(section, "budget") else { return BudgetSettings::default() };
     reader.unknown_keys(&table);
     BudgetSettings {
@@ -120,7 +120,7 @@ fn budget(reader: &mut Reader, section: &Section<'_>) -> BudgetSettings {
     }
 }
 
-fn crash(reader: &mut Reader, section: &Section<'_>) -> CrashSettings {
+fn crash(reader: &mut SettingReader, section: &Section<'_>) -> CrashSettings {
     let Some(table) = reader.table(section, "crash") else { return CrashSettings::default() };
     reader.unknown_keys(&table);
     CrashSettings {
@@ -130,7 +130,7 @@ fn crash(reader: &mut Reader, section: &Section<'_>) -> CrashSettings {
 }
 
 /// `"on"` and `"off"`, and what people write instead.
-fn classify(reader: &mut Reader, section: &Section<'_>) -> Option<Given<bool>> {
+fn classify(reader: &mut SettingReader, section: &Section<'_>) -> Option<Given<bool>> {
     match section.get("classify")?.node.data {
         Data::Switch(on) => Some(on.into()),
         _ => reader.text(section, "classify").map(|set| set.value.into()),
@@ -139,7 +139,7 @@ fn classify(reader: &mut Reader, section: &Section<'_>) -> Option<Given<bool>> {
 
 /// Timeout and concurrency may stand in the pipeline or in its sink, not in both.
 fn limits(
-    reader: &mut Reader,
+    reader: &mut SettingReader,
     section: &Section<'_>,
     sink: Option<&Section<'_>>,
 ) -> (Option<Given<std::time::Duration>>, Option<u32>) {
@@ -164,7 +164,7 @@ fn limits(
 }
 
 /// A timeout that a webhook can have; the policy alone would allow a longer one.
-fn within_sink_limit(reader: &mut Reader, section: &Section<'_>, timeout: Set<String>) -> Option<String> {
+fn within_sink_limit(reader: &mut SettingReader, section: &Section<'_>, timeout: Set<String>) -> Option<String> {
     if duration::parse(&timeout.value).is_ok_and(|given| given > TIMEOUT_MAX) {
         let (name, max) = (section.name("timeout"), duration::print(TIMEOUT_MAX));
         let problem = format!("`{name} = \"{}\"` must be at most {max}", timeout.value);
@@ -214,7 +214,7 @@ fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault)
 }
 
 /// The place of a value under a dotted key; of one item, where the value is a list.
-fn find(table: &Table, key: &str, item: Option<usize>) -> Option<At> {
+fn find(table: &TreeTable, key: &str, item: Option<usize>) -> Option<At> {
     let (first, rest) = match key.split_once('.') {
         Some((first, rest)) => (first, Some(rest)),
         None => (key, None),

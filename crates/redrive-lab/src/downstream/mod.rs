@@ -31,7 +31,7 @@ pub mod server;
 pub use failure::StubFailure;
 pub use latency::Latency;
 pub use ledger::{Applied, LedgerFault, LedgerOptions, Page};
-pub use options::{DownstreamError, Options};
+pub use options::{DownstreamError, DownstreamOptions};
 pub use outage::{OutageStyle, OutageWindow};
 pub use server::{ServedReport, Server, run};
 pub use stats::Stats;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::decide::{StubCall, decide, latency_number};
 use super::ledger::Ledger;
 use super::stats::Counters;
-use super::{Applied, LedgerFault, Options, OutageStyle, Page, Stats, StubFailure, SwitchFaults, Switches};
+use super::{Applied, LedgerFault, DownstreamOptions, OutageStyle, Page, Stats, StubFailure, SwitchFaults, Switches};
 use crate::mark::Marked;
 
 /// The stub, for calls over HTTP and in process. Share it in an `Arc`.
@@ -32,7 +32,7 @@ struct StubSetting {
 
 impl Downstream {
     /// Opens the ledger. An outage window counts from now.
-    pub async fn open(options: &Options) -> Result<Self, LedgerFault> {
+    pub async fn open(options: &DownstreamOptions) -> Result<Self, LedgerFault> {
         let setting = StubSetting { switches: options.switches.clone(), window_set: Instant::now() };
         Ok(Self {
             seed: options.seed,

@@ -4,12 +4,12 @@ use redrive_core::OutageForecast;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::setting::{ExperimentSetup, built, complete, tiers};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::{mean, quantile};
-use crate::testbed::{Fates, Load, Outage, Record, Subject, Trace};
+use crate::testbed::{Fates, Load, Outage, MessageRecord, Subject, Trace};
 
 const FORECAST_MESSAGES: u32 = 50_000;
 
@@ -26,7 +26,7 @@ struct BackoffSweepParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &BackoffSweepParameters = &variant.parameters;
         let outage = Outage { at: p.before.0, lasts: p.outage.0 };
@@ -67,11 +67,11 @@ fn columns() -> Vec<Column> {
 }
 
 fn measure(name: &str, trace: &Trace, outage: Outage) -> (VariantResult, Curve) {
-    let failed: Vec<&Record> =
+    let failed: Vec<&MessageRecord> =
         trace.arrived().map(|(_, record)| record).filter(|r| r.calls > 1 || r.is_dead()).collect();
     let succeeded = || failed.iter().filter(|record| record.has_succeeded());
     let span = outage.at.as_millis() as u32..outage.end().as_millis() as u32;
-    let arrived: Vec<&Record> =
+    let arrived: Vec<&MessageRecord> =
         trace.arrived().map(|(_, record)| record).filter(|r| span.contains(&r.arrived_ms)).collect();
     let dead = arrived.iter().filter(|record| record.is_dead()).count() as f64;
     let wasted = trace.failed_between(outage.at, outage.end()) as f64;

@@ -6,7 +6,7 @@ use redrive::Mode;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, against_first, built, complete, unprotected};
+use super::setting::{ExperimentSetup, against_first, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -53,7 +53,7 @@ impl BlockingParameters {
     }
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let parameters: &BlockingParameters = &variant.parameters;
         let (load, subject) = (parameters.load(setting.seed), parameters.subject()?);

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, complete};
+use super::setting::{ExperimentSetup, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::Scenario;
 use crate::seed;
@@ -60,7 +60,7 @@ impl Bloom {
     }
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &BloomParameters = &variant.parameters;
         if stage.is_interrupted() {

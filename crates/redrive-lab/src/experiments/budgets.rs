@@ -8,7 +8,7 @@ use redrive_core::{Random, SplitMix64, Time};
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, complete};
+use super::setting::{ExperimentSetup, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share};
 
@@ -125,7 +125,7 @@ struct CallerLoad {
     served: f64,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &BudgetsParameters = &variant.parameters;
         let mut points = Vec::new();

@@ -6,7 +6,7 @@ use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, against_first, built, complete, unprotected};
+use super::setting::{ExperimentSetup, against_first, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -24,7 +24,7 @@ struct FailureSweepParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &FailureSweepParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };

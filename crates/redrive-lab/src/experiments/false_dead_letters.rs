@@ -7,7 +7,7 @@ use redrive_core::OutageForecast;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::setting::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::{Audit, Load, Outage, Stage, Subject, Trace};
@@ -36,7 +36,7 @@ struct OutageResult {
     audit: Audit,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let Some(results) = sweep(scenario, variant, setting, stage)? else { return Ok(None) };
         let lines = if variant.parameters.breaker { Vec::new() } else { forecasts(variant, &results)? };
@@ -67,7 +67,7 @@ fn subject(p: &OutageSweepParameters) -> Result<Subject, LabError> {
 fn sweep(
     scenario: &Scenario,
     variant: &Variant<OutageSweepParameters>,
-    setting: &Setting<'_>,
+    setting: &ExperimentSetup<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<Vec<OutageResult>>, LabError> {
     let p = &variant.parameters;

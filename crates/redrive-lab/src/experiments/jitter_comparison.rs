@@ -12,7 +12,7 @@ use redrive_core::{Jitter, Random, SplitMix64};
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, complete};
+use super::setting::{ExperimentSetup, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::Scenario;
 
@@ -37,7 +37,7 @@ struct Contest {
     completion_ms: f64,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &JitterComparisonParameters = &variant.parameters;
         let jitter = match p.backoff.as_str() {

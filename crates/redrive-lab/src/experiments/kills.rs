@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, complete};
+use super::setting::{ExperimentSetup, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::trace::EngineCounts;
@@ -30,7 +30,7 @@ struct KillParameters {
     durable: bool,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let played = play(variant, setting, stage).map_err(|error| LabError::Run(error.to_string()))?;
         played.map(|order| measure(variant, &order)).transpose()
@@ -56,7 +56,7 @@ fn columns() -> Vec<Column> {
 /// Lives and kills, and a last life that comes to its end; `None` if it was interrupted.
 fn play(
     variant: &Variant<KillParameters>,
-    setting: &Setting<'_>,
+    setting: &ExperimentSetup<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<(VictimOrder, Scratch)>, crate::testbed::Error> {
     let p = &variant.parameters;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, built, complete, unprotected};
+use super::setting::{ExperimentSetup, built, complete, unprotected};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
 use crate::testbed::trace::quantile;
@@ -32,7 +32,7 @@ struct LatenessParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &LatenessParameters = &variant.parameters;
         let messages = p.backlog * p.thousand;

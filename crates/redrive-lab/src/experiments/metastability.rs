@@ -11,11 +11,11 @@ use redrive_core::Ratio;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::setting::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Column, Curve, HeatMap, HeatPanel, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
 use crate::testbed::simulated::{self, Reply, Responder};
-use crate::testbed::{Answer, Audit, Load, Stage, Subject, Trace};
+use crate::testbed::{HandlerAnswer, Audit, Load, Stage, Subject, Trace};
 
 /// At least this share of the arrivals must be served at the end.
 const RECOVERED: f64 = 0.9;
@@ -73,9 +73,9 @@ impl Responder for ModelServer {
         self.free_ms = self.done_ms(self.free_ms.max(now_ms));
         let takes_ms = self.free_ms - now_ms;
         if takes_ms <= self.timeout_ms {
-            Reply { answer: Answer::Success, takes_ms: takes_ms.ceil() as u64 }
+            Reply { answer: HandlerAnswer::Success, takes_ms: takes_ms.ceil() as u64 }
         } else {
-            Reply { answer: Answer::Transient, takes_ms: self.timeout_ms as u64 }
+            Reply { answer: HandlerAnswer::Transient, takes_ms: self.timeout_ms as u64 }
         }
     }
 }
@@ -90,7 +90,7 @@ struct Cell {
     curve: Vec<(f64, f64)>,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let Some(cells) = map(variant, setting, stage)? else { return Ok(None) };
         let (result, curve) = measure(variant, &cells);
@@ -133,7 +133,7 @@ fn subject(p: &MetastabilityParameters) -> Result<Subject, LabError> {
 /// `None` if it was interrupted.
 fn map(
     variant: &Variant<MetastabilityParameters>,
-    setting: &Setting<'_>,
+    setting: &ExperimentSetup<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<Vec<Cell>>, LabError> {
     let p = &variant.parameters;
@@ -157,7 +157,7 @@ fn play(
     depth: u32,
     length: Duration,
     subject: &Subject,
-    setting: &Setting<'_>,
+    setting: &ExperimentSetup<'_>,
 ) -> Result<Option<Trace>, LabError> {
     let load = Load::steady(setting.seed, p.rate, p.before.0 + length + p.after.0);
     let ms = |span: Duration| span.as_secs_f64() * 1000.0;
@@ -230,7 +230,7 @@ fn panel(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> HeatPane
 }
 
 /// All variants have the same grid.
-fn heat_map(scenario: &Scenario, setting: &Setting<'_>, panels: Vec<HeatPanel>) -> Result<HeatMap, LabError> {
+fn heat_map(scenario: &Scenario, setting: &ExperimentSetup<'_>, panels: Vec<HeatPanel>) -> Result<HeatMap, LabError> {
     let variants = scenario.variants::<MetastabilityParameters>(setting.size)?;
     let grid = variants.first().map(|first| &first.parameters);
     let rows = grid.map_or_else(Vec::new, |p| p.depths.iter().map(|depth| format!("−{depth} %")).collect());

@@ -5,12 +5,12 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, built, complete, unprotected};
+use super::setting::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::quantile;
-use crate::testbed::{Classes, Fates, Load, Record, Subject, Trace};
+use crate::testbed::{Classes, Fates, Load, MessageRecord, Subject, Trace};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,7 +26,7 @@ struct MisclassificationParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &MisclassificationParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
@@ -72,7 +72,7 @@ fn columns() -> Vec<Column> {
 }
 
 fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
-    let of = |wanted: fn(Fate) -> bool| -> Vec<&Record> {
+    let of = |wanted: fn(Fate) -> bool| -> Vec<&MessageRecord> {
         let is = |number: u64| wanted(trace.load.fate(number));
         trace.arrived().filter(|(number, _)| is(*number)).map(|(_, record)| record).collect()
     };

@@ -32,4 +32,4 @@ mod time_to_dead_letter;
 pub use fault::LabError;
 pub use registry::{EXPERIMENTS, Experiment};
 pub use run::{Finished, Order, expected_runs, refuse_kafka, run};
-pub use setting::{LabEngine, Setting};
+pub use setting::{LabEngine, ExperimentSetup};

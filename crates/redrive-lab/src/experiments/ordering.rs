@@ -7,7 +7,7 @@ use redrive::Ordering;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, against_first, built, complete, unprotected};
+use super::setting::{ExperimentSetup, against_first, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -27,7 +27,7 @@ struct OrderingParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &OrderingParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };

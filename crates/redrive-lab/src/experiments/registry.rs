@@ -1,7 +1,7 @@
 //! Every experiment, in the order in which `lab list` shows them.
 
 use super::fault::LabError;
-use super::setting::Setting;
+use super::setting::ExperimentSetup;
 use crate::results::Outcome;
 use crate::scenario::{Scenario, ScenarioFault};
 
@@ -10,7 +10,7 @@ use crate::scenario::{Scenario, ScenarioFault};
 pub struct Experiment {
     pub name: &'static str,
     text: &'static str,
-    pub(super) run: fn(&Scenario, &Setting<'_>) -> Result<Outcome, LabError>,
+    pub(super) run: fn(&Scenario, &ExperimentSetup<'_>) -> Result<Outcome, LabError>,
 }
 
 macro_rules! experiment {

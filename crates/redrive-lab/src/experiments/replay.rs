@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::fault::LabError;
 use super::replay_engine::ReplayEngine;
 use super::replay_store::{Effects, Store};
-use super::setting::{Setting, built, complete, tiers};
+use super::setting::{ExperimentSetup, built, complete, tiers};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
@@ -96,7 +96,7 @@ struct Steps {
     pending: u64,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let place =
         setting.postgres.map_or("a set in memory", |_| "PostgreSQL, id and effect in one transaction");
     let each = setting.each(scenario, |variant: &Variant<ReplayParameters>, stage| {
@@ -129,7 +129,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
 
 async fn play(
     variant: &Variant<ReplayParameters>,
-    setting: &Setting<'_>,
+    setting: &ExperimentSetup<'_>,
     engine: &ReplayEngine<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<(VariantResult, (Curve, Vec<String>))>, Error> {

@@ -7,7 +7,7 @@ use redrive_core::OutageForecast;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::setting::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
 use crate::testbed::{Burst, Load, Outage, Subject, Trace};
@@ -66,7 +66,7 @@ impl RetryStormParameters {
     }
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let parameters: &RetryStormParameters = &variant.parameters;
         let (load, subject) = (parameters.load(setting.seed), parameters.subject()?);

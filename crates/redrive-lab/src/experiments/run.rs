@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::fault::LabError;
 use super::registry::{EXPERIMENTS, Experiment};
-use super::setting::{LabEngine, Setting};
+use super::setting::{LabEngine, ExperimentSetup};
 use crate::bench::machine;
 use crate::results::summary::About;
 use crate::results::{Outcome, ScenarioRuns, Summary, files};
@@ -67,7 +67,7 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
         refuse_kafka(&order.name, order.file.as_deref())?;
     }
     let (size, postgres) = (order.size, order.postgres.as_deref());
-    let setting = Setting { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
+    let setting = ExperimentSetup { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
     let began = Instant::now();
     let outcome = (experiment.run)(&scenario, &setting)?;
     let about = About {

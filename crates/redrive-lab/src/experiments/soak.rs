@@ -6,7 +6,7 @@ use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
 use super::fault::LabError;
-use super::setting::{Setting, built, complete, unprotected};
+use super::setting::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -35,7 +35,7 @@ struct SoakCurves {
     memory: Curve,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
+pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setting.each(scenario, |variant, stage| {
         let p: &SoakParameters = &variant.parameters;
         let load = Load {

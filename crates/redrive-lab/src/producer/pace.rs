@@ -12,11 +12,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::batch::Batch;
+use super::batch::OrderBatch;
 use super::offer::{Desk, End};
-use super::options::{Options, ProducerError};
+use super::options::{ProducerOptions, ProducerError};
 use super::progress::{Progress, add, get};
-use super::report::Report;
+use super::report::ProducerReport;
 use super::schedule::Schedule;
 use super::server::Metrics;
 use crate::fate::Fate;
@@ -25,7 +25,7 @@ use crate::http::{Door, Listen};
 /// A producer that is ready to run.
 #[derive(Debug)]
 pub struct Producer {
-    options: Options,
+    options: ProducerOptions,
     schedule: Schedule,
     desk: Arc<Desk>,
     listen: Option<Listen>,
@@ -33,7 +33,7 @@ pub struct Producer {
 
 impl Producer {
     /// Checks the options, opens the file of ids and binds the address of the metrics.
-    pub async fn bind(options: Options) -> Result<Self, ProducerError> {
+    pub async fn bind(options: ProducerOptions) -> Result<Self, ProducerError> {
         let faults = options.faults();
         if !faults.is_empty() {
             return Err(ProducerError::Options(faults));
@@ -56,7 +56,7 @@ impl Producer {
     }
 
     /// Sends until the schedule is over and everything is acknowledged, or until `shutdown`.
-    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<Report, ProducerError> {
+    pub async fn run(mut self, shutdown: impl Future<Output = ()>) -> Result<ProducerReport, ProducerError> {
         let started = Instant::now();
         let mut beside = JoinSet::new();
         if let Some(listen) = self.listen.take() {
@@ -132,7 +132,7 @@ impl Producer {
         numbers: std::ops::Range<u64>,
         permit: Option<OwnedSemaphorePermit>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let batch = Batch::new(self.options.seed, self.options.rates(), numbers, now());
+        let batch = OrderBatch::new(self.options.seed, self.options.rates(), numbers, now());
         let counters = &self.desk.counters;
         add(&counters.sent, batch.len());
         add(&counters.poison, batch.count(|fate| fate == Fate::Poison));
@@ -154,10 +154,10 @@ impl Producer {
         Paced { offered, stopped: true }
     }
 
-    fn report(&self, started: Instant, run: &Paced) -> Report {
+    fn report(&self, started: Instant, run: &Paced) -> ProducerReport {
         let counters = &self.desk.counters;
         let total = self.desk.progress(self.schedule, started).since(&Progress::default());
-        Report {
+        ProducerReport {
             seed: self.options.seed,
             numbers: self.options.first..self.options.first + run.offered,
             unanswered: self.desk.unanswered(),
@@ -177,7 +177,7 @@ struct Paced {
     stopped: bool,
 }
 
-async fn tell_progress(options: Options, desk: Arc<Desk>, schedule: Schedule, started: Instant) {
+async fn tell_progress(options: ProducerOptions, desk: Arc<Desk>, schedule: Schedule, started: Instant) {
     let Some(on_progress) = options.on_progress else { return };
     let mut ticks = tokio::time::interval_at(started + options.progress_every, options.progress_every);
     let mut before = Progress::default();
@@ -193,12 +193,12 @@ fn now() -> Time {
     Time::from_millis(since.as_millis() as u64)
 }
 
-fn ids_error(options: &Options, error: std::io::Error) -> ProducerError {
+fn ids_error(options: &ProducerOptions, error: std::io::Error) -> ProducerError {
     let path = options.ids_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
     ProducerError::IdsFile { path, error }
 }
 
 /// Checks, binds and runs until the schedule is over or `shutdown`: what `redrive producer` does.
-pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<Report, ProducerError> {
+pub async fn run(options: ProducerOptions, shutdown: impl Future<Output = ()>) -> Result<ProducerReport, ProducerError> {
     Producer::bind(options).await?.run(shutdown).await
 }

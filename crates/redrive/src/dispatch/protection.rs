@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, Change, Retried, Sign};
+use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, BreakerChange, Retried, Sign};
 use redrive_core::budget::RetryBudget;
 use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
@@ -341,7 +341,7 @@ impl Protection {
             },
             CallEvidence::Busy | CallEvidence::Nothing => None,
         };
-        let opened = matches!(change, Some(Change::Opened(_)));
+        let opened = matches!(change, Some(BreakerChange::Opened(_)));
         self.breaker_changed(change, now);
         opened
     }
@@ -362,22 +362,22 @@ impl Protection {
         self.breaker.probe_came_to_nothing();
     }
 
-    fn breaker_changed(&mut self, change: Option<Change>, now: Time) {
+    fn breaker_changed(&mut self, change: Option<BreakerChange>, now: Time) {
         let Some(change) = change else { return };
         match change {
-            Change::Opened(cause) => {
+            BreakerChange::Opened(cause) => {
                 self.ramp = None;
                 self.closed.close(now);
                 self.recording.opened(now, cause.failed);
             }
-            Change::Closed { .. } => {
+            BreakerChange::Closed { .. } => {
                 self.ramp = Some(Ramp::new(self.breaker.settings().probes, self.limit, now));
                 if self.wait.now().is_none() {
                     self.closed.open(now);
                 }
                 self.recording.closed(now);
             }
-            Change::Alert(_) | Change::Probing { .. } | Change::Reopened { .. } => {}
+            BreakerChange::Alert(_) | BreakerChange::Probing { .. } | BreakerChange::Reopened { .. } => {}
         }
         self.is_unwritten = true;
         let ramp = self.ramp.as_ref().map(|ramp| (ramp.permits(), ramp.limit()));

@@ -346,8 +346,8 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
         }
         (0, Some(start)) => {
             let at = match start {
-                redrive_kafka::Start::Earliest => "the earliest record",
-                redrive_kafka::Start::Latest => "what comes from now on",
+                redrive_kafka::GroupStart::Earliest => "the earliest record",
+                redrive_kafka::GroupStart::Latest => "what comes from now on",
             };
             KafkaFinding::new(Some(true), format!("group {group} is new and begins with {at}"))
         }

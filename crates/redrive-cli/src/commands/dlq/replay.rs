@@ -9,7 +9,7 @@ use redrive_core::Ratio;
 use super::Selection;
 use super::replay_plan::{details, others, superseded, would};
 use super::replay_report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
-use crate::client::{Answer, ClientFault, Session};
+use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, rate, safe};
 
@@ -169,7 +169,7 @@ async fn start(
     args: &ReplayArgs,
     session: &Session,
     out: &mut Output,
-) -> Result<Option<Answer<ReplayJob>>, Failed> {
+) -> Result<Option<ApiAnswer<ReplayJob>>, Failed> {
     let mut replay = StartReplay {
         pipeline: args.pipeline.clone().unwrap_or_default(),
         rate: args.rate,
@@ -222,7 +222,7 @@ async fn start(
 }
 
 /// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
-async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayJob>, String), Failed> {
+async fn resume(id: &str, session: &Session) -> Result<(ApiAnswer<ReplayJob>, String), Failed> {
     let mut job = session.api.replay(id).await?;
     match job.view.state {
         JobState::Running | JobState::Paused | JobState::Stopped | JobState::Done => {}
@@ -255,7 +255,7 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayJob>, Strin
     Ok((job, prefix))
 }
 
-fn detach(job: &Answer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> {
+fn detach(job: &ApiAnswer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> {
     if out.is_json() {
         out.json(&job.json)?;
         return Ok(Exit::Ok);
@@ -268,7 +268,7 @@ fn detach(job: &Answer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> {
 
 /// Looks at the job until it has ended. ^C ends only the looking.
 async fn follow(
-    mut job: Answer<ReplayJob>,
+    mut job: ApiAnswer<ReplayJob>,
     prefix: &str,
     session: &Session,
     out: &mut Output,

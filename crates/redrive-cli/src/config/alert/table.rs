@@ -12,7 +12,7 @@ use redrive_sinks::{SinkFault, WebhookOptions};
 use super::super::fault::Fault;
 use super::super::headers;
 use super::super::named::Named;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{SettingReader, Section};
 use super::super::tree::At;
 use super::super::words::{in_table, quoted, without_path};
 use super::target::AlertTarget;
@@ -46,7 +46,7 @@ impl AlertConfig {
 
     /// What one table says; `None` if it says not enough. `names` are those of the pipelines.
     pub(in super::super) fn read(
-        reader: &mut Reader,
+        reader: &mut SettingReader,
         (section, at): (&Section<'_>, &At),
         index: usize,
         names: &[&str],
@@ -107,7 +107,7 @@ impl AlertConfig {
     }
 }
 
-fn kinds(reader: &mut Reader, section: &Section<'_>) -> Vec<AlertKind> {
+fn kinds(reader: &mut SettingReader, section: &Section<'_>) -> Vec<AlertKind> {
     let names = AlertKind::ALL.map(AlertKind::name);
     let Some(given) = reader.texts(section, "on") else { return AlertKind::ALL.to_vec() };
     if given.value.is_empty() {
@@ -131,7 +131,7 @@ fn kinds(reader: &mut Reader, section: &Section<'_>) -> Vec<AlertKind> {
     kinds
 }
 
-fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<String> {
+fn pipelines(reader: &mut SettingReader, section: &Section<'_>, names: &[&str]) -> Vec<String> {
     let Some(given) = reader.texts(section, "pipelines") else {
         return names.iter().map(|name| (*name).to_owned()).collect();
     };
@@ -156,7 +156,7 @@ fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<
     watched
 }
 
-fn limits(reader: &mut Reader, section: &Section<'_>) -> Limits {
+fn limits(reader: &mut SettingReader, section: &Section<'_>) -> Limits {
     let mut limits = Limits::default();
     if let Some(set) = reader.whole(section, "dead_letters") {
         limits.dead_letters = set.value;
@@ -170,7 +170,7 @@ fn limits(reader: &mut Reader, section: &Section<'_>) -> Limits {
 }
 
 /// A span of at least a second.
-fn span(reader: &mut Reader, section: &Section<'_>, key: &str, default: Duration, max: Duration) -> Duration {
+fn span(reader: &mut SettingReader, section: &Section<'_>, key: &str, default: Duration, max: Duration) -> Duration {
     let Some(set) = reader.duration(section, key) else { return default };
     if (Duration::from_secs(1)..=max).contains(&set.value) {
         return set.value;
@@ -180,7 +180,7 @@ fn span(reader: &mut Reader, section: &Section<'_>, key: &str, default: Duration
     default
 }
 
-fn target(reader: &mut Reader, section: &Section<'_>, at: &At) -> Option<AlertTarget> {
+fn target(reader: &mut SettingReader, section: &Section<'_>, at: &At) -> Option<AlertTarget> {
     let webhook = reader.text(section, "webhook");
     let headers = headers::read(reader, section, None);
     let command = reader.texts(section, "command");

@@ -13,7 +13,7 @@ use super::words::quoted;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     Default,
     Profile(&'static str),
     /// It follows from another setting.
@@ -24,7 +24,7 @@ pub enum Origin {
     Variable(&'static str),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -42,7 +42,7 @@ pub struct Resolved {
     pub key: String,
     /// TOML; a secret is `"…"`.
     pub value: String,
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
 /// A table with its settings.
@@ -58,7 +58,7 @@ impl ResolvedTable {
     fn of(
         header: impl Into<String>,
         values: Vec<(&'static str, String)>,
-        origin: impl Fn(&str) -> Origin,
+        origin: impl Fn(&str) -> ValueOrigin,
     ) -> Self {
         let line = |(key, value)| Resolved { origin: origin(key), key: key.to_owned(), value };
         Self { header: header.into(), lines: values.into_iter().map(line).collect() }
@@ -93,7 +93,7 @@ impl Config {
     /// Everything that holds, table by table. Each value is shown by the file that reads it.
     pub fn resolved(&self) -> Vec<ResolvedTable> {
         let source = self.source.as_ref();
-        let origin = |key: &str| self.given.get(key).map_or(Origin::Default, |at| place(at, source));
+        let origin = |key: &str| self.given.get(key).map_or(ValueOrigin::Default, |at| place(at, source));
         let of_table = |table: &str| {
             let table = table.to_owned();
             move |key: &str| origin(&format!("{table}.{key}"))
@@ -112,7 +112,7 @@ impl Config {
         }
         tables.extend(self.pipelines.iter().flat_map(|pipeline| pipeline.resolved(source)));
         for alert in &self.alerts {
-            let origin = |key: &str| alert.given.get(key).map_or(Origin::Default, |at| place(at, source));
+            let origin = |key: &str| alert.given.get(key).map_or(ValueOrigin::Default, |at| place(at, source));
             tables.push(ResolvedTable::of("[[alert]]", alert.values(), origin));
         }
         tables
@@ -124,13 +124,13 @@ impl Config {
     }
 }
 
-pub(super) fn place(at: &At, source: Option<&Source>) -> Origin {
+pub(super) fn place(at: &At, source: Option<&Source>) -> ValueOrigin {
     match (at, source) {
         (At::File(span), Some(source)) => {
-            Origin::File(format!("{}:{}", source.name(), source.line(span.start)))
+            ValueOrigin::File(format!("{}:{}", source.name(), source.line(span.start)))
         }
-        (At::File(_), None) => Origin::Default,
-        (At::Flag(name), _) => Origin::Flag(name),
-        (At::Variable(name), _) => Origin::Variable(name),
+        (At::File(_), None) => ValueOrigin::Default,
+        (At::Flag(name), _) => ValueOrigin::Flag(name),
+        (At::Variable(name), _) => ValueOrigin::Variable(name),
     }
 }

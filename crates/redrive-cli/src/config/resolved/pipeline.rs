@@ -11,7 +11,7 @@ use super::super::policy::ALSO_IN_SINK;
 use super::super::sinks::registry;
 use super::super::source::Source;
 use super::super::words::quoted;
-use super::{Origin, ResolvedTable, place};
+use super::{ValueOrigin, ResolvedTable, place};
 
 impl PipelineConfig {
     /// The profile that the rest is laid over.
@@ -28,9 +28,9 @@ impl PipelineConfig {
             let mut found = self.given.iter().filter(|(name, _)| *name == key || name.starts_with(&below));
             found.next().map(|(_, at)| place(at, source))
         };
-        let of_sink = |key: &str| given(&format!("sink.{}.{key}", self.sink.kind)).unwrap_or(Origin::Default);
+        let of_sink = |key: &str| given(&format!("sink.{}.{key}", self.sink.kind)).unwrap_or(ValueOrigin::Default);
         let otherwise = |key: &str| match key {
-            "name" => Origin::Follows("source"),
+            "name" => ValueOrigin::Follows("source"),
             key if ALSO_IN_SINK.contains(&key) => of_sink(key),
             key => self.origin_unless_given(key),
         };
@@ -45,15 +45,15 @@ impl PipelineConfig {
         for (path, values) in breaker.into_iter().chain([health::guard_values(&self.guard), self.auto_replay.values()])
         {
             let otherwise = |key: &str| match key {
-                "counts" => Origin::Profile(self.profile().name),
-                _ => Origin::Default,
+                "counts" => ValueOrigin::Profile(self.profile().name),
+                _ => ValueOrigin::Default,
             };
             let origin = |key: &str| given(&format!("{path}.{key}")).unwrap_or_else(|| otherwise(key));
             tables.push(ResolvedTable::of(format!("[pipeline.{path}]"), values, origin));
         }
         for rule in &self.groups {
             let values = vec![("match", quoted(rule.pattern())), ("as", quoted(rule.name()))];
-            let origin = |_: &str| given("group").unwrap_or(Origin::Default);
+            let origin = |_: &str| given("group").unwrap_or(ValueOrigin::Default);
             tables.push(ResolvedTable::of("[[pipeline.group]]", values, origin));
         }
         tables.push(ResolvedTable::of(self.sink.header(), self.sink.settings.values(), of_sink));
@@ -105,17 +105,17 @@ impl PipelineConfig {
     }
 
     /// Where a value comes from that was not given under its own key.
-    fn origin_unless_given(&self, key: &str) -> Origin {
+    fn origin_unless_given(&self, key: &str) -> ValueOrigin {
         let (settings, profile) = (&self.settings, PolicySettings::from(self.profile()));
         let is_of_profile = match key {
             "tiers" | "backoff" => true,
-            "retries" if settings.attempts.is_some() => return Origin::Follows("attempts"),
-            "retries" if settings.tiers.is_some() => return Origin::Follows("tiers"),
+            "retries" if settings.attempts.is_some() => return ValueOrigin::Follows("attempts"),
+            "retries" if settings.tiers.is_some() => return ValueOrigin::Follows("tiers"),
             "retries" => profile.retries.is_some() || settings.backoff.is_none(),
             "budget" => profile.budget.retries_per_minute.is_some(),
             _ => SCALARS.iter().any(|scalar| scalar.key == key && (scalar.is_set)(&profile)),
         };
-        if is_of_profile { Origin::Profile(self.profile().name) } else { Origin::Default }
+        if is_of_profile { ValueOrigin::Profile(self.profile().name) } else { ValueOrigin::Default }
     }
 
     /// What was set over the profile, for the head of a report: `profile tiered, edited: retries 3`.

@@ -9,7 +9,7 @@ use redrive_sinks::Secret;
 
 use super::super::fault::Fault;
 use super::super::named::Named;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{SettingReader, Section};
 use super::super::secrets;
 use super::super::tree::At;
 use super::super::words::quoted;
@@ -46,7 +46,7 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// `token_in_environment`: whether `REDRIVE_TOKEN` or `--token-file` gives one, which counts as a token.
     pub(in super::super) fn read(
-        reader: &mut Reader,
+        reader: &mut SettingReader,
         section: &Section<'_>,
         token_in_environment: bool,
     ) -> Self {
@@ -144,7 +144,7 @@ impl TokenConfig {
 /// The names of what `reads` may be; without it the rest decides.
 const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
 
-fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
+fn listen(reader: &mut SettingReader, section: &Section<'_>) -> SocketAddr {
     let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };
     let text = given.value.replace("localhost:", "127.0.0.1:");
     text.parse().unwrap_or_else(|_| {
@@ -157,7 +157,7 @@ fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
     })
 }
 
-fn token_config(reader: &mut Reader, section: &Section<'_>, index: usize, at: &At) -> Option<TokenConfig> {
+fn token_config(reader: &mut SettingReader, section: &Section<'_>, index: usize, at: &At) -> Option<TokenConfig> {
     let name = reader.text(section, "name");
     let part = match &name {
         Some(name) => format!("token `{}`", name.value),
@@ -210,7 +210,7 @@ fn token_config(reader: &mut Reader, section: &Section<'_>, index: usize, at: &A
     Some(token)
 }
 
-fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]) {
+fn duplicates(reader: &mut SettingReader, section: &Section<'_>, tokens: &[TokenConfig]) {
     for (i, token) in tokens.iter().enumerate() {
         if tokens[..i].iter().any(|other| other.name == token.name) {
             let problem =

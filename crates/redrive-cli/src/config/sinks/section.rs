@@ -6,7 +6,7 @@ use redrive_sinks::SinkFault;
 
 use super::super::engine::EngineKind;
 use super::super::fault::Fault;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{SettingReader, Section};
 use super::super::tree::At;
 use super::super::words::in_table;
 use super::kind::{SinkKind, SinkSettings};
@@ -16,7 +16,7 @@ use super::registry::{self, SINKS};
 const PLANNED: [&str; 1] = ["command"];
 
 /// The one sink of a pipeline, with its table.
-pub(in super::super) fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Option<(SinkKind, Section<'t>)> {
+pub(in super::super) fn sink_section<'t>(reader: &mut SettingReader, section: &Section<'t>, at: &At) -> Option<(SinkKind, Section<'t>)> {
     let fix = "add [pipeline.sink.webhook] with url = \"http://127.0.0.1:8000/hook\"";
     let Some(sink) = reader.table(section, "sink") else {
         if section.get("sink").is_none() {
@@ -58,7 +58,7 @@ pub(in super::super) fn sink_section<'t>(reader: &mut Reader, section: &Section<
 
 /// The members of a group share a table of subscriptions by their hashes, so all must make the same ones.
 pub(in super::super) fn shared_hashes(
-    reader: &mut Reader,
+    reader: &mut SettingReader,
     section: &Section<'_>,
     kind: &str,
     sink: &dyn SinkSettings,
