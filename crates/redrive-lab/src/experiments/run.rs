@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::fault::LabError;
 use super::registry::{EXPERIMENTS, Experiment};
-use super::setting::{LabEngine, ExperimentSetup};
+use super::setup::{LabEngine, ExperimentSetup};
 use crate::bench::machine;
 use crate::results::summary::About;
 use crate::results::{Outcome, ScenarioRuns, Summary, files};
@@ -67,9 +67,9 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
         refuse_kafka(&order.name, order.file.as_deref())?;
     }
     let (size, postgres) = (order.size, order.postgres.as_deref());
-    let setting = ExperimentSetup { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
+    let setup = ExperimentSetup { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
     let began = Instant::now();
-    let outcome = (experiment.run)(&scenario, &setting)?;
+    let outcome = (experiment.run)(&scenario, &setup)?;
     let about = About {
         name: experiment.name,
         scenario: &scenario,

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{ExperimentSetup, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -26,8 +26,8 @@ struct MisclassificationParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &MisclassificationParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
         let classes =
@@ -36,11 +36,11 @@ pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome
             fates: Fates::Rates(rates),
             classes,
             follow: Duration::from_mins(1),
-            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+            ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers).classify(p.classify))?;
         let waiting = policy.forecast().waiting_max;
-        let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
+        let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace);
         let line = (!p.classify).then(|| {

@@ -7,8 +7,8 @@ use redrive::dispatch::routes::Router;
 use redrive_core::endpoints::Endpoint;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{ExperimentSetup, built, complete, tiers};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::seed;
@@ -74,8 +74,8 @@ struct ShareResult {
     audit: Audit,
 }
 
-pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &NoisyEndpointParameters = &variant.parameters;
         let mut results = Vec::new();
         for (i, percent) in p.shares.iter().enumerate() {
@@ -83,7 +83,7 @@ pub fn run(scenario: &Scenario, setting: &ExperimentSetup<'_>) -> Result<Outcome
             if stage.is_interrupted() {
                 return Ok(None);
             }
-            let traffic = Traffic { seed: setting.seed, noisy_percent: *percent, others: p.others };
+            let traffic = Traffic { seed: setup.seed, noisy_percent: *percent, others: p.others };
             let trace = play(variant, traffic)?;
             let p99_ms = p99_of_the_others(&trace, traffic);
             results.push(ShareResult { percent: *percent, p99_ms, audit: trace.audit });
