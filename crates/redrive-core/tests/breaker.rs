@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redrive_core::breaker::{
-    Breaker, BreakerSettings, BreakerState, Cause, Change, Retried, Sign, SlowAction,
+    Breaker, BreakerChange, BreakerSettings, BreakerState, Cause, Retried, Sign, SlowAction,
 };
 use redrive_core::failure_kind::{Counted, FailureKind};
 use redrive_core::views::Gate;
@@ -19,11 +19,11 @@ fn at(ms: u64) -> Time {
 fn opened() -> Breaker {
     let mut breaker = Breaker::new(BreakerSettings::default());
     let opened = (0..20).filter_map(|n| breaker.first_attempt(n, DOWN, at(0))).last();
-    assert!(matches!(opened, Some(Change::Opened(_))), "{opened:?}");
+    assert!(matches!(opened, Some(BreakerChange::Opened(_))), "{opened:?}");
     breaker
 }
 
-fn round(breaker: &mut Breaker, first: u64, good: &[bool], now: Time) -> Option<Change> {
+fn round(breaker: &mut Breaker, first: u64, good: &[bool], now: Time) -> Option<BreakerChange> {
     let mut change = None;
     for (message, is_good) in (first..).zip(good) {
         assert_eq!(breaker.probes_wanted(), 1);
@@ -40,7 +40,9 @@ fn half_of_twenty_messages_within_ten_seconds_open_it() {
     for n in 0..19 {
         assert_eq!(breaker.first_attempt(n, DOWN, at(n * 100)), None, "too few to say");
     }
-    let Some(Change::Opened(cause)) = breaker.first_attempt(19, DOWN, at(2_000)) else { panic!("not open") };
+    let Some(BreakerChange::Opened(cause)) = breaker.first_attempt(19, DOWN, at(2_000)) else {
+        panic!("not open")
+    };
     assert_eq!(
         (cause.failed, cause.of, cause.within, cause.by),
         (20, 20, Duration::from_secs(10), Gate::Breaker)
@@ -84,7 +86,7 @@ fn the_slow_window_may_only_say_so() {
     let changes: Vec<_> = (0..60_000_u64)
         .filter_map(|n| breaker.first_attempt(n, if n % 4 == 0 { DOWN } else { Sign::Good }, at(n * 10)))
         .collect();
-    assert!(matches!(changes[..], [Change::Alert(_)]), "{changes:?}");
+    assert!(matches!(changes[..], [BreakerChange::Alert(_)]), "{changes:?}");
     assert!(breaker.is_closed());
 }
 
@@ -96,9 +98,9 @@ fn cooldowns_double_up_to_five_minutes_and_a_round_has_no_more_than_its_probes()
         assert_eq!(breaker.tick(now.plus(Duration::from_millis(wait * 1_000 - 1))), None);
         assert_eq!(breaker.probes_wanted(), 0, "nothing while it is open");
         now = now.plus(Duration::from_secs(wait));
-        assert_eq!(breaker.tick(now), Some(Change::Probing { round: n as u32 + 1 }));
+        assert_eq!(breaker.tick(now), Some(BreakerChange::Probing { round: n as u32 + 1 }));
         let change = round(&mut breaker, 100, &[false, false, false], now);
-        assert!(matches!(change, Some(Change::Reopened { .. })), "{change:?}");
+        assert!(matches!(change, Some(BreakerChange::Reopened { .. })), "{change:?}");
     }
     assert_eq!((breaker.view().rounds, breaker.view().probes), (6, 18));
 }
@@ -108,7 +110,8 @@ fn good_probes_close_it_and_what_was_counted_is_forgotten() {
     let mut breaker = opened();
     breaker.tick(at(30_000));
     let closed = round(&mut breaker, 100, &[true; 5], at(30_100));
-    let expected = Change::Closed { good: 5, probes: 5, rounds: 1, open_for: Duration::from_millis(30_100) };
+    let expected =
+        BreakerChange::Closed { good: 5, probes: 5, rounds: 1, open_for: Duration::from_millis(30_100) };
     assert_eq!(closed, Some(expected));
     for n in 0..19 {
         assert_eq!(breaker.first_attempt(n, DOWN, at(30_200)), None, "it needs its sample again");
@@ -120,7 +123,7 @@ fn a_sink_with_a_few_failures_is_back_all_the_same() {
     let mut breaker = opened();
     breaker.tick(at(30_000));
     let closed = round(&mut breaker, 100, &[true, false, true, false, true], at(30_100));
-    assert!(matches!(closed, Some(Change::Closed { good: 3, probes: 5, .. })), "{closed:?}");
+    assert!(matches!(closed, Some(BreakerChange::Closed { good: 3, probes: 5, .. })), "{closed:?}");
 }
 
 #[test]
@@ -157,14 +160,14 @@ fn what_was_open_is_open_for_the_next_process() {
     next.reopen(&left);
     assert_eq!(next.view(), breaker.view());
     assert_eq!(next.tick(at(89_999)), None);
-    assert_eq!(next.tick(at(90_000)), Some(Change::Probing { round: 2 }));
+    assert_eq!(next.tick(at(90_000)), Some(BreakerChange::Probing { round: 2 }));
     // Cut short in the middle of a round, the next one asks at once; turned off, nobody is kept away.
     let left = next.still_open(at(90_500)).unwrap();
     assert_eq!(left.next_probe, at(90_500));
     let mut off = Breaker::new(BreakerSettings::off());
     off.reopen(&left);
     assert!(off.is_closed());
-    assert!(matches!(round(&mut next, 60, &[true; 5], at(91_000)), Some(Change::Closed { .. })));
+    assert!(matches!(round(&mut next, 60, &[true; 5], at(91_000)), Some(BreakerChange::Closed { .. })));
     assert_eq!(next.still_open(at(92_000)), None);
 }
 
@@ -172,7 +175,10 @@ fn what_was_open_is_open_for_the_next_process() {
 fn a_key_that_is_refused_is_named() {
     let mut breaker = Breaker::new(BreakerSettings::default());
     let change = (0..20).find_map(|n| breaker.first_attempt(n, Sign::Credential, at(0)));
-    assert!(matches!(change, Some(Change::Opened(cause)) if cause.by == Gate::Credential), "{change:?}");
+    assert!(
+        matches!(change, Some(BreakerChange::Opened(cause)) if cause.by == Gate::Credential),
+        "{change:?}"
+    );
 }
 
 #[test]
@@ -282,7 +288,7 @@ fn messages_that_are_tried_again_open_it_where_the_sink_cannot_be_reached() {
         assert_eq!(breaker.later_attempt(retried(n), REFUSED, at(now + n)), None);
     }
     let opened = breaker.later_attempt(retried(19), REFUSED, at(now + 19));
-    assert!(matches!(opened, Some(Change::Opened(Cause { failed: 20, of: 20, .. }))), "{opened:?}");
+    assert!(matches!(opened, Some(BreakerChange::Opened(Cause { failed: 20, of: 20, .. }))), "{opened:?}");
 }
 
 #[test]
@@ -370,5 +376,5 @@ fn replayed_letters_open_it_each_once() {
         assert_eq!(breaker.first_since_replay(7, DOWN, at(n)), None, "one letter, however often");
     }
     let opened = (0..19).filter_map(|n| breaker.first_since_replay(100 + n, DOWN, at(1_000 + n))).last();
-    assert!(matches!(opened, Some(Change::Opened(Cause { failed: 20, of: 20, .. }))), "{opened:?}");
+    assert!(matches!(opened, Some(BreakerChange::Opened(Cause { failed: 20, of: 20, .. }))), "{opened:?}");
 }

@@ -19,7 +19,7 @@ pub enum LedgerState {
 
 /// What is known of one accepted message.
 #[derive(Debug, Clone)]
-pub struct Known {
+pub struct KnownMessage {
     pub id: String,
     pub key: Option<String>,
     pub may_be: Vec<LedgerState>,
@@ -35,7 +35,7 @@ pub struct Known {
 /// One pipeline's messages by number.
 #[derive(Debug, Default, Clone)]
 pub struct Book {
-    pub known: BTreeMap<u64, Known>,
+    pub known: BTreeMap<u64, KnownMessage>,
     /// Offered and never answered: they may be there.
     pub offered: HashMap<String, Option<String>>,
     /// By key, those that may still have to come before others.
@@ -152,7 +152,7 @@ impl Book {
             None => {}
         }
         let key = self.offered.remove(id).ok_or_else(|| format!("{id} was never offered, or came twice"))?;
-        let known = Known {
+        let known = KnownMessage {
             id: id.to_owned(),
             key,
             may_be: vec![LedgerState::Pending],
@@ -220,9 +220,9 @@ impl Book {
         let Some(this) = self.known.get(&seq) else { return Ok(()) };
         let Some(key) = this.key.as_ref().filter(|_| !this.was_letter) else { return Ok(()) };
         let Some(line) = self.lines.get_mut(key) else { return Ok(()) };
-        let over = |known: &Known| known.was_letter || !known.may_be.contains(&LedgerState::Pending);
+        let over = |known: &KnownMessage| known.was_letter || !known.may_be.contains(&LedgerState::Pending);
         line.retain(|member| *member >= seq || self.known.get(member).is_some_and(|known| !over(known)));
-        let waits = |known: &&Known| known.may_be == [LedgerState::Pending];
+        let waits = |known: &&KnownMessage| known.may_be == [LedgerState::Pending];
         match line.range(..seq).filter_map(|member| self.known.get(member)).find(waits) {
             Some(before) => Err(format!("{} started before {} of its key was over", this.id, before.id)),
             None => Ok(()),

@@ -19,7 +19,7 @@ use redrive_core::{Message, Meta, Reason, Time};
 use redrive_kafka::letters::KafkaLetters;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, headers};
 use redrive_kafka::topics::{self, Topics};
-use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, KafkaStores, Only, TopicsMode};
 
 type Error = Box<dyn std::error::Error>;
 
@@ -46,7 +46,7 @@ fn described(name: &str, dir: &Path) -> Result<(Cluster, KafkaPipeline), Error> 
         brokers: vec![brokers()?],
         group: format!("{name}-group"),
         member: None,
-        start: Some(Start::Earliest),
+        start: Some(GroupStart::Earliest),
         topics: TopicsMode::Create,
         state_dir: dir.to_owned(),
         passed_on: Vec::new(),

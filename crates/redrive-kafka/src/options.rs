@@ -14,7 +14,7 @@ pub struct Cluster {
     /// Static membership: a restart under the same name moves no partition.
     pub member: Option<String>,
     /// Where a group without committed offsets begins. There is no default: it is never guessed.
-    pub start: Option<Start>,
+    pub start: Option<GroupStart>,
     pub topics: TopicsMode,
     /// Local files that can be thrown away: spilled look-ahead, the mirror of the letters. The spool is the exception.
     pub state_dir: PathBuf,
@@ -38,7 +38,7 @@ impl fmt::Debug for Cluster {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum GroupStart {
     Earliest,
     Latest,
 }

@@ -10,7 +10,7 @@ use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use redrive::engine::{Engine, EngineError, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
-use redrive_kafka::Start;
+use redrive_kafka::GroupStart;
 use redrive_kafka::consume::begin::ran_before;
 use redrive_kafka::topics::Topics;
 use support::drive::{at, finish_all, messages, settle, take};
@@ -33,7 +33,7 @@ fn forget_offsets(world: &World) {
 fn without_offsets(fails: bool) -> World {
     let mut world = World::new(2, &TIERS);
     world.cluster.member = None;
-    world.cluster.start = Some(Start::Latest);
+    world.cluster.start = Some(GroupStart::Latest);
     let mut engine = world.open_caught_up(StoreOptions::default());
     world.produce(&messages(0..10));
     let taken = take(&mut engine, at(0), 10);
@@ -65,7 +65,7 @@ fn refusal(world: &World) -> String {
 fn a_pipeline_that_has_run_does_not_begin_anew_when_its_offsets_are_gone() {
     for fails in [true, false] {
         let mut world = without_offsets(fails);
-        for start in [Some(Start::Latest), Some(Start::Earliest), None] {
+        for start in [Some(GroupStart::Latest), Some(GroupStart::Earliest), None] {
             world.cluster.start = start;
             let told = refusal(&world);
             assert!(told.contains(&world.cluster.group) && told.contains("has run before"), "{told}");
@@ -92,7 +92,7 @@ fn the_command_that_is_printed_says_where_it_goes_on() {
 fn a_pipeline_that_is_new_begins_where_start_says_and_also_its_second_member() {
     let mut world = World::new(2, &TIERS);
     world.cluster.member = None;
-    world.cluster.start = Some(Start::Latest);
+    world.cluster.start = Some(GroupStart::Latest);
     world.produce(&messages(0..5));
     assert_eq!(ran_before(&world.cluster, &Topics::of(&world.pipeline)).unwrap(), None);
     let mut first = world.open_caught_up(StoreOptions::default());

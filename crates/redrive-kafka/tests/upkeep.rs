@@ -13,7 +13,7 @@ use redrive_kafka::consume::mailbox::Mailbox;
 use redrive_kafka::produce::outbox::Outbox;
 use redrive_kafka::produce::{Body, Production, WriteOutcome};
 use redrive_kafka::topics::scan::{Scan, Span};
-use redrive_kafka::{KafkaEngine, Start};
+use redrive_kafka::{GroupStart, KafkaEngine};
 use support::drive::{at, finish_all, ids, messages, settle, take};
 use support::{World, message, wait};
 
@@ -228,12 +228,12 @@ fn a_member_that_takes_nothing_for_long_stays_in_its_group() {
 fn where_a_group_begins_is_decided_once() {
     let mut world = World::new(1, &TIERS);
     world.produce(&messages(0..5));
-    world.cluster.start = Some(Start::Latest);
+    world.cluster.start = Some(GroupStart::Latest);
     let engine = world.open_caught_up(StoreOptions::default());
     assert_eq!(engine.counts().pending(), 0, "what was there before is not asked for");
     drop(engine);
     world.produce(&messages(5..10));
-    world.cluster.start = Some(Start::Earliest);
+    world.cluster.start = Some(GroupStart::Earliest);
     let mut engine: KafkaEngine = world.open_caught_up(StoreOptions::default());
     let taken = take(&mut engine, at(0), 5);
     assert_eq!(

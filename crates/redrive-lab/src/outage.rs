@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use redrive::{
     BreakerSettings, Call, Delivery, Failure, HealthChange, Pipeline, PipelineHandle, Policy, Redrive, Sink,
 };
-use redrive_core::breaker::{BreakerState, Change};
+use redrive_core::breaker::{BreakerChange, BreakerState};
 use tokio::sync::oneshot;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -97,7 +97,7 @@ impl OutageDownstream {
             .breaker(plan.breaker.clone())
             .sink(OutageDoor(Arc::clone(self)))
             .on_health(move |changed| {
-                if matches!(changed.change, HealthChange::Breaker { change: Change::Opened(_), .. }) {
+                if matches!(changed.change, HealthChange::Breaker { change: BreakerChange::Opened(_), .. }) {
                     let refused = seen.refused.load(SeqCst);
                     let _ = seen.refused_at_opening.compare_exchange(0, refused, SeqCst, SeqCst);
                 }

@@ -8,20 +8,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::Method;
-use redrive_lab::downstream::{Downstream, Options, Server, Switches};
+use redrive_lab::downstream::{Downstream, DownstreamOptions, Server, Switches};
 use serde_json::json;
 use support::{FREE_PORT, PATIENCE, start};
 
 const POISON: &str = r#"{"order_id":"o-1","amount":-5}"#;
 const TWICE: &str = r#"{"order_id":"o-2","amount":5,"payload":"fails 2 xxx"}"#;
 
-fn with(switches: Switches) -> Options {
-    Options { switches, ..Options::default() }
+fn with(switches: Switches) -> DownstreamOptions {
+    DownstreamOptions { switches, ..DownstreamOptions::default() }
 }
 
 #[tokio::test]
 async fn an_order_is_applied_once_however_often_it_is_delivered() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     let first = stub.call("o-1", 1, "{}").await;
     assert_eq!((first.status, first.json()), (200, json!({ "id": "o-1", "duplicate": false })));
     for _ in 0..3 {
@@ -39,7 +39,7 @@ async fn an_order_is_applied_once_however_often_it_is_delivered() {
 
 #[tokio::test]
 async fn the_id_comes_from_the_header_or_from_the_order() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     stub.send(Method::POST, "/", &[("webhook-id", "from-header")], r#"{"order_id":"from-order"}"#).await;
     stub.send(Method::POST, "/any/path", &[], r#"{"order_id":"from-order"}"#).await;
     assert_eq!(stub.get("/applied").await.json()["ids"], json!(["from-header", "from-order"]));
@@ -50,7 +50,7 @@ async fn the_id_comes_from_the_header_or_from_the_order() {
 
 #[tokio::test]
 async fn poison_is_refused_with_its_reason_until_it_is_fixed() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     for attempt in 1..4 {
         let refused = stub.call("o-1", attempt, POISON).await;
         assert_eq!((refused.status, refused.header("redrive-reason")), (422, Some("negative_amount")));
@@ -84,7 +84,7 @@ async fn a_transient_order_fails_as_often_as_it_says_and_tells_when_to_come_agai
 async fn the_same_seed_fails_the_same_calls() {
     let failing = async |seed| {
         let switches = Switches { fail_rate: "30%".parse().unwrap(), ..Switches::default() };
-        let stub = start(Options { seed, ..with(switches) }).await;
+        let stub = start(DownstreamOptions { seed, ..with(switches) }).await;
         let mut failed = Vec::new();
         for n in 0..60 {
             let id = format!("o-{n}");
@@ -102,7 +102,7 @@ async fn the_same_seed_fails_the_same_calls() {
 
 #[tokio::test]
 async fn a_change_of_switches_is_taken_as_a_whole_or_not_at_all() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     let before = stub.get("/switches").await.json();
     let bad = stub.put("/switches", &json!({ "fail_rate": "15%", "latencies": "5ms" })).await;
     assert_eq!((bad.status, bad.json()["code"].clone()), (422, json!("bad_switch")));
@@ -114,7 +114,7 @@ async fn a_change_of_switches_is_taken_as_a_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn during_an_outage_nothing_is_applied_and_the_switches_end_it() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     stub.put("/switches", &json!({ "outage_window": "1h" })).await;
     let down = stub.call("o-1", 1, "{}").await;
     assert_eq!((down.status, down.header("redrive-reason")), (503, Some("outage")));
@@ -128,7 +128,7 @@ async fn during_an_outage_nothing_is_applied_and_the_switches_end_it() {
 
 #[tokio::test]
 async fn a_hanging_call_gets_its_answer_when_the_outage_ends() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     stub.put("/switches", &json!({ "outage_window": "1h", "outage_style": "hang" })).await;
     let hanging = stub.call("o-1", 1, "{}");
     tokio::pin!(hanging);
@@ -152,7 +152,7 @@ async fn a_hanging_call_gets_its_answer_when_the_outage_ends() {
 /// The change comes at any moment of the call, also between its look at the switches and its wait for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_call_hangs_on_after_an_outage_was_switched_off() {
-    let stub = Arc::new(Downstream::open(&Options::default()).await.unwrap());
+    let stub = Arc::new(Downstream::open(&DownstreamOptions::default()).await.unwrap());
     let on = json!({ "outage_window": "1h", "outage_style": "hang" });
     let off = json!({ "outage_window": null });
     for round in 0..6_000 {
@@ -175,7 +175,7 @@ async fn no_call_hangs_on_after_an_outage_was_switched_off() {
 
 #[tokio::test]
 async fn a_caller_who_gives_up_leaves_nothing_hanging() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     stub.put("/switches", &json!({ "outage_window": "1h", "outage_style": "hang" })).await;
     let gave_up = tokio::time::timeout(Duration::from_millis(50), stub.call("o-1", 1, "{}")).await;
     assert!(gave_up.is_err());
@@ -188,7 +188,7 @@ async fn a_caller_who_gives_up_leaves_nothing_hanging() {
 
 #[tokio::test]
 async fn refused_connections_come_back_by_themselves_when_the_window_ends() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     assert_eq!(stub.call("o-1", 1, "{}").await.status, 200);
     let began = Instant::now();
     let mut window_ms = 300;
@@ -221,7 +221,7 @@ async fn refused_connections_come_back_by_themselves_when_the_window_ends() {
 
 #[tokio::test]
 async fn applied_ids_are_paged_in_a_fixed_order() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     for n in 0..25 {
         stub.downstream.handle(&format!("o-{n}"), 1, b"{}").await.unwrap();
     }
@@ -244,7 +244,7 @@ async fn applied_ids_are_paged_in_a_fixed_order() {
 
 #[tokio::test]
 async fn what_is_not_there_says_what_is() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     let nothing = stub.get("/nothing").await;
     assert_eq!(nothing.status, 404);
     assert!(nothing.json()["hint"].as_str().unwrap().contains("/switches"));
@@ -258,19 +258,27 @@ async fn what_is_not_there_says_what_is() {
 
 #[tokio::test]
 async fn it_listens_on_loopback_only_and_names_a_taken_port() {
-    let beyond = Server::bind(&Options { listen: ([0, 0, 0, 0], 0).into(), ..Options::default() }).await;
+    let beyond =
+        Server::bind(&DownstreamOptions { listen: ([0, 0, 0, 0], 0).into(), ..DownstreamOptions::default() })
+            .await;
     assert!(beyond.unwrap_err().to_string().contains("loopback only"));
-    let remote = Options { listen: ([0, 0, 0, 0], 0).into(), allow_remote: true, ..Options::default() };
+    let remote = DownstreamOptions {
+        listen: ([0, 0, 0, 0], 0).into(),
+        allow_remote: true,
+        ..DownstreamOptions::default()
+    };
     assert!(Server::bind(&remote).await.is_ok(), "only if somebody says so");
-    let first = Server::bind(&Options { listen: FREE_PORT, ..Options::default() }).await.unwrap();
-    let second = Server::bind(&Options { listen: first.addr(), ..Options::default() }).await;
+    let first =
+        Server::bind(&DownstreamOptions { listen: FREE_PORT, ..DownstreamOptions::default() }).await.unwrap();
+    let second =
+        Server::bind(&DownstreamOptions { listen: first.addr(), ..DownstreamOptions::default() }).await;
     let text = second.unwrap_err().to_string();
     assert!(text.contains(&first.addr().to_string()) && text.contains("give another address"), "{text}");
 }
 
 #[tokio::test]
 async fn it_stops_although_a_call_hangs() {
-    let stub = start(Options::default()).await;
+    let stub = start(DownstreamOptions::default()).await;
     stub.put("/switches", &json!({ "outage_window": "1h", "outage_style": "hang" })).await;
     let addr = stub.addr;
     let hanging = std::thread::spawn(move || {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use redrive_lab::experiments::{EXPERIMENTS, Experiment, Finished, Order, OrderedEngine, expected_runs, run};
-use redrive_lab::results::summary::Standing;
+use redrive_lab::results::summary::RunStatus;
 use redrive_lab::results::{Summary, report, requirements};
 use redrive_lab::testbed::{Audit, Silent, Watch};
 
@@ -224,7 +224,7 @@ fn an_interrupted_run_leaves_what_was_complete_and_says_that_it_is_partial() {
     let out = tempfile::tempdir().unwrap();
     let order = order("jitter-comparison", false, Some(out.path()));
     let Finished { summary, dir, .. } = run(&order, &Impatient(AtomicU32::new(0))).unwrap();
-    assert_eq!(summary.standing(), Standing::Partial);
+    assert_eq!(summary.standing(), RunStatus::Partial);
     assert_eq!(summary.variants.len(), 1, "the second variant was cut");
     let page = std::fs::read_to_string(dir.unwrap().join("index.md")).unwrap();
     assert!(page.contains("partial: interrupted"), "{page}");
@@ -235,10 +235,10 @@ fn a_run_whose_audit_does_not_balance_has_failed_whatever_its_figures_say() {
     let mut summary = finished("retry-storm", false).summary;
     summary.forecasts.clear();
     summary.verdicts.clear();
-    assert_eq!(summary.standing(), Standing::Passed);
+    assert_eq!(summary.standing(), RunStatus::Passed);
     let audit = summary.variants[0].audit.unwrap();
     summary.variants[0].audit = Some(Audit { succeeded: audit.succeeded - 1, ..audit });
-    assert_eq!(summary.standing(), Standing::AuditFailed);
+    assert_eq!(summary.standing(), RunStatus::AuditFailed);
 }
 
 #[test]

@@ -18,7 +18,9 @@ use redrive_core::Ratio;
 use redrive_lab::downstream::{self, Downstream};
 use redrive_lab::fate::Fate;
 use redrive_lab::producer::options::OnProgress;
-use redrive_lab::producer::{Answer, Batch, Bearer, Options, Producer, ProducerError, Progress, Target, run};
+use redrive_lab::producer::{
+    BatchAnswer, Bearer, OrderBatch, Producer, ProducerError, ProducerOptions, Progress, Target, run,
+};
 use redrive_lab::seed;
 use support::{FREE_PORT, PATIENCE, start};
 use tokio::net::TcpListener;
@@ -27,11 +29,11 @@ use tokio::sync::Notify;
 /// A target in process that remembers what it took, and answers as told.
 #[derive(Default)]
 struct Taker {
-    seen: Mutex<Vec<Arc<Batch>>>,
+    seen: Mutex<Vec<Arc<OrderBatch>>>,
 }
 
 impl Taker {
-    fn target(self: &Arc<Self>, answer: impl Fn(u64) -> Answer + Send + Sync + 'static) -> Target {
+    fn target(self: &Arc<Self>, answer: impl Fn(u64) -> BatchAnswer + Send + Sync + 'static) -> Target {
         let (taker, calls) = (Arc::clone(self), AtomicU64::new(0));
         Target::callback(move |batch| {
             taker.seen.lock().unwrap().push(batch);
@@ -46,15 +48,15 @@ impl Taker {
     }
 }
 
-fn fine(_: u64) -> Answer {
-    Answer::Accepted { duplicates: 0 }
+fn fine(_: u64) -> BatchAnswer {
+    BatchAnswer::Accepted { duplicates: 0 }
 }
 
-fn fast(target: Target, count: u64) -> Options {
-    Options { rate: 100_000.0, count: Some(count), ..Options::new(target) }
+fn fast(target: Target, count: u64) -> ProducerOptions {
+    ProducerOptions { rate: 100_000.0, count: Some(count), ..ProducerOptions::new(target) }
 }
 
-async fn finished(options: Options) -> Result<redrive_lab::producer::Report, ProducerError> {
+async fn finished(options: ProducerOptions) -> Result<redrive_lab::producer::ProducerReport, ProducerError> {
     tokio::time::timeout(PATIENCE, run(options, std::future::pending())).await.expect("the run ends")
 }
 
@@ -63,8 +65,12 @@ async fn every_order_of_the_schedule_is_offered_once_and_reported() {
     let taker = Arc::new(Taker::default());
     let dir = tempfile::tempdir().unwrap();
     let ids_file = dir.path().join("ids");
-    let options =
-        Options { seed: 7, batch: 8, ids_file: Some(ids_file.clone()), ..fast(taker.target(fine), 100) };
+    let options = ProducerOptions {
+        seed: 7,
+        batch: 8,
+        ids_file: Some(ids_file.clone()),
+        ..fast(taker.target(fine), 100)
+    };
     let report = finished(options).await.unwrap();
 
     let expected: BTreeSet<String> = (0..100).map(|n| seed::id(7, n)).collect();
@@ -86,8 +92,12 @@ async fn every_order_of_the_schedule_is_offered_once_and_reported() {
 async fn two_runs_with_one_seed_offer_the_same_poison() {
     let poison = async |seed| -> BTreeSet<String> {
         let taker = Arc::new(Taker::default());
-        let options =
-            Options { seed, batch: 50, poison_rate: Ratio::percent(10), ..fast(taker.target(fine), 1_000) };
+        let options = ProducerOptions {
+            seed,
+            batch: 50,
+            poison_rate: Ratio::percent(10),
+            ..fast(taker.target(fine), 1_000)
+        };
         finished(options).await.unwrap();
         let seen = taker.seen.lock().unwrap();
         let orders = seen.iter().flat_map(|batch| &batch.orders);
@@ -108,11 +118,12 @@ async fn a_slow_consumer_makes_the_schedule_late_but_never_skips() {
         took.seen.lock().unwrap().push(batch);
         async {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Answer::Accepted { duplicates: 0 }
+            BatchAnswer::Accepted { duplicates: 0 }
         }
     });
     // 100 orders in a second, each takes a second, four at a time: 25 seconds.
-    let options = Options { rate: 100.0, count: Some(100), in_flight_max: 4, ..Options::new(target) };
+    let options =
+        ProducerOptions { rate: 100.0, count: Some(100), in_flight_max: 4, ..ProducerOptions::new(target) };
     let report = run(options, std::future::pending()).await.unwrap();
     assert_eq!(taker.ids(), (0..100).map(|n| format!("o-{n}")).collect::<Vec<_>>());
     assert_eq!(report.total.accepted, 100);
@@ -126,9 +137,13 @@ async fn a_slow_consumer_makes_the_schedule_late_but_never_skips() {
 async fn below_the_bound_a_slow_consumer_does_not_slow_the_schedule_down() {
     let target = Target::callback(|_| async {
         tokio::time::sleep(Duration::from_millis(500)).await;
-        Answer::Accepted { duplicates: 0 }
+        BatchAnswer::Accepted { duplicates: 0 }
     });
-    let options = Options { rate: 100.0, duration: Some(Duration::from_secs(3)), ..Options::new(target) };
+    let options = ProducerOptions {
+        rate: 100.0,
+        duration: Some(Duration::from_secs(3)),
+        ..ProducerOptions::new(target)
+    };
     let report = run(options, std::future::pending()).await.unwrap();
     assert_eq!((report.total.sent, report.total.held), (300, 0));
     assert!(report.total.late_max <= Duration::from_millis(2), "{:?}", report.total.late_max);
@@ -139,11 +154,11 @@ async fn what_is_refused_is_offered_again_with_the_same_ids() {
     let taker = Arc::new(Taker::default());
     let retry_after = Some(Duration::from_secs(3));
     let target = taker.target(move |call| match call {
-        0 => Answer::Refused { retry_after },
-        1 => Answer::Unreachable { why: "connection refused".into() },
-        _ => Answer::Accepted { duplicates: 5 },
+        0 => BatchAnswer::Refused { retry_after },
+        1 => BatchAnswer::Unreachable { why: "connection refused".into() },
+        _ => BatchAnswer::Accepted { duplicates: 5 },
     });
-    let options = Options { batch: 5, ..fast(target, 5) };
+    let options = ProducerOptions { batch: 5, ..fast(target, 5) };
     let report = run(options, std::future::pending()).await.unwrap();
     let seen = taker.seen.lock().unwrap();
     assert_eq!(seen.len(), 3);
@@ -162,9 +177,9 @@ async fn a_stop_names_the_orders_without_an_answer() {
         if batch.numbers.contains(&103) {
             std::future::pending::<()>().await;
         }
-        Answer::Accepted { duplicates: 0 }
+        BatchAnswer::Accepted { duplicates: 0 }
     });
-    let options = Options { rate: 10.0, batch: 2, first: 100, ..Options::new(stuck) };
+    let options = ProducerOptions { rate: 10.0, batch: 2, first: 100, ..ProducerOptions::new(stuck) };
     let report = run(options, tokio::time::sleep(Duration::from_secs(1))).await.unwrap();
     assert!(report.stopped);
     assert_eq!(report.unanswered, vec![std::ops::Range { start: 102, end: 104 }]);
@@ -176,8 +191,8 @@ async fn a_stop_names_the_orders_without_an_answer() {
 #[tokio::test]
 async fn a_target_that_will_never_take_an_order_ends_the_run_with_its_words() {
     let taker = Arc::new(Taker::default());
-    let target = taker.target(|_| Answer::Rejected { why: "401 token unknown".into() });
-    let options = Options { rate: 10.0, ..Options::new(target) };
+    let target = taker.target(|_| BatchAnswer::Rejected { why: "401 token unknown".into() });
+    let options = ProducerOptions { rate: 10.0, ..ProducerOptions::new(target) };
     let Err(ProducerError::Rejected { why, report }) = finished(options).await else { panic!("it went on") };
     assert_eq!(why, "401 token unknown");
     assert_eq!((report.total.accepted, report.unanswered.len()), (0, 1));
@@ -187,9 +202,14 @@ async fn a_target_that_will_never_take_an_order_ends_the_run_with_its_words() {
 async fn faulty_options_start_nothing() {
     let taker = Arc::new(Taker::default());
     let error =
-        finished(Options { rate: -1.0, batch: 0, ..Options::new(taker.target(fine)) }).await.unwrap_err();
+        finished(ProducerOptions { rate: -1.0, batch: 0, ..ProducerOptions::new(taker.target(fine)) })
+            .await
+            .unwrap_err();
     assert!(error.to_string().contains("rate: -1") && error.to_string().contains("batch: 0"), "{error}");
-    let nowhere = Options { ids_file: Some("/no/such/dir/ids".into()), ..Options::new(taker.target(fine)) };
+    let nowhere = ProducerOptions {
+        ids_file: Some("/no/such/dir/ids".into()),
+        ..ProducerOptions::new(taker.target(fine))
+    };
     assert!(finished(nowhere).await.unwrap_err().to_string().contains("/no/such/dir/ids"));
     assert!(taker.ids().is_empty());
 }
@@ -232,7 +252,7 @@ async fn over_http_it_sends_ndjson_with_its_token_and_comes_again_after_429() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let api = tokio::spawn(api(listener, Arc::clone(&asked)));
     let target = Target::http(&url, Some(Bearer::new("demo-token").unwrap())).unwrap();
-    let report = finished(Options { batch: 10, ..fast(target, 25) }).await.unwrap();
+    let report = finished(ProducerOptions { batch: 10, ..fast(target, 25) }).await.unwrap();
     api.abort();
 
     let total = report.total;
@@ -270,7 +290,7 @@ async fn nobody_there_is_counted_and_tried_again_until_somebody_is() {
         }
     }));
     let (on_progress, progress_every) = (Some(told), Duration::from_millis(5));
-    let running = tokio::spawn(finished(Options { on_progress, progress_every, ..fast(target, 1) }));
+    let running = tokio::spawn(finished(ProducerOptions { on_progress, progress_every, ..fast(target, 1) }));
     tokio::time::timeout(PATIENCE, unreachable.notified()).await.expect("it says that nobody is there");
     let listener = TcpListener::bind(addr).await.unwrap();
     let asked = Arc::new(Mutex::new(Vec::new()));
@@ -292,12 +312,12 @@ async fn its_metrics_and_progress_say_the_same() {
         }))
     };
     let taker = Arc::new(Taker::default());
-    let options = Options {
+    let options = ProducerOptions {
         rate: 1_000.0,
         listen: Some(FREE_PORT),
         on_progress: Some(on_progress),
         progress_every: Duration::from_millis(20),
-        ..Options::new(taker.target(fine))
+        ..ProducerOptions::new(taker.target(fine))
     };
     let producer = Producer::bind(options).await.unwrap();
     let addr = producer.addr().unwrap();
@@ -307,7 +327,7 @@ async fn its_metrics_and_progress_say_the_same() {
     tokio::time::timeout(PATIENCE, told.notified()).await.expect("progress is told");
 
     // The client of the stub serves as well for another address.
-    let mut client = start(downstream::Options::default()).await;
+    let mut client = start(downstream::ProducerOptions::default()).await;
     client.addr = addr;
     let metrics = client.get("/metrics").await.body;
     for family in redrive_lab::metrics::producer::ALL {
@@ -328,7 +348,7 @@ async fn its_metrics_and_progress_say_the_same() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_between_producer_and_downstream_loses_nothing() {
     const ORDERS: u64 = 400;
-    let stub = Arc::new(Downstream::open(&downstream::Options::default()).await.unwrap());
+    let stub = Arc::new(Downstream::open(&downstream::ProducerOptions::default()).await.unwrap());
     let called = Arc::clone(&stub);
     let tries: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
     // The attempt will come with the call; until then the test counts.
@@ -356,7 +376,7 @@ async fn a_pipeline_between_producer_and_downstream_loses_nothing() {
     let over = {
         let (stub, orders, report) = (Arc::clone(&stub), orders.clone(), Arc::clone(&report));
         async move {
-            let options = Options {
+            let options = ProducerOptions {
                 poison_rate: Ratio::percent(5),
                 batch: 10,
                 ..fast(Target::pipeline(orders.clone()), ORDERS)

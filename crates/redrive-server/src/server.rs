@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connections::files::FileBudget;
-use crate::connections::registry::{Connections, Place};
+use crate::connections::registry::{ConnectionSlot, Connections};
 use crate::connections::serve::Serve;
 use crate::connections::stream::Stream;
 use crate::options::{ServerError, ServerOptions};
@@ -83,11 +83,11 @@ impl Server {
         builder.timer(TokioTimer::new()).header_read_timeout(HEAD_WAIT).max_buf_size(READ_BYTES_MAX);
         let mut shutdown = std::pin::pin!(shutdown);
         loop {
-            let (stream, place) = tokio::select! {
+            let (stream, slot) = tokio::select! {
                 _ = &mut shutdown => break,
                 next = listening.next() => next,
             };
-            let connection = Arc::clone(&place.connection);
+            let connection = Arc::clone(&slot.connection);
             let serve = Serve { router: router.clone(), connection: Arc::clone(&connection) };
             let (builder, watcher, tls) = (builder.clone(), graceful.watcher(), options.tls.clone());
             tokio::spawn(async move {
@@ -110,7 +110,7 @@ impl Server {
                     () = served => {}
                     () = connection.evicted.notified() => {}
                 }
-                drop(place);
+                drop(slot);
             });
         }
         readiness.stopping();
@@ -130,8 +130,8 @@ struct Listening {
 }
 
 impl Listening {
-    /// The next connection for which there is a place and a file.
-    async fn next(&mut self) -> (TcpStream, Place) {
+    /// The next connection for which there is a slot and a file.
+    async fn next(&mut self) -> (TcpStream, ConnectionSlot) {
         loop {
             let (stream, peer) = match self.listener.accept().await {
                 Ok(accepted) => accepted,
@@ -152,8 +152,8 @@ impl Listening {
             let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
             loop {
                 let ended = self.connections.ended.notified();
-                if let Some(place) = self.connections.admit(peer.ip().to_canonical()) {
-                    return (stream, place);
+                if let Some(slot) = self.connections.admit(peer.ip().to_canonical()) {
+                    return (stream, slot);
                 }
                 let _ = tokio::time::timeout(ACCEPT_PAUSE, ended).await;
             }

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 /// An answer twice: as it came, for `--json`, and as what we understand of it.
 #[derive(Clone, Debug)]
-pub struct Answer<T> {
+pub struct ApiAnswer<T> {
     pub json: Value,
     pub view: T,
 }

@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::answer::Answer;
+use super::address::{ApiAddress, opaque_segment, query, segment};
+use super::answer::ApiAnswer;
 use super::fault::ClientFault;
-use super::place::{Place, opaque_segment, query, segment};
 use super::token::Bearer;
 use super::wire::Wire;
 use crate::exit::Failed;
@@ -59,23 +59,23 @@ pub struct MessageQuery {
 }
 
 impl Api {
-    pub fn new(place: Place, token: Option<Bearer>, ca_file: Option<&Path>) -> Result<Self, Failed> {
-        Ok(Self { wire: Wire::new(place, token, ca_file)? })
+    pub fn new(address: ApiAddress, token: Option<Bearer>, ca_file: Option<&Path>) -> Result<Self, Failed> {
+        Ok(Self { wire: Wire::new(address, token, ca_file)? })
     }
 
-    pub fn place(&self) -> &Place {
-        self.wire.place()
+    pub fn address(&self) -> &ApiAddress {
+        self.wire.address()
     }
 
-    pub async fn pipelines(&self) -> Result<Answer<Pipelines>, ClientFault> {
+    pub async fn pipelines(&self) -> Result<ApiAnswer<Pipelines>, ClientFault> {
         self.get("/v1/pipelines").await
     }
 
-    pub async fn pipeline(&self, name: &str) -> Result<Answer<PipelineView>, ClientFault> {
+    pub async fn pipeline(&self, name: &str) -> Result<ApiAnswer<PipelineView>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}", segment(name))).await
     }
 
-    pub async fn pause(&self, pipeline: &str) -> Result<Answer<PipelineView>, ClientFault> {
+    pub async fn pause(&self, pipeline: &str) -> Result<ApiAnswer<PipelineView>, ClientFault> {
         self.post(&format!("/v1/pipelines/{}/pause", segment(pipeline)), None).await
     }
 
@@ -84,7 +84,7 @@ impl Api {
         pipeline: &str,
         anyway: bool,
         now: bool,
-    ) -> Result<Answer<PipelineView>, ClientFault> {
+    ) -> Result<ApiAnswer<PipelineView>, ClientFault> {
         let how = match (anyway, now) {
             (false, false) => "",
             (true, false) => "?dead_letter_anyway=true",
@@ -94,12 +94,12 @@ impl Api {
         self.post(&format!("/v1/pipelines/{}/resume{how}", segment(pipeline)), None).await
     }
 
-    pub async fn message(&self, pipeline: &str, id: &str) -> Result<Answer<MessageView>, ClientFault> {
+    pub async fn message(&self, pipeline: &str, id: &str) -> Result<ApiAnswer<MessageView>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/messages/{}", segment(pipeline), segment(id))).await
     }
 
     /// Sends one message.
-    pub async fn send(&self, pipeline: &str, body: Value) -> Result<Answer<AcceptedMessage>, ClientFault> {
+    pub async fn send(&self, pipeline: &str, body: Value) -> Result<ApiAnswer<AcceptedMessage>, ClientFault> {
         self.post(&format!("/v1/pipelines/{}/messages", segment(pipeline)), Some(body)).await
     }
 
@@ -108,7 +108,7 @@ impl Api {
         &self,
         pipeline: &str,
         lines: Bytes,
-    ) -> Result<Answer<AcceptedMessages>, ClientFault> {
+    ) -> Result<ApiAnswer<AcceptedMessages>, ClientFault> {
         let path = format!("/v1/pipelines/{}/messages", segment(pipeline));
         self.read(&self.wire.ask_as(Method::POST, &path, "application/x-ndjson", lines).await?)
     }
@@ -117,7 +117,7 @@ impl Api {
         &self,
         pipeline: &str,
         page: &MessageQuery,
-    ) -> Result<Answer<MessagePage<Value>>, ClientFault> {
+    ) -> Result<ApiAnswer<MessagePage<Value>>, ClientFault> {
         let limit = page.limit.to_string();
         let query = query(&[
             ("state", page.state.as_deref()),
@@ -129,17 +129,22 @@ impl Api {
     }
 
     /// `retry` or `cancel`.
-    pub async fn steer(&self, pipeline: &str, id: &str, word: &str) -> Result<Answer<Steered>, ClientFault> {
+    pub async fn steer(
+        &self,
+        pipeline: &str,
+        id: &str,
+        word: &str,
+    ) -> Result<ApiAnswer<Steered>, ClientFault> {
         let path = format!("/v1/pipelines/{}/messages/{}/{word}", segment(pipeline), segment(id));
         self.post(&path, None).await
     }
 
     /// `probe` or `close`.
-    pub async fn breaker(&self, pipeline: &str, word: &str) -> Result<Answer<PipelineView>, ClientFault> {
+    pub async fn breaker(&self, pipeline: &str, word: &str) -> Result<ApiAnswer<PipelineView>, ClientFault> {
         self.post(&format!("/v1/pipelines/{}/breaker/{word}", segment(pipeline)), None).await
     }
 
-    pub async fn key(&self, pipeline: &str, key: &str) -> Result<Answer<KeyView>, ClientFault> {
+    pub async fn key(&self, pipeline: &str, key: &str) -> Result<ApiAnswer<KeyView>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/keys/{}", segment(pipeline), segment(key))).await
     }
 
@@ -147,7 +152,7 @@ impl Api {
         &self,
         pipeline: &str,
         page: &PageQuery,
-    ) -> Result<Answer<LetterPage<Value>>, ClientFault> {
+    ) -> Result<ApiAnswer<LetterPage<Value>>, ClientFault> {
         let limit = page.limit.to_string();
         let query = query(&[
             ("filter", page.filter.as_deref()),
@@ -160,16 +165,16 @@ impl Api {
         self.get(&format!("/v1/pipelines/{}/letters{query}", segment(pipeline))).await
     }
 
-    pub async fn letter(&self, pipeline: &str, id: &str) -> Result<Answer<LetterView>, ClientFault> {
+    pub async fn letter(&self, pipeline: &str, id: &str) -> Result<ApiAnswer<LetterView>, ClientFault> {
         let id = if LETTER_ROUTES.contains(&id) { opaque_segment(id) } else { segment(id) };
         self.get(&format!("/v1/pipelines/{}/letters/{id}", segment(pipeline))).await
     }
 
-    pub async fn groups(&self, pipeline: &str) -> Result<Answer<Groups>, ClientFault> {
+    pub async fn groups(&self, pipeline: &str) -> Result<ApiAnswer<Groups>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/groups", segment(pipeline))).await
     }
 
-    pub async fn group(&self, pipeline: &str, group: GroupId) -> Result<Answer<GroupDetail>, ClientFault> {
+    pub async fn group(&self, pipeline: &str, group: GroupId) -> Result<ApiAnswer<GroupDetail>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/groups/{group}", segment(pipeline))).await
     }
 
@@ -178,26 +183,30 @@ impl Api {
         pipeline: &str,
         group: GroupId,
         decision: &GroupDecision,
-    ) -> Result<Answer<GroupView>, ClientFault> {
+    ) -> Result<ApiAnswer<GroupView>, ClientFault> {
         let path = format!("/v1/pipelines/{}/groups/{group}/state", segment(pipeline));
         self.post_with(&path, decision).await
     }
 
-    pub async fn letter_stats(&self, pipeline: &str) -> Result<Answer<LetterStats>, ClientFault> {
+    pub async fn letter_stats(&self, pipeline: &str) -> Result<ApiAnswer<LetterStats>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/letters/stats", segment(pipeline))).await
     }
 
-    pub async fn edit(&self, pipeline: &str, edit: &Edit) -> Result<Answer<Edited>, ClientFault> {
+    pub async fn edit(&self, pipeline: &str, edit: &Edit) -> Result<ApiAnswer<Edited>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/letters/edit", segment(pipeline)), edit).await
     }
 
-    pub async fn undo_edit(&self, pipeline: &str, edit: &str) -> Result<Answer<EditUndone>, ClientFault> {
+    pub async fn undo_edit(&self, pipeline: &str, edit: &str) -> Result<ApiAnswer<EditUndone>, ClientFault> {
         let path = format!("/v1/pipelines/{}/letters/edit", segment(pipeline));
         // Nothing may stand beside it, not even that it is no dry run.
         self.post(&path, Some(json!({ "undo": edit }))).await
     }
 
-    pub async fn discard(&self, pipeline: &str, discard: &Discard) -> Result<Answer<Discarded>, ClientFault> {
+    pub async fn discard(
+        &self,
+        pipeline: &str,
+        discard: &Discard,
+    ) -> Result<ApiAnswer<Discarded>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), discard).await
     }
 
@@ -205,19 +214,19 @@ impl Api {
         &self,
         pipeline: &str,
         discard: &Discard,
-    ) -> Result<Answer<WouldDiscard>, ClientFault> {
+    ) -> Result<ApiAnswer<WouldDiscard>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), discard).await
     }
 
-    pub async fn erase(&self, pipeline: &str, erase: &Erase) -> Result<Answer<EraseAnswer>, ClientFault> {
+    pub async fn erase(&self, pipeline: &str, erase: &Erase) -> Result<ApiAnswer<EraseAnswer>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/letters/erase", segment(pipeline)), erase).await
     }
 
-    pub async fn compact(&self, pipeline: &str) -> Result<Answer<Compacted>, ClientFault> {
+    pub async fn compact(&self, pipeline: &str) -> Result<ApiAnswer<Compacted>, ClientFault> {
         self.post(&format!("/v1/pipelines/{}/letters/compact", segment(pipeline)), None).await
     }
 
-    pub async fn undo(&self, pipeline: &str, discard: &str) -> Result<Answer<Restored>, ClientFault> {
+    pub async fn undo(&self, pipeline: &str, discard: &str) -> Result<ApiAnswer<Restored>, ClientFault> {
         let path = format!("/v1/pipelines/{}/letters/undo", segment(pipeline));
         self.post_with(&path, &Undo { id: discard.to_owned() }).await
     }
@@ -229,7 +238,7 @@ impl Api {
         lines: Bytes,
         dry_run: bool,
         from: &str,
-    ) -> Result<Answer<ImportedLetters>, ClientFault> {
+    ) -> Result<ApiAnswer<ImportedLetters>, ClientFault> {
         let query = query(&[("dry_run", dry_run.then_some("true")), ("from", Some(from))]);
         let path = format!("/v1/pipelines/{}/letters/import{query}", segment(pipeline));
         self.read(&self.wire.ask_as(Method::POST, &path, "application/x-ndjson", lines).await?)
@@ -241,7 +250,7 @@ impl Api {
         state: Option<&str>,
         limit: u32,
         cursor: Option<String>,
-    ) -> Result<Answer<SubscriptionPage<Value>>, ClientFault> {
+    ) -> Result<ApiAnswer<SubscriptionPage<Value>>, ClientFault> {
         let limit = limit.to_string();
         let query = query(&[("state", state), ("limit", Some(&limit)), ("cursor", cursor.as_deref())]);
         self.get(&format!("/v1/pipelines/{}/subscriptions{query}", segment(pipeline))).await
@@ -251,12 +260,15 @@ impl Api {
         &self,
         pipeline: &str,
         id: &str,
-    ) -> Result<Answer<SubscriptionView>, ClientFault> {
+    ) -> Result<ApiAnswer<SubscriptionView>, ClientFault> {
         let id = if SUBSCRIPTION_ROUTES.contains(&id) { opaque_segment(id) } else { segment(id) };
         self.get(&format!("/v1/pipelines/{}/subscriptions/{id}", segment(pipeline))).await
     }
 
-    pub async fn subscription_keys(&self, pipeline: &str) -> Result<Answer<SubscriptionKeys>, ClientFault> {
+    pub async fn subscription_keys(
+        &self,
+        pipeline: &str,
+    ) -> Result<ApiAnswer<SubscriptionKeys>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/subscriptions/keys", segment(pipeline))).await
     }
 
@@ -264,7 +276,7 @@ impl Api {
         &self,
         pipeline: &str,
         subscription: &NewSubscription,
-    ) -> Result<Answer<SubscriptionView>, ClientFault> {
+    ) -> Result<ApiAnswer<SubscriptionView>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/subscriptions", segment(pipeline)), subscription).await
     }
 
@@ -274,7 +286,7 @@ impl Api {
         pipeline: &str,
         word: &str,
         endpoint: &NamedSubscription,
-    ) -> Result<Answer<SubscriptionView>, ClientFault> {
+    ) -> Result<ApiAnswer<SubscriptionView>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/subscriptions/{word}", segment(pipeline)), endpoint).await
     }
 
@@ -282,7 +294,7 @@ impl Api {
         &self,
         pipeline: &str,
         subscription: &NamedSubscription,
-    ) -> Result<Answer<RemovedSubscription>, ClientFault> {
+    ) -> Result<ApiAnswer<RemovedSubscription>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/subscriptions/remove", segment(pipeline)), subscription)
             .await
     }
@@ -291,39 +303,39 @@ impl Api {
         &self,
         pipeline: &str,
         undo: &UndoSubscription,
-    ) -> Result<Answer<UndoneSubscriptions>, ClientFault> {
+    ) -> Result<ApiAnswer<UndoneSubscriptions>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/subscriptions/undo", segment(pipeline)), undo).await
     }
 
-    pub async fn subscription_resume(&self, pipeline: &str) -> Result<Answer<Purging>, ClientFault> {
+    pub async fn subscription_resume(&self, pipeline: &str) -> Result<ApiAnswer<Purging>, ClientFault> {
         self.post(&format!("/v1/pipelines/{}/subscriptions/resume", segment(pipeline)), None).await
     }
 
-    pub async fn replay_dry(&self, replay: &StartReplay) -> Result<Answer<ReplayForecast>, ClientFault> {
+    pub async fn replay_dry(&self, replay: &StartReplay) -> Result<ApiAnswer<ReplayForecast>, ClientFault> {
         self.post_with("/v1/replays", replay).await
     }
 
-    pub async fn replay_start(&self, replay: &StartReplay) -> Result<Answer<ReplayJob>, ClientFault> {
+    pub async fn replay_start(&self, replay: &StartReplay) -> Result<ApiAnswer<ReplayJob>, ClientFault> {
         self.post_with("/v1/replays", replay).await
     }
 
-    pub async fn replay(&self, id: &str) -> Result<Answer<ReplayJob>, ClientFault> {
+    pub async fn replay(&self, id: &str) -> Result<ApiAnswer<ReplayJob>, ClientFault> {
         self.get(&format!("/v1/replays/{}", segment(id))).await
     }
 
-    pub async fn replays(&self) -> Result<Answer<Replays<Value>>, ClientFault> {
+    pub async fn replays(&self) -> Result<ApiAnswer<Replays<Value>>, ClientFault> {
         self.get("/v1/replays").await
     }
 
-    pub async fn replay_pause(&self, id: &str) -> Result<Answer<ReplayJob>, ClientFault> {
+    pub async fn replay_pause(&self, id: &str) -> Result<ApiAnswer<ReplayJob>, ClientFault> {
         self.post(&format!("/v1/replays/{}/pause", segment(id)), None).await
     }
 
-    pub async fn replay_resume(&self, id: &str) -> Result<Answer<ReplayJob>, ClientFault> {
+    pub async fn replay_resume(&self, id: &str) -> Result<ApiAnswer<ReplayJob>, ClientFault> {
         self.post(&format!("/v1/replays/{}/resume", segment(id)), None).await
     }
 
-    pub async fn replay_abort(&self, id: &str) -> Result<Answer<ReplayJob>, ClientFault> {
+    pub async fn replay_abort(&self, id: &str) -> Result<ApiAnswer<ReplayJob>, ClientFault> {
         self.post(&format!("/v1/replays/{}/abort", segment(id)), None).await
     }
 
@@ -331,12 +343,12 @@ impl Api {
         &self,
         since: Option<&str>,
         limit: u32,
-    ) -> Result<Answer<Actions<Value>>, ClientFault> {
+    ) -> Result<ApiAnswer<Actions<Value>>, ClientFault> {
         let limit = limit.to_string();
         self.get(&format!("/v1/actions{}", query(&[("since", since), ("limit", Some(&limit))]))).await
     }
 
-    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<Answer<T>, ClientFault> {
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<ApiAnswer<T>, ClientFault> {
         self.read(&self.wire.ask(Method::GET, path, Bytes::new()).await?)
     }
 
@@ -344,7 +356,7 @@ impl Api {
         &self,
         path: &str,
         body: Option<Value>,
-    ) -> Result<Answer<T>, ClientFault> {
+    ) -> Result<ApiAnswer<T>, ClientFault> {
         let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
         self.read(&self.wire.ask(Method::POST, path, body).await?)
     }
@@ -353,18 +365,18 @@ impl Api {
         &self,
         path: &str,
         body: &impl Serialize,
-    ) -> Result<Answer<T>, ClientFault> {
+    ) -> Result<ApiAnswer<T>, ClientFault> {
         let body = serde_json::to_vec(body).map_err(|error| self.strange(&error))?;
         self.read(&self.wire.ask(Method::POST, path, Bytes::from(body)).await?)
     }
 
     fn strange(&self, error: &serde_json::Error) -> ClientFault {
-        ClientFault::Strange { place: self.place().to_string(), problem: error.to_string() }
+        ClientFault::Strange { address: self.address().to_string(), problem: error.to_string() }
     }
 
-    fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<Answer<T>, ClientFault> {
+    fn read<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<ApiAnswer<T>, ClientFault> {
         let json: Value = serde_json::from_slice(bytes).map_err(|error| self.strange(&error))?;
         let view = T::deserialize(&json).map_err(|error| self.strange(&error))?;
-        Ok(Answer { json, view })
+        Ok(ApiAnswer { json, view })
     }
 }

@@ -5,27 +5,27 @@ use std::time::Duration;
 
 use redrive_api::Refusal;
 
-use super::place::PlaceFault;
+use super::address::ApiAddressFault;
 use crate::exit::{Exit, Failed};
 use crate::output::safe;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ClientFault {
-    #[error("no processor answers at {place}; start `redrive processor` or give --url")]
-    NoProcessor { place: String },
-    #[error("{place} did not answer within {} s; it may be overloaded, try again", within.as_secs())]
-    Slow { place: String, within: Duration },
-    #[error("no TLS with {place}: {problem}")]
-    Untrusted { place: String, problem: &'static str },
-    #[error("the connection to {place} broke: {error}")]
-    Broken { place: String, error: String },
+    #[error("no processor answers at {address}; start `redrive processor` or give --url")]
+    NoProcessor { address: String },
+    #[error("{address} did not answer within {} s; it may be overloaded, try again", within.as_secs())]
+    Slow { address: String, within: Duration },
+    #[error("no TLS with {address}: {problem}")]
+    Untrusted { address: String, problem: &'static str },
+    #[error("the connection to {address} broke: {error}")]
+    Broken { address: String, error: String },
     /// The processor answered and said no.
     #[error("{0}")]
     Refused(Refused),
-    #[error("{place} does not answer as a redrive processor does ({problem}); is --url right?")]
-    Strange { place: String, problem: String },
+    #[error("{address} does not answer as a redrive processor does ({problem}); is --url right?")]
+    Strange { address: String, problem: String },
     #[error(transparent)]
-    Place(#[from] PlaceFault),
+    ApiAddress(#[from] ApiAddressFault),
 }
 
 /// A refusal of the API, with what was asked.

@@ -1,4 +1,4 @@
-//! From the global flags to an API: which place, which token, and a runtime of one thread.
+//! From the global flags to an API: which address, which token, and a runtime of one thread.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use redrive::Time;
 
+use super::address::{ApiAddress, ApiAddressFault};
 use super::api::Api;
 use super::fault::ClientFault;
-use super::place::{Place, PlaceFault};
 use super::token::Bearer;
 use crate::args::Global;
 use crate::config::load::{FILE_DEFAULT, load_text};
@@ -30,7 +30,7 @@ impl Session {
 
     /// A part of an answer is not what the API promises.
     pub fn strange(&self, error: &serde_json::Error) -> ClientFault {
-        ClientFault::Strange { place: self.api.place().to_string(), problem: error.to_string() }
+        ClientFault::Strange { address: self.api.address().to_string(), problem: error.to_string() }
     }
 }
 
@@ -41,18 +41,18 @@ pub fn with_api(
     command: impl AsyncFnOnce(&Session, &mut Output) -> Result<Exit, Failed>,
 ) -> Result<Exit, Failed> {
     let config = Nearby::find(global, out)?;
-    let place: Place = match &global.url {
+    let address: ApiAddress = match &global.url {
         Some(url) => url.parse(),
-        None => place_of(config.listen, config.tls).parse(),
+        None => address_of(config.listen, config.tls).parse(),
     }
-    .map_err(|fault: PlaceFault| Failed::usage(fault.to_string()))?;
-    let token = token(global, &config.dir, &place)?;
-    if token.is_some() && !place.is_loopback() && !place.is_https() {
+    .map_err(|fault: ApiAddressFault| Failed::usage(fault.to_string()))?;
+    let token = token(global, &config.dir, &address)?;
+    if token.is_some() && !address.is_loopback() && !address.is_https() {
         out.note(&format!(
-            "warning: the token goes to {place} unencrypted; use https unless the network is yours"
+            "warning: the token goes to {address} unencrypted; use https unless the network is yours"
         ));
     }
-    let api = Api::new(place, token, global.ca_file.as_deref())?;
+    let api = Api::new(address, token, global.ca_file.as_deref())?;
     let session = Session { api, clock: wall_clock };
     block_on(command(&session, out))
 }
@@ -99,7 +99,7 @@ impl Nearby {
 }
 
 /// Where to knock for a processor that listens there: one that listens everywhere is on this machine too.
-fn place_of(listen: SocketAddr, tls: bool) -> String {
+fn address_of(listen: SocketAddr, tls: bool) -> String {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -115,13 +115,13 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T,
     runtime.map_err(|error| Failed::new(Exit::TryAgain, format!("no runtime: {error}")))?.block_on(future)
 }
 
-/// `--token-file`, else `REDRIVE_TOKEN`, else the engine's own. The last one only for a place on this machine: it
+/// `--token-file`, else `REDRIVE_TOKEN`, else the engine's own. The last one only for an address on this machine: it
 /// must not be carried to another host because somebody gave `--url` next to a local store.
-fn token(global: &Global, engine_dir: &Path, place: &Place) -> Result<Option<Bearer>, Failed> {
+fn token(global: &Global, engine_dir: &Path, address: &ApiAddress) -> Result<Option<Bearer>, Failed> {
     if let Some(token) = global.token()? {
         return Bearer::new(token.expose()).map(Some);
     }
-    Ok(if place.is_loopback() { Bearer::of_engine(engine_dir) } else { None })
+    Ok(if address.is_loopback() { Bearer::of_engine(engine_dir) } else { None })
 }
 
 /// The wall clock. A clock before 1970 counts as 1970.
@@ -136,14 +136,14 @@ mod tests {
 
     #[test]
     fn a_processor_that_listens_everywhere_is_knocked_at_on_this_machine() {
-        for (listen, place) in [
+        for (listen, address) in [
             ("127.0.0.1:7333", "http://127.0.0.1:7333"),
             ("0.0.0.0:8080", "http://127.0.0.1:8080"),
             ("[::]:8080", "http://[::1]:8080"),
             ("10.0.0.7:7333", "http://10.0.0.7:7333"),
         ] {
-            assert_eq!(place_of(listen.parse().unwrap(), false), place);
-            assert!(place.parse::<Place>().is_ok());
+            assert_eq!(address_of(listen.parse().unwrap(), false), address);
+            assert!(address.parse::<ApiAddress>().is_ok());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which token is sent. It goes to one place and is shown nowhere.
+//! Which token is sent. It goes to one address and is shown nowhere.
 
 use std::fmt;
 use std::fs::File;

@@ -13,8 +13,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use redrive_sinks::tls;
 
+use super::address::ApiAddress;
 use super::fault::{ClientFault, Refused};
-use super::place::Place;
 use super::token::Bearer;
 use crate::exit::Failed;
 
@@ -24,18 +24,18 @@ pub const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// How long one exchange may take. The processor may have to look through many letters for a filter.
 pub const ANSWER_WITHIN: Duration = Duration::from_mins(1);
 
-/// A pool of connections to one place.
+/// A pool of connections to one address.
 #[derive(Clone, Debug)]
 pub struct Wire {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
-    place: Place,
+    address: ApiAddress,
     token: Option<Bearer>,
     within: Duration,
 }
 
 impl Wire {
     /// `ca_file` holds the authorities that are trusted for https, instead of the usual ones.
-    pub fn new(place: Place, token: Option<Bearer>, ca_file: Option<&Path>) -> Result<Self, Failed> {
+    pub fn new(address: ApiAddress, token: Option<Bearer>, ca_file: Option<&Path>) -> Result<Self, Failed> {
         let mut http = HttpConnector::new();
         // The connector around this one takes https as well.
         http.enforce_http(false);
@@ -51,11 +51,11 @@ impl Wire {
             .enable_http1()
             .wrap_connector(http);
         let client = Client::builder(TokioExecutor::new()).build(connector);
-        Ok(Self { client, place, token, within: ANSWER_WITHIN })
+        Ok(Self { client, address, token, within: ANSWER_WITHIN })
     }
 
-    pub fn place(&self) -> &Place {
-        &self.place
+    pub fn address(&self) -> &ApiAddress {
+        &self.address
     }
 
     pub fn has_token(&self) -> bool {
@@ -77,7 +77,7 @@ impl Wire {
     ) -> Result<Bytes, ClientFault> {
         let (status, bytes) = tokio::time::timeout(self.within, self.exchange(method, path, kind, body))
             .await
-            .map_err(|_| ClientFault::Slow { place: self.place.to_string(), within: self.within })??;
+            .map_err(|_| ClientFault::Slow { address: self.address.to_string(), within: self.within })??;
         if status.is_success() {
             return Ok(bytes);
         }
@@ -93,9 +93,9 @@ impl Wire {
         kind: &'static str,
         body: Bytes,
     ) -> Result<(StatusCode, Bytes), ClientFault> {
-        let place = || self.place.to_string();
+        let address = || self.address.to_string();
         let mut request =
-            Request::builder().method(method).uri(self.place.uri(path)?).header(ACCEPT, "application/json");
+            Request::builder().method(method).uri(self.address.uri(path)?).header(ACCEPT, "application/json");
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, kind);
         }
@@ -104,19 +104,19 @@ impl Wire {
         }
         let request = request
             .body(Full::new(body))
-            .map_err(|error| ClientFault::Strange { place: place(), problem: error.to_string() })?;
+            .map_err(|error| ClientFault::Strange { address: address(), problem: error.to_string() })?;
         let answer = self.client.request(request).await.map_err(|error| {
             if let Some(problem) = tls::problem(&error) {
-                ClientFault::Untrusted { place: place(), problem }
+                ClientFault::Untrusted { address: address(), problem }
             } else if error.is_connect() {
-                ClientFault::NoProcessor { place: place() }
+                ClientFault::NoProcessor { address: address() }
             } else {
-                ClientFault::Broken { place: place(), error: root(&error) }
+                ClientFault::Broken { address: address(), error: root(&error) }
             }
         })?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-        let body = body.map_err(|error| ClientFault::Broken { place: place(), error: root(&*error) })?;
+        let body = body.map_err(|error| ClientFault::Broken { address: address(), error: root(&*error) })?;
         Ok((status, body.to_bytes()))
     }
 }

@@ -26,9 +26,9 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use kafka::Records;
+use kafka::TopicRecords;
 use roll::Roll;
-use witness::Witness;
+use witness::AuditWitness;
 
 use redrive::Time;
 
@@ -107,7 +107,7 @@ pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, 
         });
     }
     // What is wrong with the command line is said before anybody is asked.
-    let witness = Witness::at(args.applied.as_deref().unwrap_or_default(), global.ca_file.as_deref())?;
+    let witness = AuditWitness::at(args.applied.as_deref().unwrap_or_default(), global.ca_file.as_deref())?;
     let within = Within::of(args)?;
     if let Some(records) = on_kafka(args, global)? {
         let (roll, lost) = if args.ids.is_some() || args.ids_file.is_some() {
@@ -129,12 +129,12 @@ pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, 
 }
 
 /// The topics of the pipeline, if the configuration says that it lives in Kafka.
-fn on_kafka(args: &AuditArgs, global: &Global) -> Result<Option<Records>, Failed> {
+fn on_kafka(args: &AuditArgs, global: &Global) -> Result<Option<TopicRecords>, Failed> {
     if global.config.is_none() && !Path::new(FILE_DEFAULT).exists() {
         return Ok(None);
     }
     match load_text(global, &Environment::of_process())?.config {
-        Some(config) => Records::of(&config, &args.pipeline),
+        Some(config) => TopicRecords::of(&config, &args.pipeline),
         // Whatever is wrong with it, an audit over the API does not need it.
         None => Ok(None),
     }
@@ -143,8 +143,8 @@ fn on_kafka(args: &AuditArgs, global: &Global) -> Result<Option<Records>, Failed
 async fn audit_records(
     args: &AuditArgs,
     (mut roll, lost): (Roll, Vec<String>),
-    witness: &Witness,
-    records: &Records,
+    witness: &AuditWitness,
+    records: &TopicRecords,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
     let mut seen = gather::gather_records(&mut roll, witness, args.effects.as_deref(), records, out).await?;
@@ -157,17 +157,22 @@ async fn audit_records(
     finish(args, &roll, &seen, out)
 }
 
-fn finish(args: &AuditArgs, roll: &Roll, seen: &gather::Seen, out: &mut Output) -> Result<Exit, Failed> {
+fn finish(
+    args: &AuditArgs,
+    roll: &Roll,
+    seen: &gather::AuditFindings,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
     let named = if out.is_json() { NAMED_JSON } else { NAMED };
     let reckoning = reconcile::reconcile(roll, named);
-    report::write(&report::Report { pipeline: &args.pipeline, reckoning: &reckoning, seen }, out)?;
+    report::write(&report::AuditReport { pipeline: &args.pipeline, reckoning: &reckoning, seen }, out)?;
     Ok(if reckoning.is_good() && seen.lost.is_empty() { Exit::Ok } else { Exit::Bad })
 }
 
 async fn audit(
     args: &AuditArgs,
     mut roll: Roll,
-    witness: &Witness,
+    witness: &AuditWitness,
     session: &Session,
     out: &mut Output,
 ) -> Result<Exit, Failed> {

@@ -1,4 +1,4 @@
-//! `redrive downstream`: a stub that fails as told and remembers what it applied.
+//! `redrive downstream`: a stub that fails on request and remembers what it applied.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use redrive_core::{Ratio, duration};
 use redrive_lab::downstream::ledger::Url;
 use redrive_lab::downstream::{
-    DownstreamError, Latency, LedgerOptions, Options, OutageStyle, OutageWindow, Server, Switches,
+    DownstreamError, DownstreamOptions, Latency, LedgerOptions, OutageStyle, OutageWindow, Server, Switches,
 };
 use redrive_lab::share;
 
@@ -54,7 +54,7 @@ pub struct DownstreamArgs {
 }
 
 /// The options that the arguments stand for.
-pub fn options(args: &DownstreamArgs) -> Result<Options, Failed> {
+pub fn options(args: &DownstreamArgs) -> Result<DownstreamOptions, Failed> {
     let poison_detect = match args.poison_detect.as_str() {
         "on" => true,
         "off" => false,
@@ -65,7 +65,7 @@ pub fn options(args: &DownstreamArgs) -> Result<Options, Failed> {
         (None, Some(url)) => LedgerOptions::Postgres(Url(url.clone())),
         (None, None) => LedgerOptions::Memory,
     };
-    let options = Options {
+    let options = DownstreamOptions {
         listen: args.listen,
         allow_remote: args.allow_remote,
         seed: args.seed,

@@ -20,7 +20,7 @@ use crate::args::Global;
 use crate::config::load::FILE_DEFAULT;
 use crate::config::{Config, EngineKind, ProcessorFlags};
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Style, Table, bytes, count, safe};
+use crate::output::{Align, Output, Style, TextTable, bytes, count, safe};
 use crate::service::engine_failed::engine_failed;
 use inspected::Inspected;
 use removed::Removed;
@@ -322,7 +322,7 @@ fn print_log(name: &str, log: &LogInspection, out: &mut Output) -> Result<(), Fa
     ))?;
     if !log.frames.is_empty() {
         let mut table =
-            Table::new([("  KIND", Align::Left), ("FRAMES", Align::Right), ("BYTES", Align::Right)]);
+            TextTable::new([("  KIND", Align::Left), ("FRAMES", Align::Right), ("BYTES", Align::Right)]);
         for (kind, (frames, size)) in &log.frames {
             table.row([format!("  {kind}"), count(*frames), count(*size)]);
         }

@@ -16,7 +16,7 @@ use redrive_lab::testbed::Watch;
 use serde_json::json;
 
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table};
+use crate::output::{Align, Output, TextTable};
 use crate::service::Signals;
 
 const REDRAW_AFTER: Duration = Duration::from_millis(200);
@@ -102,7 +102,7 @@ pub fn run(args: &LabArgs, out: &mut Output) -> Result<Exit, Failed> {
 }
 
 fn list(out: &mut Output) -> Result<Exit, Failed> {
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("SCENARIO", Align::Left),
         ("RUNS BY", Align::Left),
         ("TAKES", Align::Right),

@@ -30,7 +30,7 @@ pub enum MessagesAction {
 /// The states of a message that is not terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
-pub enum State {
+pub enum MessageStateArg {
     Ready,
     Held,
     Delayed,
@@ -38,7 +38,7 @@ pub enum State {
     InFlight,
 }
 
-impl State {
+impl MessageStateArg {
     const fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redrive_core::{Ratio, duration, rate};
 use redrive_lab::producer::options::{IN_FLIGHT_MAX, OnProgress};
-use redrive_lab::producer::{Bearer, Options, ProducerError, Target, TargetFault};
+use redrive_lab::producer::{Bearer, ProducerError, ProducerOptions, Target, TargetFault};
 use redrive_lab::share;
 
 use crate::args::Global;
@@ -83,7 +83,7 @@ pub fn run(args: &ProducerArgs, global: &Global, out: &mut Output) -> Result<Exi
     let last: Arc<Mutex<Option<String>>> = Arc::default();
     let heard = Arc::clone(&last);
     let loud = !global.quiet && !global.json;
-    let options = Options {
+    let options = ProducerOptions {
         rate: args.rate,
         count: args.count,
         duration: args.duration,
@@ -102,7 +102,7 @@ pub fn run(args: &ProducerArgs, global: &Global, out: &mut Output) -> Result<Exi
             }
             *heard.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
         }))),
-        ..Options::new(target)
+        ..ProducerOptions::new(target)
     };
     let runtimes = Runtimes::start()?;
     let report = runtimes.api.block_on(async {

@@ -8,7 +8,9 @@ use redrive_core::duration::print;
 use redrive_core::rate;
 
 use super::fault::Fault;
-use super::reader::{Reader, Section};
+use super::health::TableValues;
+use super::reader::{Section, SettingReader};
+use super::words::quoted;
 
 /// Shorter spans say nothing about the health of a sink.
 const HEALTHY_FOR_MIN: Duration = Duration::from_secs(1);
@@ -19,7 +21,20 @@ pub struct AutoReplayConfig {
     pub settings: AutoReplay,
 }
 
-pub(super) fn read(reader: &mut Reader, pipeline: &Section<'_>) -> AutoReplayConfig {
+impl AutoReplayConfig {
+    /// Every value that holds, as TOML.
+    pub(super) fn values(&self) -> TableValues {
+        let values = vec![
+            ("enabled", self.enabled.to_string()),
+            ("rate", quoted(&format!("{}/s", self.settings.rate))),
+            ("healthy_for", quoted(&print(self.settings.healthy_for))),
+            ("age_max", quoted(&print(self.settings.age_max))),
+        ];
+        ("auto_replay", values)
+    }
+}
+
+pub(super) fn read(reader: &mut SettingReader, pipeline: &Section<'_>) -> AutoReplayConfig {
     let mut config = AutoReplayConfig::default();
     let Some(table) = reader.table(pipeline, "auto_replay") else { return config };
     reader.unknown_keys(&table);

@@ -8,8 +8,9 @@ use redrive_core::duration;
 use super::declared::{BEFORE_SINKS, SettingTable};
 use super::fault::Fault;
 use super::kafka::KafkaConfig;
-use super::reader::{Reader, Section, Set};
+use super::reader::{Section, Set, SettingReader};
 use super::tree::At;
+use super::words::quoted;
 
 pub const DIR_DEFAULT: &str = "./redrive-data";
 pub const SCRUB_DEFAULT: Duration = Duration::from_hours(7 * 24);
@@ -54,7 +55,7 @@ impl Default for EngineConfig {
 }
 
 impl EngineConfig {
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Self {
+    pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>) -> Self {
         reader.unknown_keys(section);
         let kind = reader.one_of(section, "kind", &EngineKind::WORDS);
         let key = if section.get("state_dir").is_some() { "state_dir" } else { "dir" };
@@ -87,6 +88,22 @@ impl EngineConfig {
     }
 }
 
+impl EngineConfig {
+    /// Every value that holds, as TOML, but what is passed on to the Kafka client.
+    pub(super) fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![("kind", quoted(self.kind.name()))];
+        if self.kind == EngineKind::Embedded {
+            let scrub = self.scrub.map_or_else(|| "off".to_owned(), duration::print);
+            values.push(("dir", quoted(&self.dir.display().to_string())));
+            values.push(("scrub", quoted(&scrub)));
+        }
+        if let Some(kafka) = &self.kafka {
+            values.extend(kafka.values(&self.dir));
+        }
+        values
+    }
+}
+
 /// The keys of `[engine]` that are for one kind of engine, with its name: settings that are declared so, and its own table.
 fn of_one_engine() -> Vec<(&'static str, &'static str)> {
     let of_table = |table: &'static SettingTable| {
@@ -97,7 +114,7 @@ fn of_one_engine() -> Vec<(&'static str, &'static str)> {
     BEFORE_SINKS.iter().copied().flatten().flat_map(of_table).collect()
 }
 
-fn scrub(reader: &mut Reader, section: &Section<'_>, kind: EngineKind) -> Option<Duration> {
+fn scrub(reader: &mut SettingReader, section: &Section<'_>, kind: EngineKind) -> Option<Duration> {
     if kind != EngineKind::Embedded && section.at("scrub").is_some() {
         return None;
     }

@@ -255,7 +255,7 @@ impl Faults {
     }
 }
 
-struct Shown {
+struct QuotedLine {
     line: usize,
     text: String,
     indent: usize,
@@ -263,7 +263,7 @@ struct Shown {
 }
 
 /// The line of a span, unless it may hold a secret.
-fn shown(keys: &Keys, source: &Source, span: &Range<usize>) -> Option<Shown> {
+fn shown(keys: &Keys, source: &Source, span: &Range<usize>) -> Option<QuotedLine> {
     let place = source.place(span.start);
     let text = source.line_text(place.line);
     if !keys.may_be_shown(source.text(), text) {
@@ -271,5 +271,5 @@ fn shown(keys: &Keys, source: &Source, span: &Range<usize>) -> Option<Shown> {
     }
     // A tab is one character wide here, so that carets stand where they should.
     let text = text.replace('\t', " ");
-    Some(Shown { line: place.line, text, indent: place.column - 1, width: source.width_on_line(span) })
+    Some(QuotedLine { line: place.line, text, indent: place.column - 1, width: source.width_on_line(span) })
 }

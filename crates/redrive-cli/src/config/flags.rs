@@ -1,7 +1,7 @@
 //! A pipeline from flags alone, or flags over a file: the same settings under the names of flags, through the same
 //! validator.
 
-use super::tree::{At, Data, Node, Table};
+use super::tree::{At, Data, Node, TreeTable};
 
 /// What `redrive processor` takes instead of a file, or over one.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -133,7 +133,7 @@ pub(super) const FLAGS: &[(&str, &str)] = &[
 ];
 
 impl EngineFlags {
-    pub(super) fn lay_over(&self, top: &mut Table) {
+    pub(super) fn lay_over(&self, top: &mut TreeTable) {
         let texts = [
             ("engine", "kind", "--engine", &self.engine),
             ("engine", "dir", "--dir", &self.dir),
@@ -157,7 +157,7 @@ impl EngineFlags {
 
 /// Puts a value into a table below the top. A file that has something else under the table's name keeps it, and the
 /// parser says what is wrong with that.
-pub(super) fn lay(top: &mut Table, table: &str, key: &str, data: Data, at: At) {
+pub(super) fn lay(top: &mut TreeTable, table: &str, key: &str, data: Data, at: At) {
     if let Some(table) = top.table_mut(table, at.clone()) {
         table.set(key, data, at);
     }
@@ -192,7 +192,7 @@ impl PipelineFlags {
     }
 
     /// Lays the flags over a pipeline's table. What a flag says replaces whatever else said the same.
-    pub(super) fn lay_over(&self, pipeline: &mut Table) {
+    pub(super) fn lay_over(&self, pipeline: &mut TreeTable) {
         let grows = self.backoff_base.is_some() || self.backoff_cap.is_some();
         match (self.tiers.is_some(), grows, self.backoff_fixed.is_some()) {
             (true, false, false) | (false, false, true) => {
@@ -235,7 +235,7 @@ impl PipelineFlags {
 }
 
 /// Sets or removes the value under a dotted key.
-fn set_below(table: &mut Table, key: &str, value: Option<(Data, At)>) {
+fn set_below(table: &mut TreeTable, key: &str, value: Option<(Data, At)>) {
     let Some((first, rest)) = key.split_once('.') else {
         match value {
             Some((data, at)) => table.set(key, data, at),

@@ -4,9 +4,9 @@ use redrive_core::GroupRule;
 use redrive_core::fingerprint::rules::{RULES_MAX, RuleFault};
 
 use super::fault::Fault;
-use super::reader::{Reader, Section};
+use super::reader::{Section, SettingReader};
 
-pub(super) fn read(reader: &mut Reader, pipeline: &Section<'_>) -> Vec<GroupRule> {
+pub(super) fn read(reader: &mut SettingReader, pipeline: &Section<'_>) -> Vec<GroupRule> {
     let tables = reader.tables(pipeline, "group");
     if tables.len() > RULES_MAX {
         let problem = format!("there are {} groups, at most {RULES_MAX} are looked through", tables.len());

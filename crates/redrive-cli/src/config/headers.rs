@@ -7,7 +7,7 @@ use redrive_sinks::webhook::HeaderFrom;
 
 use super::fault::Fault;
 use super::named::Named;
-use super::reader::{Reader, Section};
+use super::reader::{Section, SettingReader};
 use super::secrets::{self, is_secret_header};
 use super::tree::{At, Data};
 
@@ -37,8 +37,12 @@ impl HeaderConfig {
     }
 }
 
-/// The table `headers`. `endpoint` is where messages are told to name their own endpoint.
-pub(super) fn read(reader: &mut Reader, section: &Section<'_>, endpoint: Option<&At>) -> Vec<HeaderConfig> {
+/// The table `headers`. `endpoint` is where messages name their own endpoint.
+pub(super) fn read(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    endpoint: Option<&At>,
+) -> Vec<HeaderConfig> {
     let Some(table) = reader.table(section, "headers") else { return Vec::new() };
     let mut headers: Vec<(HeaderConfig, At)> = Vec::new();
     for entry in &table.table.entries {

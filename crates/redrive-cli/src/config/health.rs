@@ -1,4 +1,4 @@
-//! `[pipeline.breaker]` and `[pipeline.guard]`: when a sink is left alone, and when a pipeline is paused.
+//! `[pipeline.breaker]` and `[pipeline.guard]`: when deliveries to a sink stop, and when a pipeline is paused.
 
 use redrive_core::breaker::{BreakerSettings, SlowAction};
 use redrive_core::duration::print;
@@ -7,9 +7,16 @@ use redrive_core::guard::GuardSettings;
 use redrive_core::profiles::Profile;
 
 use super::fault::Fault;
-use super::reader::{Reader, Section, Set};
+use super::reader::{Section, Set, SettingReader};
+use super::words::quoted;
 
-pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Profile) -> BreakerSettings {
+const ACTIONS: [(&str, SlowAction); 2] = [("open", SlowAction::Open), ("alert", SlowAction::Alert)];
+
+pub(super) fn breaker(
+    reader: &mut SettingReader,
+    pipeline: &Section<'_>,
+    profile: &Profile,
+) -> BreakerSettings {
     let mut breaker = BreakerSettings::of_profile(profile);
     let Some(table) = reader.table(pipeline, "breaker") else { return breaker };
     reader.unknown_keys(&table);
@@ -27,8 +34,7 @@ pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Pro
         reader.unknown_keys(&slow);
         set(&mut breaker.slow.window, reader.duration(&slow, "window"));
         set(&mut breaker.slow.failures, reader.share(&slow, "failures"));
-        let actions = [("open", SlowAction::Open), ("alert", SlowAction::Alert)];
-        set(&mut breaker.slow.action, reader.one_of(&slow, "action", &actions));
+        set(&mut breaker.slow.action, reader.one_of(&slow, "action", &ACTIONS));
         if let Some(counts) = reader.texts(&slow, "counts") {
             let counts = counts.value.into_iter().filter_map(|count| counted(reader, pipeline, &count));
             breaker.slow.counts = counts.collect();
@@ -44,7 +50,7 @@ pub(super) fn breaker(reader: &mut Reader, pipeline: &Section<'_>, profile: &Pro
     breaker
 }
 
-pub(super) fn guard(reader: &mut Reader, pipeline: &Section<'_>) -> GuardSettings {
+pub(super) fn guard(reader: &mut SettingReader, pipeline: &Section<'_>) -> GuardSettings {
     let mut guard = GuardSettings::default();
     let Some(table) = reader.table(pipeline, "guard") else { return guard };
     reader.unknown_keys(&table);
@@ -54,7 +60,42 @@ pub(super) fn guard(reader: &mut Reader, pipeline: &Section<'_>) -> GuardSetting
     guard
 }
 
-fn counted(reader: &mut Reader, pipeline: &Section<'_>, text: &Set<String>) -> Option<Counted> {
+/// A table below `[pipeline]`, with every value that holds, as TOML.
+pub(super) type TableValues = (&'static str, Vec<(&'static str, String)>);
+
+pub(super) fn breaker_values(breaker: &BreakerSettings) -> [TableValues; 3] {
+    let counts: Vec<String> = breaker.slow.counts.iter().map(|count| quoted(&count.to_string())).collect();
+    let action = ACTIONS.into_iter().find(|(_, action)| *action == breaker.slow.action);
+    let of_breaker = vec![
+        ("enabled", breaker.enabled.to_string()),
+        ("cooldown", quoted(&print(breaker.cooldown))),
+        ("cooldown_max", quoted(&print(breaker.cooldown_max))),
+        ("probes", breaker.probes.to_string()),
+    ];
+    let fast = vec![
+        ("window", quoted(&print(breaker.fast.window))),
+        ("failures", quoted(&breaker.fast.failures.to_string())),
+        ("min", breaker.fast.min.to_string()),
+    ];
+    let slow = vec![
+        ("window", quoted(&print(breaker.slow.window))),
+        ("failures", quoted(&breaker.slow.failures.to_string())),
+        ("counts", format!("[{}]", counts.join(", "))),
+        ("action", quoted(action.map_or("", |(name, _)| name))),
+    ];
+    [("breaker", of_breaker), ("breaker.fast", fast), ("breaker.slow", slow)]
+}
+
+pub(super) fn guard_values(guard: &GuardSettings) -> TableValues {
+    let values = vec![
+        ("share", quoted(&guard.share.to_string())),
+        ("over", quoted(&print(guard.over))),
+        ("times_baseline", guard.times_baseline.to_string()),
+    ];
+    ("guard", values)
+}
+
+fn counted(reader: &mut SettingReader, pipeline: &Section<'_>, text: &Set<String>) -> Option<Counted> {
     match text.value.parse() {
         Ok(counted) => Some(counted),
         Err(error) => {

@@ -1,12 +1,13 @@
 //! The keys of `[engine]` that mean something to the Kafka engine only, and the table that is passed on to its client.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
 use super::named::Named;
-use super::reader::{Reader, Section, Set};
+use super::reader::{Section, Set, SettingReader};
 use super::secrets;
 use super::tree::{At, Data};
+use super::words::quoted;
 
 /// One cluster, as the file names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,8 +119,23 @@ impl PassedOn {
 }
 
 impl KafkaConfig {
+    /// Every value that holds, as TOML, but what is passed on.
+    pub(super) fn values(&self, dir: &Path) -> impl Iterator<Item = (&'static str, String)> {
+        let brokers: Vec<String> = self.brokers.iter().map(|broker| quoted(broker)).collect();
+        let values = [
+            ("brokers", Some(format!("[{}]", brokers.join(", ")))),
+            ("group", Some(quoted(&self.group))),
+            ("member", self.member.as_deref().map(quoted)),
+            ("start", self.start.map(|start| quoted(start.name()))),
+            ("topics", Some(quoted(self.topics.name()))),
+            ("state_dir", Some(quoted(&dir.display().to_string()))),
+            ("only", Some(quoted(self.only.name()))),
+        ];
+        values.into_iter().filter_map(|(key, value)| value.map(|value| (key, value)))
+    }
+
     /// Reads the keys. What is missing is a fault only where the engine is `kafka`.
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>, meant: bool) -> Self {
+    pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>, meant: bool) -> Self {
         let brokers = reader.texts(section, "brokers");
         let group = reader.text(section, "group");
         let member = reader.text(section, "member").map(|set| set.value);
@@ -155,7 +171,7 @@ impl KafkaConfig {
     }
 }
 
-fn check_brokers(reader: &mut Reader, section: &Section<'_>, brokers: Option<&Set<Vec<Set<String>>>>) {
+fn check_brokers(reader: &mut SettingReader, section: &Section<'_>, brokers: Option<&Set<Vec<Set<String>>>>) {
     let fix = "brokers = [\"localhost:9092\"]";
     let Some(brokers) = brokers else {
         if section.get("brokers").is_none() {
@@ -183,7 +199,7 @@ fn check_brokers(reader: &mut Reader, section: &Section<'_>, brokers: Option<&Se
     }
 }
 
-fn check_group(reader: &mut Reader, section: &Section<'_>, group: Option<&Set<String>>) {
+fn check_group(reader: &mut SettingReader, section: &Section<'_>, group: Option<&Set<String>>) {
     let fix = "group = \"orders-delivery\"";
     match group {
         None if section.get("group").is_none() => {
@@ -197,7 +213,7 @@ fn check_group(reader: &mut Reader, section: &Section<'_>, group: Option<&Set<St
     }
 }
 
-fn passed_on(reader: &mut Reader, section: &Section<'_>) -> Vec<PassedOn> {
+fn passed_on(reader: &mut SettingReader, section: &Section<'_>) -> Vec<PassedOn> {
     let Some(table) = reader.table(section, "kafka") else { return Vec::new() };
     let mut passed_on = Vec::new();
     flatten(reader, &table, table.table, "", &mut passed_on);
@@ -206,9 +222,9 @@ fn passed_on(reader: &mut Reader, section: &Section<'_>) -> Vec<PassedOn> {
 
 /// `sasl.mechanism = "…"` without quotes is a table in a table to TOML, and the same setting to everybody else.
 fn flatten(
-    reader: &mut Reader,
+    reader: &mut SettingReader,
     section: &Section<'_>,
-    table: &super::tree::Table,
+    table: &super::tree::TreeTable,
     prefix: &str,
     out: &mut Vec<PassedOn>,
 ) {

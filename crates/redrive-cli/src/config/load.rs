@@ -12,12 +12,12 @@ use super::fault::{Fault, Faults, Severity};
 use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags, lay};
 use super::named::Named;
 use super::pipeline::{FoundPipeline, PipelineConfig};
-use super::reader::{Reader, Section};
+use super::reader::{Section, SettingReader};
 use super::secrets;
 use super::server::ServerConfig;
 use super::sinks::registry::KEYS;
 use super::source::Source;
-use super::tree::{At, Data, Node, Table};
+use super::tree::{At, Data, Node, TreeTable};
 use crate::args::Global;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, Paint};
@@ -62,7 +62,7 @@ impl Environment {
         }
     }
 
-    fn lay_over(&self, top: &mut Table) {
+    fn lay_over(&self, top: &mut TreeTable) {
         let all = [
             ("engine", "kind", "REDRIVE_ENGINE", &self.engine),
             ("engine", "dir", "REDRIVE_DIR", &self.dir),
@@ -207,12 +207,12 @@ fn build_naming(
     let mut faults = Vec::new();
     let mut top = match &source {
         Some(source) => parse(source, &mut faults),
-        None => Table::default(),
+        None => TreeTable::default(),
     };
     let broken: Vec<usize> = faults.iter().filter_map(|fault| line_of(fault, source.as_ref())).collect();
     environment.lay_over(&mut top);
     EngineFlags::lay_over(&flags.engine, &mut top);
-    let mut reader = Reader::new(&KEYS);
+    let mut reader = SettingReader::new(&KEYS);
     lay_pipeline(&mut top, &flags.pipeline, &mut reader);
 
     let config = read_all(&mut reader, &top, environment, source.as_ref());
@@ -226,14 +226,14 @@ fn build_naming(
     (Loaded { config: config.filter(|_| faults.errors() == 0), faults }, reader.named)
 }
 
-fn parse(source: &Source, faults: &mut Vec<Fault>) -> Table {
+fn parse(source: &Source, faults: &mut Vec<Fault>) -> TreeTable {
     let (table, errors) = DeTable::parse_recoverable(source.text());
     for error in errors {
         let at = At::File(error.span().unwrap_or(0..0));
         let problem = format!("this is not TOML: {}", error.message().trim().replace('\n', " "));
         faults.push(Fault::value("", problem, "see https://toml.io, or `redrive config default`", at));
     }
-    Table::of_file(table.get_ref())
+    TreeTable::of_file(table.get_ref())
 }
 
 fn line_of(fault: &Fault, source: Option<&Source>) -> Option<usize> {
@@ -244,14 +244,14 @@ fn line_of(fault: &Fault, source: Option<&Source>) -> Option<usize> {
 }
 
 /// Lays the flags of a pipeline over the one that is meant, or makes one.
-fn lay_pipeline(top: &mut Table, flags: &PipelineFlags, reader: &mut Reader) {
+fn lay_pipeline(top: &mut TreeTable, flags: &PipelineFlags, reader: &mut SettingReader) {
     if !flags.any() {
         return;
     }
     let at = At::Flag("--name");
     let pipelines = top.entries.iter_mut().find(|entry| entry.key == "pipeline");
     let Some(pipelines) = pipelines else {
-        let mut pipeline = Table::default();
+        let mut pipeline = TreeTable::default();
         pipeline.set("name", Data::Text("default".to_owned()), at.clone());
         if flags.source.is_some() {
             pipeline.remove("name");
@@ -263,14 +263,14 @@ fn lay_pipeline(top: &mut Table, flags: &PipelineFlags, reader: &mut Reader) {
     };
     // Anything else under this name is a fault that the parser reports.
     let Data::List(items) = &mut pipelines.node.data else { return };
-    let mut tables: Vec<&mut Table> = items
+    let mut tables: Vec<&mut TreeTable> = items
         .iter_mut()
         .filter_map(|item| match &mut item.data {
             Data::Table(table) => Some(table),
             _ => None,
         })
         .collect();
-    let is_named = |table: &Table, name: &str| {
+    let is_named = |table: &TreeTable, name: &str| {
         let text = |key: &str| table.get(key).map(|entry| entry.node.data.clone());
         text("name").or_else(|| text("source")) == Some(Data::Text(name.to_owned()))
     };
@@ -294,15 +294,15 @@ fn lay_pipeline(top: &mut Table, flags: &PipelineFlags, reader: &mut Reader) {
 }
 
 fn read_all(
-    reader: &mut Reader,
-    top: &Table,
+    reader: &mut SettingReader,
+    top: &TreeTable,
     environment: &Environment,
     source: Option<&Source>,
 ) -> Option<Config> {
     let section = Section::top(top, &KEYS);
     reader.unknown_keys(&section);
-    let empty = Table::default();
-    let part = |reader: &mut Reader, key: &str| reader.table(&section, key);
+    let empty = TreeTable::default();
+    let part = |reader: &mut SettingReader, key: &str| reader.table(&section, key);
     let none = |key: &str| Section::top(&empty, &KEYS).at_path(key);
 
     let engine = part(reader, "engine").unwrap_or_else(|| none("engine")).part("engine");
@@ -344,7 +344,7 @@ fn read_all(
     (complete && sound).then(|| Config { engine, server, pipelines, alerts, given, source: source.cloned() })
 }
 
-fn duplicates(reader: &mut Reader, found: &[FoundPipeline]) {
+fn duplicates(reader: &mut SettingReader, found: &[FoundPipeline]) {
     let mut told: Vec<&str> = Vec::new();
     for one in found {
         let Some((name, _)) = &one.name else { continue };
@@ -376,7 +376,7 @@ fn duplicates(reader: &mut Reader, found: &[FoundPipeline]) {
 }
 
 /// All pipelines are in one group, and a group delivers a record once.
-fn same_topic(reader: &mut Reader, found: &[FoundPipeline]) {
+fn same_topic(reader: &mut SettingReader, found: &[FoundPipeline]) {
     for (i, one) in found.iter().enumerate() {
         let same = |other: &&FoundPipeline| other.topic.is_some() && other.topic == one.topic;
         let Some(other) = found[..i].iter().find(same) else { continue };
@@ -397,7 +397,7 @@ fn same_topic(reader: &mut Reader, found: &[FoundPipeline]) {
     }
 }
 
-/// What a flag set is told in the words of flags.
+/// A fault in what a flag has set names the flag.
 fn of_flag(mut fault: Fault) -> Fault {
     if let Some(At::Flag(_)) = fault.at.first() {
         fault.problem = in_words_of_flags(&fault.problem);

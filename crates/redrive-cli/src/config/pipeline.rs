@@ -11,7 +11,6 @@ use redrive_core::profiles;
 use redrive_core::{
     BreakerSettings, GroupRule, GuardSettings, Pick, Policy, PolicySettings, Ratio, duration,
 };
-use redrive_sinks::SinkFault;
 
 use super::auto_replay::{self, AutoReplayConfig};
 use super::engine::{EngineConfig, EngineKind};
@@ -21,19 +20,16 @@ use super::health;
 use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
-use super::reader::{Reader, Section};
+use super::reader::{Section, SettingReader};
 use super::sinks::SinkConfig;
-use super::sinks::kind::{SinkKind, SinkSettings};
-use super::sinks::registry::{self, SINKS};
-use super::tree::{At, Data, Table};
-use super::words::in_table;
+use super::sinks::section::{shared_hashes, sink_faults, sink_section};
+use super::tree::{At, Data, TreeTable};
+use super::words::{after_dead_name, ordering_name, quoted};
 
 /// How long an id is remembered, unless set.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
 /// The shortest `letter_retention`.
 const LETTER_RETENTION_MIN: Duration = Duration::from_hours(24);
-/// Sinks that will come.
-const PLANNED: [&str; 1] = ["command"];
 const DEDUP_MAX: Duration = Duration::from_hours(24 * 366);
 
 /// A pipeline with nothing left to guess.
@@ -84,7 +80,7 @@ pub(super) struct FoundPipeline {
 
 impl PipelineConfig {
     pub(super) fn read(
-        reader: &mut Reader,
+        reader: &mut SettingReader,
         (section, at): (&Section<'_>, &At),
         (index, engine): (usize, &EngineConfig),
     ) -> FoundPipeline {
@@ -129,15 +125,7 @@ impl PipelineConfig {
             let timeout = policy.as_ref().map(Policy::timeout);
             let (kind, settings, given) = (*kind, Arc::clone(&read.settings), given.clone());
             let is_complete = read.is_complete;
-            let look = move || {
-                let faults = settings.check(timeout);
-                // Nobody wrote a place-holder, and that something is missing is said already.
-                let is_written = |fault: &&SinkFault| {
-                    place(&fault.key, format!("sink.{kind}.{}", fault.key), &given).1.is_some()
-                };
-                let real = faults.iter().filter(|fault| is_complete || is_written(fault));
-                real.map(|fault| sink_fault(fault, kind, &given)).collect()
-            };
+            let look = move || sink_faults(&settings.check(timeout), kind, is_complete, &given);
             reader.named.push(Named::new(section.part_name(), look));
         }
         if let Some((kind, read)) = &sink {
@@ -201,49 +189,30 @@ impl PipelineConfig {
     }
 }
 
-/// The one sink of a pipeline, with its table.
-fn sink_section<'t>(reader: &mut Reader, section: &Section<'t>, at: &At) -> Option<(SinkKind, Section<'t>)> {
-    let fix = "add [pipeline.sink.webhook] with url = \"http://127.0.0.1:8000/hook\"";
-    let Some(sink) = reader.table(section, "sink") else {
-        if section.get("sink").is_none() {
-            let fault = Fault::line("sink", "it has no sink", fix, vec![at.clone()]);
-            reader.fault(section, fault);
-        }
-        return None;
-    };
-    let sinks: Vec<_> = sink.table.entries.iter().collect();
-    if sinks.len() > 1 {
-        let names: Vec<String> = sinks.iter().map(|entry| format!("`{}`", entry.key)).collect();
-        let problem = format!("it has {} sinks, {}; exactly one delivers", sinks.len(), names.join(" and "));
-        let places = sinks.iter().map(|entry| entry.key_at.clone()).collect();
-        let known = sinks.iter().all(|entry| registry::NAMES.contains(&entry.key.as_str()));
-        let keep: Vec<String> = sinks.iter().map(|entry| format!("`sink.{}`", entry.key)).collect();
-        let fix = if known { format!("keep {}", keep.join(" or ")) } else { String::new() };
-        reader.fault(section, Fault::line("sink", problem, fix, places));
+impl PipelineConfig {
+    /// Every value of the pipeline's own that holds, as TOML; those of its policy and its tables are shown elsewhere.
+    pub(super) fn values(&self) -> Vec<(&'static str, String)> {
+        let rules: Vec<String> = self.redaction.rules().iter().map(|rule| quoted(rule)).collect();
+        let values = [
+            ("name", Some(quoted(&self.name))),
+            ("source", self.source.as_deref().map(quoted)),
+            ("id", self.id.as_ref().map(|pick| quoted(&pick.to_string()))),
+            ("tenant", self.tenant.as_ref().map(|pick| quoted(&pick.to_string()))),
+            ("ordering", Some(quoted(ordering_name(self.ordering)))),
+            ("after_dead", Some(quoted(after_dead_name(self.after_dead)))),
+            ("max_pending", Some(self.max_pending.to_string())),
+            ("dedup", Some(quoted(&self.dedup.map_or_else(|| "off".to_owned(), duration::print)))),
+            ("ledger_horizon", self.ledger_horizon.map(|horizon| quoted(&duration::print(horizon)))),
+            ("letter_retention", self.letter_retention.map(|keep| quoted(&duration::print(keep)))),
+            ("redact", (!rules.is_empty()).then(|| format!("[{}]", rules.join(", ")))),
+            ("log_delivered", Some(quoted(&self.log_delivered.to_string()))),
+        ];
+        values.into_iter().filter_map(|(key, value)| value.map(|value| (key, value))).collect()
     }
-    // Sinks that are planned are not spelling mistakes.
-    let is_planned = |name: &str| PLANNED.contains(&name) && !registry::NAMES.contains(&name);
-    for entry in sinks.iter().filter(|entry| is_planned(&entry.key)) {
-        let built = registry::NAMES.map(|name| format!("`{name}`")).join(", ");
-        let problem = format!("`sink.{}` is not built yet; {built} are", entry.key);
-        reader.fault(section, Fault::line("sink", problem, "", vec![entry.key_at.clone()]));
-    }
-    let is_known = |name: &str| is_planned(name) || registry::NAMES.contains(&name);
-    if !sinks.iter().all(|entry| is_known(&entry.key)) {
-        reader.unknown_keys(&sink);
-    }
-    if sinks.is_empty() {
-        reader.fault(
-            section,
-            Fault::line("sink", "`sink` is empty", fix, section.at("sink").into_iter().collect()),
-        );
-    }
-    let kind = SINKS.into_iter().find(|kind| sink.get(kind.name).is_some())?;
-    reader.table(&sink, kind.name).map(|table| (kind, table))
 }
 
 /// The same text as the library's `build()`.
-fn check_name(reader: &mut Reader, section: &Section<'_>, name: &str, at: &At) {
+fn check_name(reader: &mut SettingReader, section: &Section<'_>, name: &str, at: &At) {
     if let Err(fault) = name::check(name) {
         let problem = format!("`name` is {name:?}: {}", fault.problem());
         // The place may be that of `source`, which stands for the name where there is none.
@@ -263,7 +232,7 @@ fn usable_name(name: &str, fault: NameFault) -> String {
     if name::check(cleaned).is_ok() { cleaned.to_owned() } else { "orders".to_owned() }
 }
 
-fn order(reader: &mut Reader, section: &Section<'_>) -> (DeliveryOrder, AfterDead) {
+fn order(reader: &mut SettingReader, section: &Section<'_>) -> (DeliveryOrder, AfterDead) {
     let orderings = [("none", DeliveryOrder::None), ("key", DeliveryOrder::Key)];
     let ordering =
         reader.one_of(section, "ordering", &orderings).map_or(DeliveryOrder::None, |set| set.value);
@@ -280,7 +249,7 @@ fn order(reader: &mut Reader, section: &Section<'_>) -> (DeliveryOrder, AfterDea
 }
 
 /// The line of a key is kept by the process that has both, its fresh messages and its retries.
-fn only(reader: &mut Reader, section: &Section<'_>, ordering: DeliveryOrder, kafka: Option<&KafkaConfig>) {
+fn only(reader: &mut SettingReader, section: &Section<'_>, ordering: DeliveryOrder, kafka: Option<&KafkaConfig>) {
     let Some(part) = kafka.map(|kafka| kafka.only).filter(|part| *part != Part::Everything) else { return };
     if ordering == DeliveryOrder::Key {
         let problem = format!(
@@ -294,26 +263,8 @@ fn only(reader: &mut Reader, section: &Section<'_>, ordering: DeliveryOrder, kaf
     }
 }
 
-/// The members of a group share a table of subscriptions by their hashes, so all must make the same ones.
-fn shared_hashes(
-    reader: &mut Reader,
-    section: &Section<'_>,
-    kind: &str,
-    sink: &dyn SinkSettings,
-    engine: EngineKind,
-) {
-    let lacks_key = sink.subscriptions().is_some_and(|settings| !settings.has_hash_key);
-    if engine == EngineKind::Kafka && lacks_key {
-        let key = format!("sink.{kind}.hash_key_file");
-        let problem =
-            format!("`{key}` is missing: all members of the group must hash endpoints with one key");
-        let fix = format!("openssl rand -hex 32 > hash.key, and {key} = \"/etc/redrive/hash.key\"");
-        reader.fault(section, Fault::line(key, problem, fix, Vec::new()));
-    }
-}
-
 /// After how long open letters are discarded. A day at least: a typing error must not close what died last night.
-fn letter_retention(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {
+fn letter_retention(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
     let given = reader.duration(section, "letter_retention")?;
     if given.value < LETTER_RETENTION_MIN {
         let name = section.name("letter_retention");
@@ -327,7 +278,7 @@ fn letter_retention(reader: &mut Reader, section: &Section<'_>) -> Option<Durati
 }
 
 /// Values that are not shown: JSON pointers, and headers by name.
-fn redaction(reader: &mut Reader, section: &Section<'_>) -> Redaction {
+fn redaction(reader: &mut SettingReader, section: &Section<'_>) -> Redaction {
     let mut redaction = Redaction::default();
     let rules = reader.texts(section, "redact").map(|set| set.value).unwrap_or_default();
     for rule in rules {
@@ -343,7 +294,7 @@ fn redaction(reader: &mut Reader, section: &Section<'_>) -> Redaction {
     redaction
 }
 
-fn dedup(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {
+fn dedup(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
     let Some(set) = reader.text(section, "dedup") else { return Some(DEDUP_DEFAULT) };
     if set.value == "off" {
         return None;
@@ -358,7 +309,7 @@ fn dedup(reader: &mut Reader, section: &Section<'_>) -> Option<Duration> {
 }
 
 /// Every value that was given, by its dotted key.
-fn collect(table: &Table, prefix: &str, into: &mut BTreeMap<String, At>) {
+fn collect(table: &TreeTable, prefix: &str, into: &mut BTreeMap<String, At>) {
     for entry in &table.entries {
         let key = format!("{prefix}{}", entry.key);
         match &entry.node.data {
@@ -367,28 +318,5 @@ fn collect(table: &Table, prefix: &str, into: &mut BTreeMap<String, At>) {
                 into.insert(key, entry.node.at.clone());
             }
         }
-    }
-}
-
-/// What the sink says, under the key and at the place where it was set.
-fn sink_fault(fault: &SinkFault, kind: &str, given: &BTreeMap<String, At>) -> Fault {
-    let inside = |key: &str| format!("sink.{kind}.{key}");
-    let (key, at) = place(&fault.key, inside(&fault.key), given);
-    let problem = fault.problem.replace(&format!("`{}`", fault.key), &format!("`{key}`"));
-    let fix = in_table(&fault.fix, |name| if name == fault.key { key.clone() } else { inside(name) });
-    Fault::line(key, problem, fix, at.into_iter().collect())
-}
-
-fn place(key: &str, inside: String, given: &BTreeMap<String, At>) -> (String, Option<At>) {
-    let of_file = format!("{inside}_file");
-    // Names of headers are lower case by now; a time limit stands in the sink or in the pipeline.
-    let found = given.iter().find(|(name, _)| {
-        name.eq_ignore_ascii_case(&inside)
-            || name.eq_ignore_ascii_case(&of_file)
-            || (key == "timeout" && *name == key)
-    });
-    match found {
-        Some((name, at)) => (name.clone(), Some(at.clone())),
-        None => (inside, None),
     }
 }

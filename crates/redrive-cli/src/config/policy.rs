@@ -1,17 +1,22 @@
 //! The policy of a pipeline: settings are read here and judged by redrive-core, whose faults get their places here.
 
-use redrive_core::policy::{BackoffSettings, BudgetSettings, CrashSettings, Given};
+use redrive_core::policy::{
+    BackoffSettings, BudgetSettings, CrashSettings, Given, SCALARS, ScalarKind, ScalarValue,
+};
 use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning, duration};
 use redrive_sinks::webhook::options::TIMEOUT_MAX;
 
 use super::fault::{Fault, Form};
-use super::reader::{Reader, Section, Set};
-use super::tree::{At, Data, Table};
+use super::reader::{Section, Set, SettingReader};
+use super::tree::{At, Data, TreeTable};
+
+/// Settings of the policy that the table of a sink may hold instead.
+pub(super) const ALSO_IN_SINK: [&str; 2] = ["timeout", "concurrency"];
 
 /// The settings of the policy, and the policy if nothing is wrong with them. `sink` is the table of the sink, which may
 /// say `timeout` and `concurrency` instead of the pipeline.
 pub(super) fn read(
-    reader: &mut Reader,
+    reader: &mut SettingReader,
     section: &Section<'_>,
     sink: Option<&Section<'_>>,
 ) -> (PolicySettings, Option<Policy>) {
@@ -26,12 +31,12 @@ pub(super) fn read(
     match settings.resolve() {
         Ok(policy) => {
             // The default window and the default tiers are equally long, and attempts end a crash loop all the same: only
-            // somebody who chose a window is told here. `check` tells everybody.
-            let told = |warning: &&PolicyWarning| match warning {
+            // somebody who chose a window is warned here. `check` warns everybody.
+            let applies = |warning: &&PolicyWarning| match warning {
                 PolicyWarning::DelayPassesCrashWindow { .. } => settings.crash.window.is_some(),
                 PolicyWarning::DelayPassesTtl { .. } => true,
             };
-            for warning in policy.warnings().iter().filter(told) {
+            for warning in policy.warnings().iter().filter(applies) {
                 let fault = Fault::line("", warning.to_string(), "", Vec::new()).warning();
                 reader.fault(section, fault);
             }
@@ -49,38 +54,44 @@ pub(super) fn read(
     }
 }
 
-fn settings(reader: &mut Reader, section: &Section<'_>, sink: Option<&Section<'_>>) -> PolicySettings {
-    let words = |reader: &mut Reader, key: &str| reader.text(section, key).map(|set| set.value);
+fn settings(reader: &mut SettingReader, section: &Section<'_>, sink: Option<&Section<'_>>) -> PolicySettings {
     let tiers = reader.texts(section, "tiers");
     let tiers = tiers.map(|list| list.value.into_iter().map(|tier| tier.value.into()).collect());
     let (timeout, concurrency) = limits(reader, section, sink);
-    PolicySettings {
-        profile: words(reader, "profile"),
+    let mut settings = PolicySettings {
+        profile: reader.text(section, "profile").map(|set| set.value),
         tiers,
         backoff: backoff(reader, section),
-        custom: None,
         retries: reader.count(section, "retries"),
         attempts: reader.count(section, "attempts"),
         attempts_for: attempts_for(reader, section),
-        jitter: words(reader, "jitter").map(Into::into),
-        retry_after_jitter: words(reader, "retry_after_jitter").map(Into::into),
-        retry_after_max: words(reader, "retry_after_max").map(Into::into),
-        retry_after_shared_max: words(reader, "retry_after_shared_max").map(Into::into),
-        ttl: words(reader, "ttl").map(Into::into),
-        cap_ttl_share: reader.number(section, "cap_ttl_share").map(|set| set.value),
-        hold_max: words(reader, "hold_max").map(Into::into),
         classify: classify(reader, section),
-        mode: words(reader, "mode").map(Into::into),
         concurrency,
         timeout,
-        outage_gate: reader.switch(section, "outage_gate").map(|set| set.value),
         budget: budget(reader, section),
         crash: crash(reader, section),
-        replay_attempts: reader.count(section, "replay_attempts"),
+        ..PolicySettings::default()
+    };
+    let read_above = |key: &str| key == "classify" || ALSO_IN_SINK.contains(&key);
+    for scalar in SCALARS.iter().filter(|scalar| !read_above(scalar.key)) {
+        let value = match scalar.kind {
+            ScalarKind::Words => reader.text(section, scalar.key).map(|set| ScalarValue::Words(set.value)),
+            ScalarKind::Whole => reader.count(section, scalar.key).map(ScalarValue::Whole),
+            ScalarKind::Number => {
+                reader.number(section, scalar.key).map(|set| ScalarValue::Number(set.value))
+            }
+            ScalarKind::Switch => {
+                reader.switch(section, scalar.key).map(|set| ScalarValue::Switch(set.value))
+            }
+        };
+        if let Some(value) = value {
+            (scalar.set)(&mut settings, value);
+        }
     }
+    settings
 }
 
-fn backoff(reader: &mut Reader, section: &Section<'_>) -> Option<BackoffSettings> {
+fn backoff(reader: &mut SettingReader, section: &Section<'_>) -> Option<BackoffSettings> {
     let table = reader.table(section, "backoff")?;
     reader.unknown_keys(&table);
     Some(BackoffSettings {
@@ -91,7 +102,7 @@ fn backoff(reader: &mut Reader, section: &Section<'_>) -> Option<BackoffSettings
     })
 }
 
-fn attempts_for(reader: &mut Reader, section: &Section<'_>) -> Vec<(Given<redrive_core::Class>, u32)> {
+fn attempts_for(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(Given<redrive_core::Class>, u32)> {
     let Some(table) = reader.table(section, "attempts_for") else { return Vec::new() };
     let classes: Vec<String> = table.table.entries.iter().map(|entry| entry.key.clone()).collect();
     let read = |class: String| {
@@ -103,7 +114,7 @@ fn attempts_for(reader: &mut Reader, section: &Section<'_>) -> Vec<(Given<redriv
     classes.into_iter().filter_map(read).collect()
 }
 
-fn budget(reader: &mut Reader, section: &Section<'_>) -> BudgetSettings {
+fn budget(reader: &mut SettingReader, section: &Section<'_>) -> BudgetSettings {
     let Some(table) = reader.table(section, "budget") else { return BudgetSettings::default() };
     reader.unknown_keys(&table);
     BudgetSettings {
@@ -113,7 +124,7 @@ fn budget(reader: &mut Reader, section: &Section<'_>) -> BudgetSettings {
     }
 }
 
-fn crash(reader: &mut Reader, section: &Section<'_>) -> CrashSettings {
+fn crash(reader: &mut SettingReader, section: &Section<'_>) -> CrashSettings {
     let Some(table) = reader.table(section, "crash") else { return CrashSettings::default() };
     reader.unknown_keys(&table);
     CrashSettings {
@@ -123,7 +134,7 @@ fn crash(reader: &mut Reader, section: &Section<'_>) -> CrashSettings {
 }
 
 /// `"on"` and `"off"`, and what people write instead.
-fn classify(reader: &mut Reader, section: &Section<'_>) -> Option<Given<bool>> {
+fn classify(reader: &mut SettingReader, section: &Section<'_>) -> Option<Given<bool>> {
     match section.get("classify")?.node.data {
         Data::Switch(on) => Some(on.into()),
         _ => reader.text(section, "classify").map(|set| set.value.into()),
@@ -132,11 +143,11 @@ fn classify(reader: &mut Reader, section: &Section<'_>) -> Option<Given<bool>> {
 
 /// Timeout and concurrency may stand in the pipeline or in its sink, not in both.
 fn limits(
-    reader: &mut Reader,
+    reader: &mut SettingReader,
     section: &Section<'_>,
     sink: Option<&Section<'_>>,
 ) -> (Option<Given<std::time::Duration>>, Option<u32>) {
-    for key in ["timeout", "concurrency"] {
+    for key in ALSO_IN_SINK {
         let places = [section.at(key), sink.and_then(|sink| sink.at(key))];
         if let [Some(own), Some(of_sink)] = places {
             let in_sink = sink.map(|sink| sink.name(key)).unwrap_or_default();
@@ -157,7 +168,11 @@ fn limits(
 }
 
 /// A timeout that a webhook can have; the policy alone would allow a longer one.
-fn within_sink_limit(reader: &mut Reader, section: &Section<'_>, timeout: Set<String>) -> Option<String> {
+fn within_sink_limit(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    timeout: Set<String>,
+) -> Option<String> {
     if duration::parse(&timeout.value).is_ok_and(|given| given > TIMEOUT_MAX) {
         let (name, max) = (section.name("timeout"), duration::print(TIMEOUT_MAX));
         let problem = format!("`{name} = \"{}\"` must be at most {max}", timeout.value);
@@ -196,7 +211,7 @@ fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault)
         let parent = key.split('.').next().and_then(|parent| find(table, parent, None));
         return Fault::line(key, problem, fix, parent.into_iter().collect());
     };
-    // Where words are expected, they are told under the value, and an example is the fix. An item of a list has none.
+    // Where words are expected, they are listed under the value, and an example is the fix. An item of a list has none.
     if let (true, None, Some(example)) = (fix.starts_with("write it like"), item, section.example(&key)) {
         return Fault::value(key, problem, example, at).note(fix);
     }
@@ -207,7 +222,7 @@ fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault)
 }
 
 /// The place of a value under a dotted key; of one item, where the value is a list.
-fn find(table: &Table, key: &str, item: Option<usize>) -> Option<At> {
+fn find(table: &TreeTable, key: &str, item: Option<usize>) -> Option<At> {
     let (first, rest) = match key.split_once('.') {
         Some((first, rest)) => (first, Some(rest)),
         None => (key, None),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use redrive_core::duration::{print, rough};
-use redrive_core::policy::{BudgetRate, Mode};
+use redrive_core::policy::{BudgetRate, SCALARS};
 use redrive_core::profiles::{self, Profile};
 use redrive_core::{Policy, Schedule};
 
@@ -59,25 +59,18 @@ fn delays(policy: &Policy) -> String {
 /// What it sets besides, where that is not the default profile's.
 fn others(profile: &Profile, policy: &Policy) -> String {
     let Some(usual) = profiles::find(profiles::DEFAULT) else { return String::new() };
+    let Ok(usual_policy) = Policy::profile(usual.name).build() else { return String::new() };
     let mut others = Vec::new();
-    if let Some(share) = policy.cap_ttl_share() {
-        others.push(format!("no delay above {share} of the ttl"));
-    }
     if let Some(BudgetRate::PerMinute(retries)) = policy.budget() {
         others.push(format!("budget {retries} retries/min, then `{}`", policy.on_exhausted().name()));
     }
-    if profile.retry_after_jitter != usual.retry_after_jitter {
-        others.push(format!("`retry_after_jitter` {}", profile.retry_after_jitter));
+    for scalar in SCALARS.iter().filter(|scalar| !["jitter", "ttl"].contains(&scalar.key)) {
+        let value = (scalar.toml)(policy).filter(|_| (scalar.toml)(policy) != (scalar.toml)(&usual_policy));
+        others.extend(value.map(|value| format!("`{} = {value}`", scalar.key)));
     }
     if profile.slow_counts != usual.slow_counts {
         let counts: Vec<String> = profile.slow_counts.iter().map(ToString::to_string).collect();
         others.push(format!("the breaker's slow window counts {}", counts.join(", ")));
-    }
-    if let Some(attempts) = policy.replay_attempts() {
-        others.push(format!("{attempts} attempts in a replay"));
-    }
-    if policy.mode() == Mode::Blocking {
-        others.push("blocking".to_owned());
     }
     if others.is_empty() { "–".to_owned() } else { others.join("; ") }
 }

@@ -10,7 +10,7 @@ use super::example;
 use super::fault::Fault;
 use super::keys::Keys;
 use super::named::Named;
-use super::tree::{At, Data, HUGE, Node, Table, TreeEntry};
+use super::tree::{At, Data, HUGE, Node, TreeEntry, TreeTable};
 
 /// A value and where it was given.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub struct Set<T> {
 /// One table of the settings, under its path, with the part of the configuration it belongs to.
 #[derive(Clone, Debug)]
 pub struct Section<'t> {
-    pub table: &'t Table,
+    pub table: &'t TreeTable,
     pub path: String,
     /// What stands before a key in messages: `backoff.` for the keys of `backoff`.
     prefix: String,
@@ -32,7 +32,7 @@ pub struct Section<'t> {
 
 /// Collects faults while sections are read.
 #[derive(Debug)]
-pub struct Reader {
+pub struct SettingReader {
     keys: &'static Keys,
     pub faults: Vec<Fault>,
     /// What has to be looked at outside the text.
@@ -40,7 +40,7 @@ pub struct Reader {
 }
 
 impl<'t> Section<'t> {
-    pub fn top(table: &'t Table, keys: &'static Keys) -> Self {
+    pub fn top(table: &'t TreeTable, keys: &'static Keys) -> Self {
         Self { table, path: String::new(), prefix: String::new(), part: None, keys }
     }
 
@@ -87,7 +87,7 @@ impl<'t> Section<'t> {
         example::example(self.keys, &self.path_of(key), &self.name(key))
     }
 
-    fn below(&self, key: &str, table: &'t Table) -> Self {
+    fn below(&self, key: &str, table: &'t TreeTable) -> Self {
         let path = self.path_of(key);
         Self {
             table,
@@ -99,7 +99,7 @@ impl<'t> Section<'t> {
     }
 }
 
-impl Reader {
+impl SettingReader {
     pub fn new(keys: &'static Keys) -> Self {
         Self { keys, faults: Vec::new(), named: Vec::new() }
     }

@@ -69,10 +69,10 @@ fn value_of(toml: &str) -> Value {
 /// A whole file as JSON, as an editor holds it against the schema; what is not TOML is left out.
 pub fn file_as_json(text: &str) -> Value {
     let (table, _) = DeTable::parse_recoverable(text);
-    table_as_json(&tree::Table::of_file(table.get_ref()))
+    table_as_json(&tree::TreeTable::of_file(table.get_ref()))
 }
 
-fn table_as_json(table: &tree::Table) -> Value {
+fn table_as_json(table: &tree::TreeTable) -> Value {
     Value::Object(table.entries.iter().map(|entry| (entry.key.clone(), as_json(&entry.node.data))).collect())
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// A place in the text: line and column count from 1, the column in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LineColumn {
     pub line: usize,
     pub column: usize,
 }
@@ -34,11 +34,11 @@ impl Source {
         &self.text
     }
 
-    pub fn place(&self, offset: usize) -> Place {
+    pub fn place(&self, offset: usize) -> LineColumn {
         let offset = offset.min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= offset).max(1);
         let before = self.text.get(self.starts[line - 1]..offset).unwrap_or_default();
-        Place { line, column: before.chars().count() + 1 }
+        LineColumn { line, column: before.chars().count() + 1 }
     }
 
     pub fn line(&self, offset: usize) -> usize {
@@ -68,10 +68,10 @@ mod tests {
     #[test]
     fn places_are_counted_from_one_and_in_characters() {
         let source = Source::new("redrive.toml", "a = 1\nß = \"ü\"\r\n\nend");
-        assert_eq!(source.place(0), Place { line: 1, column: 1 });
-        assert_eq!(source.place(4), Place { line: 1, column: 5 });
-        assert_eq!(source.place(6), Place { line: 2, column: 1 });
-        assert_eq!(source.place(11), Place { line: 2, column: 5 });
+        assert_eq!(source.place(0), LineColumn { line: 1, column: 1 });
+        assert_eq!(source.place(4), LineColumn { line: 1, column: 5 });
+        assert_eq!(source.place(6), LineColumn { line: 2, column: 1 });
+        assert_eq!(source.place(11), LineColumn { line: 2, column: 5 });
         assert_eq!(source.line_text(2), "ß = \"ü\"");
         assert_eq!(source.line_text(3), "");
         assert_eq!(source.line_text(4), "end");
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn an_empty_file_has_one_line() {
         let source = Source::new("redrive.toml", "");
-        assert_eq!(source.place(0), Place { line: 1, column: 1 });
+        assert_eq!(source.place(0), LineColumn { line: 1, column: 1 });
         assert_eq!(source.line_text(1), "");
     }
 }

@@ -28,7 +28,7 @@ pub enum Data {
     Number(f64),
     Switch(bool),
     List(Vec<Node>),
-    Table(Table),
+    TreeTable(TreeTable),
     /// What no key takes: dates, and numbers beyond 64 bits.
     Other(&'static str),
 }
@@ -40,7 +40,7 @@ pub struct Node {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Table {
+pub struct TreeTable {
     pub entries: Vec<TreeEntry>,
 }
 
@@ -51,7 +51,7 @@ pub struct TreeEntry {
     pub node: Node,
 }
 
-impl Table {
+impl TreeTable {
     /// The table that a parsed file is, in the order of the file.
     pub fn of_file(table: &DeTable<'_>) -> Self {
         let mut entries: Vec<TreeEntry> = table
@@ -115,7 +115,7 @@ impl Node {
             DeValue::Boolean(on) => Data::Switch(*on),
             DeValue::Datetime(_) => Data::Other("a date"),
             DeValue::Array(items) => Data::List(items.iter().map(Self::of_file).collect()),
-            DeValue::Table(table) => Data::Table(Table::of_file(table)),
+            DeValue::Table(table) => Data::Table(TreeTable::of_file(table)),
         };
         Self { data, at: At::File(value.span()) }
     }

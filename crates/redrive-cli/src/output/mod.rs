@@ -12,5 +12,5 @@ mod writer;
 pub use number::{bytes, count, percent, rate};
 pub use progress::Progress;
 pub use style::{Paint, Style};
-pub use table::{Align, Table};
+pub use table::{Align, TextTable};
 pub use writer::Output;

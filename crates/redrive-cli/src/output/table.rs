@@ -11,12 +11,12 @@ pub enum Align {
 
 /// Collects rows and prints them with columns as wide as they need to be.
 #[derive(Clone, Debug, Default)]
-pub struct Table {
+pub struct TextTable {
     columns: Vec<(String, Align)>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// `[("GROUP", Align::Left), ("OPEN", Align::Right)]`.
     pub fn new(columns: impl IntoIterator<Item = (&'static str, Align)>) -> Self {
         let columns = columns.into_iter().map(|(name, align)| (name.to_owned(), align)).collect();
@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn numbers_stand_to_the_right_and_lines_have_no_tail() {
-        let mut table = Table::new([("GROUP", Align::Left), ("OPEN", Align::Right), ("REASON", Align::Left)]);
+        let mut table =
+            TextTable::new([("GROUP", Align::Left), ("OPEN", Align::Right), ("REASON", Align::Left)]);
         table.row(["g1", "38,911", "permanent"].map(str::to_owned));
         table.row(["g2", "1,042", "max_retries"].map(str::to_owned));
         table.row(["g3".to_owned()]);
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_a_message_says_cannot_break_a_row_or_colour_the_terminal() {
-        let mut table = Table::new([("ERROR", Align::Left)]);
+        let mut table = TextTable::new([("ERROR", Align::Left)]);
         table.row(["a\nb\u{1b}[31mc".to_owned()]);
         assert_eq!(table.lines()[1], "a\\nb\\u{1b}[31mc");
     }

@@ -7,7 +7,7 @@ use redrive_core::printable;
 use super::progress::Progress;
 use super::safe;
 use super::style::{Paint, Style};
-use super::table::Table;
+use super::table::TextTable;
 use crate::args::Global;
 use crate::exit::Failed;
 
@@ -67,7 +67,7 @@ impl Output {
         Ok(())
     }
 
-    pub fn table(&mut self, table: &Table) -> Result<(), Failed> {
+    pub fn table(&mut self, table: &TextTable) -> Result<(), Failed> {
         for (i, line) in table.lines().into_iter().enumerate() {
             let line = if i == 0 { self.data_paint.paint(Style::Strong, &line) } else { line };
             self.line(&line)?;

@@ -7,7 +7,7 @@ use redrive::engine::embedded::frame::frame_len;
 use redrive::engine::embedded::record::{Stored, Was};
 use redrive::engine::{Attempt, Grouping, History, LetterState};
 use redrive_core::duration::print;
-use redrive_core::forecast::{Load, Shares};
+use redrive_core::forecast::{RetryLoad, Shares};
 use redrive_core::forecast_budget::{BudgetForecast, dead_in_outage};
 use redrive_core::forecast_outage::Reload;
 use redrive_core::policy::{BudgetRate, OnExhausted};
@@ -17,7 +17,7 @@ use redrive_core::{
 use serde_json::{Value, json};
 
 use super::assume::Assumed;
-use super::slo::{Answer, Slo};
+use super::slo::{Slo, SloResult};
 use crate::config::PipelineConfig;
 
 /// What `check` is asked.
@@ -31,11 +31,11 @@ pub struct Questions {
     pub slos: Vec<Slo>,
 }
 
-/// Everything that is told about one pipeline.
+/// Everything that is computed about one pipeline.
 #[derive(Clone, Debug)]
 pub struct PipelineFigures {
     pub forecast: Forecast,
-    pub load: Option<Load>,
+    pub load: Option<RetryLoad>,
     /// The amplification if twice as many messages failed at first.
     pub amplification_doubled: Option<(f64, f64)>,
     /// Retries per second in each step: its delay and the rate.
@@ -47,7 +47,7 @@ pub struct PipelineFigures {
     outlasts_outage: bool,
     pub budget: Option<BudgetFigures>,
     pub dead: Option<DeadFigures>,
-    pub slos: Vec<Answer>,
+    pub slos: Vec<SloResult>,
     pub warnings: Vec<String>,
 }
 
@@ -245,7 +245,7 @@ impl DeadFigures {
 }
 
 /// The load of each delay step; retries beyond the last tier wait in it again.
-fn steps(policy: &Policy, load: &Load, rate: f64) -> Vec<(String, f64)> {
+fn steps(policy: &Policy, load: &RetryLoad, rate: f64) -> Vec<(String, f64)> {
     let mut steps: Vec<(String, f64)> = Vec::new();
     for (i, share) in load.retries.iter().enumerate() {
         let n = i as u32 + 1;

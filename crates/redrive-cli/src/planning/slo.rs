@@ -53,7 +53,7 @@ impl fmt::Display for Slo {
 
 /// What came of an objective.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct SloResult {
     pub slo: Slo,
     pub met: bool,
     /// How soon that share is delivered; `None` if too many are dead for it.
@@ -65,18 +65,18 @@ pub struct Answer {
     pub text: String,
 }
 
-/// Enough to tell whether a candidate will do; what is told is computed with all messages.
+/// Enough to tell whether a candidate will do; what is printed is computed with all messages.
 const CANDIDATE_MESSAGES: u32 = 4_000;
 const CANDIDATE_TIERS_MAX: usize = 16;
 
 impl Slo {
-    pub fn ask(self, policy: &Policy) -> Answer {
+    pub fn ask(self, policy: &Policy) -> SloResult {
         let forecast = policy.outage(self.outage);
         let recovery = forecast.recovery(self.share);
         let met = recovery.is_some_and(|recovery| recovery < self.within);
         let instead = if met { None } else { self.instead(policy) };
         let text = self.words(policy, &forecast, recovery, met, instead.as_deref());
-        Answer { slo: self, met, recovery, dead: forecast.dead, instead, text }
+        SloResult { slo: self, met, recovery, dead: forecast.dead, instead, text }
     }
 
     fn words(

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive_core::policy::Mode;
 use redrive_core::{Class, Policy, Schedule};
-use redrive_kafka::{Cluster, KafkaPipeline, Only, Start, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, Only, TopicsMode};
 
 use crate::config::{Config, KafkaConfig, MissingTopics, Part, PipelineConfig, StartAt};
 use crate::exit::Failed;
@@ -31,8 +31,8 @@ pub fn cluster(config: &Config) -> Result<Cluster, Failed> {
         group: kafka.group.clone(),
         member: kafka.member.clone(),
         start: kafka.start.map(|start| match start {
-            StartAt::Earliest => Start::Earliest,
-            StartAt::Latest => Start::Latest,
+            StartAt::Earliest => GroupStart::Earliest,
+            StartAt::Latest => GroupStart::Latest,
         }),
         topics: match kafka.topics {
             MissingTopics::Verify => TopicsMode::Verify,

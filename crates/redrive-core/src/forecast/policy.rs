@@ -48,7 +48,7 @@ pub struct Shares {
 
 /// The load that retries and dead letters add.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Load {
+pub struct RetryLoad {
     /// Share of the messages that makes retry 1, 2, …
     pub retries: Vec<f64>,
     /// Share that ends as a dead letter.
@@ -110,7 +110,7 @@ impl Forecast {
     }
 
     /// What retries add to the load when so many messages fail in these ways.
-    pub fn load(&self, shares: Shares) -> Load {
+    pub fn load(&self, shares: Shares) -> RetryLoad {
         let retries = self.attempts.saturating_sub(1);
         let failing = |attempt: u32| {
             let transient = match attempt {
@@ -123,7 +123,7 @@ impl Forecast {
         let dead = failing(self.attempts);
         let retries: Vec<f64> = (1..=retries).map(failing).collect();
         let amplification = 1.0 + retries.iter().sum::<f64>() + dead;
-        Load { retries, dead, amplification }
+        RetryLoad { retries, dead, amplification }
     }
 
     /// The share of poison above which dead letters come faster than people look at them; the other shares stay as they

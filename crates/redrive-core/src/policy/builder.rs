@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use super::faults::PolicyFaults;
 use super::given::Given;
-use super::rules::{Mode, OnExhausted, Policy};
-use super::settings::{BackoffSettings, PolicySettings};
-use crate::{Class, Jitter, Ratio};
+use super::rules::{OnExhausted, Policy};
+use super::scalars::PolicySettings;
+use super::settings::BackoffSettings;
+use crate::{Class, Ratio};
 
-/// Collects settings; nothing is judged before [`Self::build`].
+/// Collects settings; nothing is judged before [`Self::build`]. Those of one value are declared in `scalars.rs`.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyBuilder {
-    settings: PolicySettings,
+    pub(super) settings: PolicySettings,
 }
 
 impl Policy {
@@ -96,90 +97,6 @@ impl PolicyBuilder {
         self
     }
 
-    /// How delays are spread.
-    #[must_use]
-    pub fn jitter(mut self, jitter: impl Into<Given<Jitter>>) -> Self {
-        self.settings.jitter = Some(jitter.into());
-        self
-    }
-
-    /// How delays that a receiver asked for are spread.
-    #[must_use]
-    pub fn retry_after_jitter(mut self, share: impl Into<Given<Ratio>>) -> Self {
-        self.settings.retry_after_jitter = Some(share.into());
-        self
-    }
-
-    /// The longest `Retry-After` that is honoured.
-    #[must_use]
-    pub fn retry_after_max(mut self, max: impl Into<Given<Duration>>) -> Self {
-        self.settings.retry_after_max = Some(max.into());
-        self
-    }
-
-    /// The longest that other messages of the same endpoint wait for one message's Retry-After.
-    #[must_use]
-    pub fn retry_after_shared_max(mut self, max: impl Into<Given<Duration>>) -> Self {
-        self.settings.retry_after_shared_max = Some(max.into());
-        self
-    }
-
-    /// The age at which a message expires.
-    #[must_use]
-    pub fn ttl(mut self, ttl: impl Into<Given<Duration>>) -> Self {
-        self.settings.ttl = Some(ttl.into());
-        self
-    }
-
-    /// Caps delays at this share of what is left of the TTL.
-    #[must_use]
-    pub fn cap_ttl_share(mut self, share: f64) -> Self {
-        self.settings.cap_ttl_share = Some(share);
-        self
-    }
-
-    /// How long a message is held while the sink is unreachable.
-    #[must_use]
-    pub fn hold_max(mut self, max: impl Into<Given<Duration>>) -> Self {
-        self.settings.hold_max = Some(max.into());
-        self
-    }
-
-    /// `false`: permanent failures are retried like the rest.
-    #[must_use]
-    pub fn classify(mut self, on: bool) -> Self {
-        self.settings.classify = Some(on.into());
-        self
-    }
-
-    /// Whether a failed message blocks those behind it.
-    #[must_use]
-    pub fn mode(mut self, mode: impl Into<Given<Mode>>) -> Self {
-        self.settings.mode = Some(mode.into());
-        self
-    }
-
-    /// How many calls may run at once.
-    #[must_use]
-    pub fn concurrency(mut self, concurrency: u32) -> Self {
-        self.settings.concurrency = Some(concurrency);
-        self
-    }
-
-    /// How long one call may take.
-    #[must_use]
-    pub fn timeout(mut self, timeout: impl Into<Given<Duration>>) -> Self {
-        self.settings.timeout = Some(timeout.into());
-        self
-    }
-
-    /// Whether messages are held, and not dead-lettered, while the sink is down.
-    #[must_use]
-    pub fn outage_gate(mut self, on: bool) -> Self {
-        self.settings.outage_gate = Some(on);
-        self
-    }
-
     /// The retry budget, as retries per minute.
     #[must_use]
     pub fn retries_per_minute(mut self, retries: u32) -> Self {
@@ -206,13 +123,6 @@ impl PolicyBuilder {
     pub fn crash(mut self, threshold: u32, window: impl Into<Given<Duration>>) -> Self {
         self.settings.crash.threshold = Some(threshold);
         self.settings.crash.window = Some(window.into());
-        self
-    }
-
-    /// How many attempts a replayed letter has.
-    #[must_use]
-    pub fn replay_attempts(mut self, attempts: u32) -> Self {
-        self.settings.replay_attempts = Some(attempts);
         self
     }
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::check::{Check, TICK, limits};
 use super::given::Given;
-use super::settings::{BackoffSettings, PolicySettings};
+use super::scalars::PolicySettings;
+use super::settings::BackoffSettings;
 use crate::retry::jitter::Spread;
 use crate::retry::schedule::DELAY_MAX;
 use crate::text::duration::print;

@@ -11,6 +11,7 @@ mod given;
 pub mod profiles;
 mod resolve;
 mod rules;
+mod scalars;
 mod settings;
 
 pub use builder::PolicyBuilder;
@@ -18,4 +19,5 @@ pub use check::limits;
 pub use faults::{PolicyFault, PolicyFaults, PolicyWarning};
 pub use given::{Given, Word};
 pub use rules::{BudgetRate, Mode, OnExhausted, Policy};
-pub use settings::{BackoffSettings, BudgetSettings, CrashSettings, PolicySettings};
+pub use scalars::{PolicySettings, SCALARS, ScalarKind, ScalarSetting, ScalarValue};
+pub use settings::{BackoffSettings, BudgetSettings, CrashSettings};

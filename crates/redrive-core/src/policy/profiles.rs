@@ -1,5 +1,7 @@
 //! Named sets of settings, as data. Every value can be overridden; the words are those of the configuration.
 
+use super::scalars::PolicySettings;
+use super::settings::{BackoffSettings, BudgetSettings};
 use crate::protection::failure_kind::Counted;
 use crate::text::nearest::nearest;
 
@@ -187,6 +189,40 @@ pub fn find(name: &str) -> Option<&'static Profile> {
 /// The profile somebody probably meant.
 pub fn nearest_name(name: &str) -> Option<&'static str> {
     nearest(name, ALL.iter().map(|profile| profile.name))
+}
+
+impl From<&Profile> for PolicySettings {
+    fn from(profile: &Profile) -> Self {
+        let (tiers, backoff) = match profile.schedule {
+            ProfileSchedule::Tiers(tiers) => (Some(tiers.iter().map(|tier| (*tier).into()).collect()), None),
+            ProfileSchedule::Exponential { base, multiplier, cap } => {
+                let base = Some(base.into());
+                let cap = cap.map(Into::into);
+                (None, Some(BackoffSettings { base, multiplier: Some(multiplier), cap, fixed: None }))
+            }
+            ProfileSchedule::Fixed(delay) => {
+                (None, Some(BackoffSettings { fixed: Some(delay.into()), ..BackoffSettings::default() }))
+            }
+        };
+        Self {
+            profile: Some(profile.name.to_owned()),
+            tiers,
+            backoff,
+            retries: profile.retries,
+            jitter: Some(profile.jitter.into()),
+            retry_after_jitter: Some(profile.retry_after_jitter.into()),
+            ttl: profile.ttl.map(Into::into),
+            cap_ttl_share: profile.cap_ttl_share,
+            mode: Some(profile.mode.into()),
+            budget: BudgetSettings {
+                retries_per_minute: profile.retries_per_minute,
+                share_of_successes: None,
+                on_exhausted: Some(profile.on_exhausted.into()),
+            },
+            replay_attempts: profile.replay_attempts,
+            ..Self::default()
+        }
+    }
 }
 
 #[cfg(test)]

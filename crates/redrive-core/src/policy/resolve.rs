@@ -1,15 +1,13 @@
 //! The one validator: settings in, a policy or every fault out.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::check::{Check, TICK, limits};
-use super::delays::{cap_ttl_share, jitter, schedule};
+use super::delays::schedule;
 use super::faults::{PolicyFaults, PolicyWarning};
 use super::given::{Given, Word};
-use super::rules::{BudgetRate, Mode, OnExhausted, Policy};
-use super::settings::PolicySettings;
-use crate::retry::schedule::DELAY_MAX;
+use super::rules::{BudgetRate, OnExhausted, Policy};
+use super::scalars::{PolicySettings, Scalars};
 use crate::text::nearest::nearest;
 use crate::{Class, Ratio, Schedule, profiles};
 
@@ -28,53 +26,12 @@ impl PolicySettings {
 
         let schedule = schedule(&mut check, &all);
         let attempts = attempts(&mut check, self, &all, &schedule);
-        let classify = check.word("classify", all.classify.as_ref(), true);
-        let retry_after_max = check.span(
-            "retry_after_max",
-            all.retry_after_max.as_ref(),
-            (TICK, DELAY_MAX),
-            limits::RETRY_AFTER_MAX,
-        );
+        let scalars = Scalars::read(&mut check, &all, &schedule);
         let policy = Policy {
             attempts,
-            attempts_for: attempts_for(&mut check, &all, classify),
-            jitter: jitter(&mut check, &all, &schedule),
+            attempts_for: attempts_for(&mut check, &all, scalars.classify),
             schedule,
-            retry_after_jitter: check.share_up_to_whole(
-                "retry_after_jitter",
-                all.retry_after_jitter.as_ref(),
-                Ratio::percent(10),
-            ),
-            retry_after_max,
-            retry_after_shared_max: check.span(
-                "retry_after_shared_max",
-                all.retry_after_shared_max.as_ref(),
-                (TICK, retry_after_max),
-                limits::RETRY_AFTER_SHARED_MAX.min(retry_after_max),
-            ),
-            ttl: all.ttl.as_ref().map(|ttl| check.span("ttl", Some(ttl), (TICK, limits::SPAN_MAX), TICK)),
-            cap_ttl_share: cap_ttl_share(&mut check, &all),
-            hold_max: check.span(
-                "hold_max",
-                all.hold_max.as_ref(),
-                (Duration::ZERO, limits::SPAN_MAX),
-                limits::HOLD_MAX,
-            ),
-            classify,
-            mode: check.word("mode", all.mode.as_ref(), Mode::NonBlocking),
-            concurrency: check.number(
-                "concurrency",
-                all.concurrency,
-                limits::CONCURRENCY_MAX,
-                limits::CONCURRENCY,
-            ),
-            timeout: check.span(
-                "timeout",
-                all.timeout.as_ref(),
-                (TICK, limits::TIMEOUT_MAX),
-                limits::TIMEOUT,
-            ),
-            outage_gate: all.outage_gate.unwrap_or(true),
+            scalars,
             budget: budget(&mut check, &all),
             on_exhausted: check.word(
                 "budget.on_exhausted",
@@ -93,9 +50,6 @@ impl PolicySettings {
                 (TICK, limits::SPAN_MAX),
                 limits::CRASH_WINDOW,
             ),
-            replay_attempts: all
-                .replay_attempts
-                .map(|attempts| check.number("replay_attempts", Some(attempts), limits::ATTEMPTS_MAX, 1)),
             warnings: Vec::new(),
         };
         // Only what is within its bounds can be looked at for warnings.
@@ -109,7 +63,7 @@ fn with_warnings(mut policy: Policy) -> Policy {
     if longest >= window {
         policy.warnings.push(PolicyWarning::DelayPassesCrashWindow { longest, window });
     }
-    if let Some(ttl) = policy.ttl.filter(|ttl| longest >= *ttl) {
+    if let Some(ttl) = policy.ttl().filter(|ttl| longest >= *ttl) {
         policy.warnings.push(PolicyWarning::DelayPassesTtl { longest, ttl });
     }
     policy

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::faults::PolicyWarning;
+use super::scalars::Scalars;
 use crate::retry::jitter::Unspread;
 use crate::time::millis;
-use crate::{Class, Jitter, Ratio, Schedule, Time};
+use crate::{Class, Ratio, Schedule, Time};
 
 /// What happens to failures of one pipeline. Made by [`super::PolicySettings::resolve`] or by a builder.
 ///
@@ -21,25 +22,13 @@ use crate::{Class, Jitter, Ratio, Schedule, Time};
 #[derive(Clone, Debug)]
 pub struct Policy {
     pub(super) schedule: Schedule,
-    pub(super) jitter: Jitter,
+    pub(super) scalars: Scalars,
     pub(super) attempts: u32,
     pub(super) attempts_for: BTreeMap<Class, u32>,
-    pub(super) retry_after_jitter: Ratio,
-    pub(super) retry_after_max: Duration,
-    pub(super) retry_after_shared_max: Duration,
-    pub(super) ttl: Option<Duration>,
-    pub(super) cap_ttl_share: Option<Ratio>,
-    pub(super) hold_max: Duration,
-    pub(super) classify: bool,
-    pub(super) mode: Mode,
-    pub(super) concurrency: u32,
-    pub(super) timeout: Duration,
-    pub(super) outage_gate: bool,
     pub(super) budget: Option<BudgetRate>,
     pub(super) on_exhausted: OnExhausted,
     pub(super) crash_threshold: u32,
     pub(super) crash_window: Duration,
-    pub(super) replay_attempts: Option<u32>,
     pub(super) warnings: Vec<PolicyWarning>,
 }
 
@@ -96,11 +85,6 @@ impl Policy {
         &self.schedule
     }
 
-    /// How delays are spread.
-    pub fn jitter(&self) -> Jitter {
-        self.jitter
-    }
-
     /// Counted attempts of a class without a number of its own: retries + 1.
     pub fn attempts(&self) -> u32 {
         self.attempts
@@ -113,7 +97,7 @@ impl Policy {
 
     /// How many counted attempts a message may use when it fails with `class`, driven again `replays` times.
     pub fn attempts_allowed(&self, class: Class, replays: u32) -> u32 {
-        match self.replay_attempts {
+        match self.replay_attempts() {
             Some(attempts) if replays > 0 => attempts,
             _ => self.attempts_for.get(&class).copied().unwrap_or(self.attempts),
         }
@@ -122,73 +106,18 @@ impl Policy {
     /// The most counted attempts that any sequence of failures can use.
     pub fn attempts_max(&self) -> u32 {
         let own = self.attempts_for.values().copied();
-        own.chain(self.replay_attempts).fold(self.attempts, u32::max)
-    }
-
-    /// How delays that a receiver asked for are spread.
-    pub fn retry_after_jitter(&self) -> Ratio {
-        self.retry_after_jitter
-    }
-
-    /// The longest Retry-After that is believed for the message that got it.
-    pub fn retry_after_max(&self) -> Duration {
-        self.retry_after_max
-    }
-
-    /// The longest that other messages of the same endpoint wait for it: one answer must not stop a pipeline for a day.
-    pub fn retry_after_shared_max(&self) -> Duration {
-        self.retry_after_shared_max
-    }
-
-    /// The age at which a message expires.
-    pub fn ttl(&self) -> Option<Duration> {
-        self.ttl
+        own.chain(self.replay_attempts()).fold(self.attempts, u32::max)
     }
 
     /// The deadline of a message that brings none of its own.
     pub fn deadline(&self, created: Time) -> Option<Time> {
-        self.ttl.map(|ttl| created.plus(ttl))
-    }
-
-    /// The share of what is left of the TTL that caps a delay.
-    pub fn cap_ttl_share(&self) -> Option<Ratio> {
-        self.cap_ttl_share
-    }
-
-    /// How long a message is held while the sink is unreachable.
-    pub fn hold_max(&self) -> Duration {
-        self.hold_max
-    }
-
-    /// Whether permanent failures are dead-lettered at once.
-    pub fn classify(&self) -> bool {
-        self.classify
-    }
-
-    /// Whether a failed message blocks those behind it.
-    pub fn mode(&self) -> Mode {
-        self.mode
+        self.ttl().map(|ttl| created.plus(ttl))
     }
 
     /// The same policy with another place to wait. No check depends on the mode, so this cannot fail.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
-        Self { mode, ..self }
-    }
-
-    /// How many calls may run at once.
-    pub fn concurrency(&self) -> u32 {
-        self.concurrency
-    }
-
-    /// How long one call may take.
-    pub fn timeout(&self) -> Duration {
-        self.timeout
-    }
-
-    /// Whether messages are held, and not dead-lettered, while the sink is down.
-    pub fn outage_gate(&self) -> bool {
-        self.outage_gate
+        Self { scalars: Scalars { mode, ..self.scalars }, ..self }
     }
 
     /// The retry budget; `None` is unlimited.
@@ -211,11 +140,6 @@ impl Policy {
         self.crash_window
     }
 
-    /// How many attempts a replayed letter has, where that differs.
-    pub fn replay_attempts(&self) -> Option<u32> {
-        self.replay_attempts
-    }
-
     /// What works, but probably not as meant.
     pub fn warnings(&self) -> &[PolicyWarning] {
         &self.warnings
@@ -223,7 +147,7 @@ impl Policy {
 
     /// The delay before retry n (from 1) as jitter needs it; `ttl` is that of the message where it has its own.
     pub fn unspread(&self, n: u32, class: Class, ttl: Option<Duration>, previous_ms: u64) -> Unspread {
-        let ttl_cap_ms = match (self.cap_ttl_share, ttl.or(self.ttl)) {
+        let ttl_cap_ms = match (self.cap_ttl_share(), ttl.or(self.ttl())) {
             (Some(share), Some(ttl)) => share.of_ms(millis(ttl)),
             _ => u64::MAX,
         };
@@ -240,7 +164,7 @@ impl Policy {
         let mut longest_ms = 0;
         let range = |n| {
             let unspread = self.unspread(n, class, None, longest_ms);
-            let (min_ms, max_ms) = self.jitter.range(unspread);
+            let (min_ms, max_ms) = self.jitter().range(unspread);
             longest_ms = max_ms.min(unspread.cap_ms);
             (Duration::from_millis(min_ms.min(unspread.cap_ms)), Duration::from_millis(longest_ms))
         };

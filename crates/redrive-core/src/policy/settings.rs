@@ -1,61 +1,11 @@
-//! Settings as given, under the names of the configuration, laid over a profile.
+//! Settings that are tables of their own, and how settings are laid over others.
 
 use std::time::Duration;
 
 use super::given::Given;
-use super::profiles::{Profile, ProfileSchedule};
-use super::rules::{Mode, OnExhausted};
-use crate::retry::schedule::CustomDelay;
-use crate::{Class, Jitter, Ratio};
-
-/// What somebody set; everything else comes from the profile.
-#[derive(Clone, Default)]
-pub struct PolicySettings {
-    /// The profile that everything else comes from.
-    pub profile: Option<String>,
-    /// One delay per retry.
-    pub tiers: Option<Vec<Given<Duration>>>,
-    /// Delays that grow, or one fixed delay.
-    pub backoff: Option<BackoffSettings>,
-    /// A delay function; only code can give one.
-    pub custom: Option<CustomDelay>,
-    /// How often a failed message is tried again.
-    pub retries: Option<u32>,
-    /// How often a message is tried at all; the other way to say `retries`.
-    pub attempts: Option<u32>,
-    /// Another number of attempts for failures of one class.
-    pub attempts_for: Vec<(Given<Class>, u32)>,
-    /// How delays are spread.
-    pub jitter: Option<Given<Jitter>>,
-    /// How delays that a receiver asked for are spread.
-    pub retry_after_jitter: Option<Given<Ratio>>,
-    /// The longest `Retry-After` that is honoured.
-    pub retry_after_max: Option<Given<Duration>>,
-    /// The longest `Retry-After` that applies to all messages.
-    pub retry_after_shared_max: Option<Given<Duration>>,
-    /// The age at which a message expires.
-    pub ttl: Option<Given<Duration>>,
-    /// Caps delays at this share of what is left of the TTL.
-    pub cap_ttl_share: Option<f64>,
-    /// How long a message is held while the sink is unreachable.
-    pub hold_max: Option<Given<Duration>>,
-    /// Whether failures are told apart by class.
-    pub classify: Option<Given<bool>>,
-    /// Whether a failed message blocks those behind it.
-    pub mode: Option<Given<Mode>>,
-    /// How many calls may run at once.
-    pub concurrency: Option<u32>,
-    /// How long one call may take.
-    pub timeout: Option<Given<Duration>>,
-    /// Whether messages are held, and not dead-lettered, while the sink is down.
-    pub outage_gate: Option<bool>,
-    /// The retry budget.
-    pub budget: BudgetSettings,
-    /// When a message is a poison pill.
-    pub crash: CrashSettings,
-    /// How many attempts a replayed letter has.
-    pub replay_attempts: Option<u32>,
-}
+use super::rules::OnExhausted;
+use super::scalars::PolicySettings;
+use crate::Ratio;
 
 /// `{ base, multiplier, cap }` or `{ fixed }`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,13 +43,18 @@ pub struct CrashSettings {
 impl PolicySettings {
     /// These settings, with what they leave open taken from `base`.
     #[must_use]
-    pub fn over(self, base: Self) -> Self {
+    pub fn over(mut self, mut base: Self) -> Self {
         let has_schedule = self.tiers.is_some() || self.backoff.is_some() || self.custom.is_some();
         let same_kind = !has_schedule || (self.backoff.is_some() && base.backoff.is_some());
-        // The number of retries belongs to the schedule it was chosen for: three tiers of one's own are not to be
-        // refused because a profile with another schedule asks for five retries.
-        let own_number = self.retries.is_some() || self.attempts.is_some();
-        let keeps_number = same_kind && !own_number;
+        // The number of retries and the cap belong to the schedule they were chosen for: three tiers of one's own are
+        // not to be refused because a profile with another schedule asks for five retries.
+        if !same_kind {
+            base.cap_ttl_share = None;
+        }
+        if !same_kind || self.retries.is_some() || self.attempts.is_some() {
+            (base.retries, base.attempts) = (None, None);
+        }
+        self.fill_scalars(&base);
         Self {
             profile: self.profile.or(base.profile),
             tiers: if has_schedule { self.tiers } else { base.tiers },
@@ -108,27 +63,15 @@ impl PolicySettings {
                 (own, base) => own.or(if has_schedule { None } else { base }),
             },
             custom: if has_schedule { self.custom } else { base.custom },
-            retries: self.retries.or(if keeps_number { base.retries } else { None }),
-            attempts: self.attempts.or(if keeps_number { base.attempts } else { None }),
+            retries: self.retries.or(base.retries),
+            attempts: self.attempts.or(base.attempts),
             attempts_for: if self.attempts_for.is_empty() { base.attempts_for } else { self.attempts_for },
-            jitter: self.jitter.or(base.jitter),
-            retry_after_jitter: self.retry_after_jitter.or(base.retry_after_jitter),
-            retry_after_max: self.retry_after_max.or(base.retry_after_max),
-            retry_after_shared_max: self.retry_after_shared_max.or(base.retry_after_shared_max),
-            ttl: self.ttl.or(base.ttl),
-            cap_ttl_share: self.cap_ttl_share.or(if same_kind { base.cap_ttl_share } else { None }),
-            hold_max: self.hold_max.or(base.hold_max),
-            classify: self.classify.or(base.classify),
-            mode: self.mode.or(base.mode),
-            concurrency: self.concurrency.or(base.concurrency),
-            timeout: self.timeout.or(base.timeout),
-            outage_gate: self.outage_gate.or(base.outage_gate),
             budget: self.budget.over(base.budget),
             crash: CrashSettings {
                 threshold: self.crash.threshold.or(base.crash.threshold),
                 window: self.crash.window.or(base.crash.window),
             },
-            replay_attempts: self.replay_attempts.or(base.replay_attempts),
+            ..self
         }
     }
 }
@@ -157,40 +100,6 @@ impl BudgetSettings {
 
     pub(super) fn has_rate(&self) -> bool {
         self.retries_per_minute.is_some() || self.share_of_successes.is_some()
-    }
-}
-
-impl From<&Profile> for PolicySettings {
-    fn from(profile: &Profile) -> Self {
-        let (tiers, backoff) = match profile.schedule {
-            ProfileSchedule::Tiers(tiers) => (Some(tiers.iter().map(|tier| (*tier).into()).collect()), None),
-            ProfileSchedule::Exponential { base, multiplier, cap } => {
-                let base = Some(base.into());
-                let cap = cap.map(Into::into);
-                (None, Some(BackoffSettings { base, multiplier: Some(multiplier), cap, fixed: None }))
-            }
-            ProfileSchedule::Fixed(delay) => {
-                (None, Some(BackoffSettings { fixed: Some(delay.into()), ..BackoffSettings::default() }))
-            }
-        };
-        Self {
-            profile: Some(profile.name.to_owned()),
-            tiers,
-            backoff,
-            retries: profile.retries,
-            jitter: Some(profile.jitter.into()),
-            retry_after_jitter: Some(profile.retry_after_jitter.into()),
-            ttl: profile.ttl.map(Into::into),
-            cap_ttl_share: profile.cap_ttl_share,
-            mode: Some(profile.mode.into()),
-            budget: BudgetSettings {
-                retries_per_minute: profile.retries_per_minute,
-                share_of_successes: None,
-                on_exhausted: Some(profile.on_exhausted.into()),
-            },
-            replay_attempts: profile.replay_attempts,
-            ..Self::default()
-        }
     }
 }
 

@@ -16,7 +16,7 @@ use redrive_lab::kafka::Error;
 use tokio::signal::unix::{SignalKind, signal};
 
 struct StormFlags {
-    storm: run::Options,
+    storm: run::StormOptions,
     figures: bool,
     frozen_only: bool,
     sessions_s: Vec<u64>,
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         let (client, frozen_only) = (storm.client.as_slice(), *frozen_only);
         let (redrive, root, per_second) = (storm.redrive.as_path(), storm.root.as_path(), storm.per_second);
         let interrupted = &storm.interrupted;
-        let wanted = figures::Options {
+        let wanted = figures::FigureOptions {
             redrive,
             root,
             sessions_s,
@@ -83,7 +83,7 @@ fn interrupted() -> Result<Arc<AtomicBool>, Error> {
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<StormFlags, Error> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut storm = run::Options {
+    let mut storm = run::StormOptions {
         redrive: PathBuf::new(),
         root,
         seed: 13,

@@ -34,7 +34,7 @@ pub struct Evidence<'a> {
 
 /// What came of it. All but `produced`, `delivered`, `dead`, `put_back`, `repeats` and `repeats_most` must be 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct StormAudit {
     pub produced: u64,
     pub delivered: u64,
     pub dead: u64,
@@ -59,14 +59,14 @@ pub struct Found {
     pub unknown: u64,
 }
 
-impl Found {
+impl StormAudit {
     pub fn is_good(&self) -> bool {
         let lists = [&self.lost, &self.both, &self.dropped, &self.unexplained, &self.out_of_order];
         lists.iter().all(|list| list.is_empty()) && self.unknown == 0
     }
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for StormAudit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = |f: &mut fmt::Formatter<'_>, name: &str, list: &[u64]| {
             let some = list.iter().take(5).map(|number| format!("o-{number}")).collect::<Vec<_>>().join(" ");
@@ -94,7 +94,7 @@ impl fmt::Display for Found {
 }
 
 /// Compares everything.
-pub fn audit(evidence: &Evidence<'_>) -> Found {
+pub fn audit(evidence: &Evidence<'_>) -> StormAudit {
     let Evidence { produced, attempts, letters, put_back, .. } = *evidence;
     let mut successes: HashMap<u64, Vec<&Attempt>> = HashMap::new();
     for attempt in attempts.iter().filter(|attempt| attempt.succeeded) {
@@ -105,8 +105,12 @@ pub fn audit(evidence: &Evidence<'_>) -> Found {
         *dead.entry(*letter).or_default() += 1;
     }
     let is_put_back = |number: &u64| put_back.contains(number);
-    let mut found =
-        Found { produced, delivered: successes.len() as u64, dead: dead.len() as u64, ..Found::default() };
+    let mut found = StormAudit {
+        produced,
+        delivered: successes.len() as u64,
+        dead: dead.len() as u64,
+        ..StormAudit::default()
+    };
     found.lost = (0..produced).filter(|n| !successes.contains_key(n) && !dead.contains_key(n)).collect();
     found.both = dead.keys().filter(|n| successes.contains_key(n) && !is_put_back(n)).copied().collect();
     found.dropped = put_back.iter().filter(|n| !successes.contains_key(n)).copied().collect();

@@ -45,7 +45,7 @@ impl fmt::Display for Loss {
 
 /// What the caller chooses.
 #[derive(Clone, Copy, Debug)]
-pub struct Options<'a> {
+pub struct FigureOptions<'a> {
     pub redrive: &'a Path,
     /// The checkout.
     pub root: &'a Path,
@@ -61,7 +61,7 @@ pub struct Options<'a> {
 }
 
 /// Measures and prints a table.
-pub fn figures(options: &Options<'_>) -> Result<(), Error> {
+pub fn figures(options: &FigureOptions<'_>) -> Result<(), Error> {
     let dir = tempfile::tempdir()?;
     println!(
         "longest silence of any of 12 partitions after a loss; {} repeats, {}/s",

@@ -15,7 +15,7 @@ use redrive_lab::kafka::Error;
 use super::cluster::Cluster;
 use super::flow::Flow;
 use super::plan::NODES;
-use super::receiver::Receiver;
+use super::receiver::StormReceiver;
 
 /// Retry delays of both flows.
 pub const TIERS: [&str; 3] = ["300ms", "1s", "2s"];
@@ -68,7 +68,7 @@ impl Fleet {
         redrive: &Path,
         dir: &Path,
         cluster: &Cluster,
-        receiver: &Receiver,
+        receiver: &StormReceiver,
         settings: Settings<'_>,
     ) -> Result<Self, Error> {
         let mut processors = Vec::new();
@@ -215,7 +215,7 @@ fn config(
     home: &Path,
     port: u16,
     cluster: &Cluster,
-    receiver: &Receiver,
+    receiver: &StormReceiver,
     settings: Settings<'_>,
 ) -> Result<String, Error> {
     let brokers =

@@ -14,7 +14,7 @@ use redrive_lab::kafka::Error;
 use redrive_lab::order;
 
 use super::flow::{Flow, KEYS};
-use super::seen::Seen;
+use super::seen::CallLog;
 
 const TICK: Duration = Duration::from_millis(10);
 /// Records that were produced and never tried; more are not added to them, so that a slow machine is not flooded.
@@ -44,7 +44,7 @@ impl ProducerContext for Failed {
 
 /// A load that goes on in a thread of its own.
 #[derive(Debug)]
-pub struct Load {
+pub struct StormLoad {
     shared: Arc<SharedLoad>,
     /// Nothing once it was ended.
     thread: Option<JoinHandle<Result<(), Error>>>,
@@ -60,14 +60,14 @@ struct SharedLoad {
     wanted: [AtomicI32; 2],
 }
 
-impl Load {
+impl StormLoad {
     /// `per_second` records, half of them for each flow.
     pub fn start(
         brokers: &str,
         topics: [String; 2],
         partitions: i32,
         per_second: u64,
-        seen: Arc<Seen>,
+        seen: Arc<CallLog>,
     ) -> Result<Self, Error> {
         let counts = || [AtomicI32::new(partitions), AtomicI32::new(partitions)];
         let shared = SharedLoad {
@@ -130,7 +130,7 @@ struct RecordWriter {
     queues: BTreeMap<(usize, usize, i32), Queue>,
     failed: Failed,
     topics: [String; 2],
-    seen: Arc<Seen>,
+    seen: Arc<CallLog>,
 }
 
 impl RecordWriter {

@@ -16,20 +16,20 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
 use super::flow::Flow;
-use super::seen::Seen;
+use super::seen::CallLog;
 
 /// A call takes up to so many milliseconds, by its number, so that some are in flight at any moment.
 const TAKES_MS_MAX: u64 = 16;
 
 /// Serves until it is dropped.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct StormReceiver {
     address: SocketAddr,
     _runtime: Runtime,
 }
 
-impl Receiver {
-    pub fn start(seen: Arc<Seen>) -> Result<Self, Error> {
+impl StormReceiver {
+    pub fn start(seen: Arc<CallLog>) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
         let address = listener.local_addr()?;
@@ -43,7 +43,7 @@ impl Receiver {
     }
 }
 
-async fn accept(listener: TcpListener, seen: Arc<Seen>) {
+async fn accept(listener: TcpListener, seen: Arc<CallLog>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -62,7 +62,7 @@ async fn accept(listener: TcpListener, seen: Arc<Seen>) {
     }
 }
 
-async fn answer(seen: &Seen, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(seen: &CallLog, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let arrived_us = trace::wall_us();
     let flow = Flow::named(request.uri().path().trim_start_matches('/'));
     let partition = request.headers().get("redrive-source-partition");

@@ -28,7 +28,7 @@ const STAMP: &str = "\"timestamp\":\"";
 
 /// What the caller chooses.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct StormOptions {
     pub redrive: PathBuf,
     /// The checkout.
     pub root: PathBuf,
@@ -51,7 +51,7 @@ struct Happened {
 }
 
 /// Runs it and prints what came of it. `Ok(false)`: something does not add up.
-pub fn storm(options: &Options) -> Result<bool, Error> {
+pub fn storm(options: &StormOptions) -> Result<bool, Error> {
     let begun = Instant::now();
     let mut dir = tempfile::tempdir()?;
     let faults: Vec<Fault> =
@@ -71,7 +71,7 @@ pub fn storm(options: &Options) -> Result<bool, Error> {
 }
 
 fn play(
-    options: &Options,
+    options: &StormOptions,
     faults: &[Fault],
     cluster: &Cluster,
     dir: &std::path::Path,
@@ -119,7 +119,7 @@ fn play(
     println!("calls of a paused pipeline: {}", traces.while_paused);
     println!("partitions taken over from an owner that did not end in order: {}", replaced.len());
     println!("processors that ended by themselves, by exit code: {:?}", scene.fleet.ended_itself());
-    let is_good = found.iter().all(super::audit::Found::is_good) && traces.while_paused == 0;
+    let is_good = found.iter().all(super::audit::StormAudit::is_good) && traces.while_paused == 0;
     println!("{}", if is_good { "everything adds up" } else { "IT DOES NOT ADD UP" });
     Ok(is_good)
 }

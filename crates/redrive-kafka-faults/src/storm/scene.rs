@@ -9,13 +9,13 @@ use redrive_lab::kafka::broker::Act;
 use redrive_lab::kafka::topics::Topic;
 use redrive_lab::kafka::{Error, letters, trace};
 
-use super::audit::{self, Evidence, Found, Window};
+use super::audit::{self, Evidence, StormAudit, Window};
 use super::cluster::Cluster;
 use super::fleet::{Fleet, Settings};
 use super::flow::Flow;
-use super::load::Load;
-use super::receiver::Receiver;
-use super::seen::Seen;
+use super::load::StormLoad;
+use super::receiver::StormReceiver;
+use super::seen::CallLog;
 
 /// Partitions of each source at first.
 pub const PARTITIONS: i32 = 6;
@@ -30,11 +30,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub struct Scene<'a> {
     pub cluster: &'a Cluster,
     pub fleet: Fleet,
-    pub seen: Arc<Seen>,
-    pub load: Load,
+    pub seen: Arc<CallLog>,
+    pub load: StormLoad,
     pub settings: Settings<'a>,
     interrupted: Arc<AtomicBool>,
-    _receiver: Receiver,
+    _receiver: StormReceiver,
 }
 
 impl<'a> Scene<'a> {
@@ -52,10 +52,10 @@ impl<'a> Scene<'a> {
         for (name, settings) in topics.iter().zip([&[], zstd]) {
             cluster.create(Topic { name, partitions: PARTITIONS, settings })?;
         }
-        let seen = Arc::new(Seen::default());
-        let receiver = Receiver::start(Arc::clone(&seen))?;
+        let seen = Arc::new(CallLog::default());
+        let receiver = StormReceiver::start(Arc::clone(&seen))?;
         let fleet = Fleet::start(redrive, dir, cluster, &receiver, settings)?;
-        let load = Load::start(cluster.address(), topics, PARTITIONS, per_second, Arc::clone(&seen))?;
+        let load = StormLoad::start(cluster.address(), topics, PARTITIONS, per_second, Arc::clone(&seen))?;
         let interrupted = Arc::clone(interrupted);
         let mut scene = Self { cluster, fleet, seen, load, settings, interrupted, _receiver: receiver };
         scene.until_moving(&Flow::ALL, trace::wall_us())?;
@@ -158,7 +158,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Waits until every record has its end, stops everything in good order, and compares.
-    pub fn finish(&mut self, put_back: [&[u64]; 2], windows: &[Window]) -> Result<[Found; 2], Error> {
+    pub fn finish(&mut self, put_back: [&[u64]; 2], windows: &[Window]) -> Result<[StormAudit; 2], Error> {
         let written = self.load.end()?;
         for flow in Flow::ALL {
             let produced = written[flow.index()];
@@ -179,7 +179,7 @@ impl<'a> Scene<'a> {
         for processor in 0..3 {
             self.stop(processor)?;
         }
-        let mut found = [Found::default(), Found::default()];
+        let mut found = [StormAudit::default(), StormAudit::default()];
         for flow in Flow::ALL {
             let (attempts, letters) = (self.seen.attempts(flow), self.letters(flow)?);
             found[flow.index()] = audit::audit(&Evidence {

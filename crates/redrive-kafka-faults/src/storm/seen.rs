@@ -23,7 +23,7 @@ pub struct Attempt {
 
 /// Shared between the receiver, the load and the storm.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct CallLog {
     flows: [Mutex<SeenCalls>; 2],
 }
 
@@ -39,7 +39,7 @@ struct SeenCalls {
     last_us: HashMap<i32, u64>,
 }
 
-impl Seen {
+impl CallLog {
     /// Decides how a call is answered and records it. A record that succeeded once succeeds every time.
     pub fn answer(&self, flow: Flow, number: u64, partition: i32, arrived_us: u64) -> bool {
         let mut calls = self.calls(flow);

@@ -9,7 +9,7 @@ use redrive::engine::completion::CompletionSet;
 use redrive::engine::numbers::NumberMap;
 
 use crate::commit::progress::{CHUNK, CommitStanding, chunk_bytes};
-use crate::consume::room::Room;
+use crate::consume::room::LookAheadLimit;
 use crate::crash::reservation::Reservation;
 use crate::crash::started;
 use crate::crash::suspects::Suspected;
@@ -79,7 +79,7 @@ pub struct PartitionLane {
     pub partition: i32,
     /// What it is called in the file of what was started.
     pub place: u64,
-    pub room: Arc<Room>,
+    pub room: Arc<LookAheadLimit>,
     /// The first offset that was not met yet.
     pub next: u64,
     /// One behind the last record, as far as is known.
@@ -140,7 +140,7 @@ impl PartitionLane {
         partition: i32,
         done: CompletionSet,
         suspected: Suspected,
-        room: Arc<Room>,
+        room: Arc<LookAheadLimit>,
     ) -> Self {
         let committed = done.prefix();
         let reserved = Reservation::starting_at(committed.max(suspected.below()), suspected.due_by());
@@ -447,7 +447,7 @@ mod tests {
             0,
             done,
             Suspected::default(),
-            Arc::new(Room::new(10, 1000)),
+            Arc::new(LookAheadLimit::new(10, 1000)),
         )
     }
 

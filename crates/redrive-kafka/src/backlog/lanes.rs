@@ -137,11 +137,11 @@ pub(crate) mod tests {
     use redrive::engine::completion::CompletionSet;
 
     use super::*;
-    use crate::consume::room::Room;
+    use crate::consume::room::LookAheadLimit;
     use crate::crash::suspects::Suspected;
 
     pub(crate) fn lane(kind: LaneKind, topic: &str, partition: i32) -> PartitionLane {
-        let (done, room) = (CompletionSet::default(), Arc::new(Room::new(10, 1_000)));
+        let (done, room) = (CompletionSet::default(), Arc::new(LookAheadLimit::new(10, 1_000)));
         PartitionLane::new(kind, topic.into(), partition, done, Suspected::default(), room)
     }
 

@@ -16,10 +16,10 @@ use crate::consume::callbacks::ConsumerCallbacks;
 use crate::consume::growth;
 use crate::consume::mailbox::LaneStart;
 use crate::consume::plan::{ASK_MAX, AssignFault, ReadPlan};
-use crate::consume::room::Room;
+use crate::consume::room::LookAheadLimit;
 use crate::crash::suspects::Suspected;
 use crate::duplicates::died::Died;
-use crate::options::Start;
+use crate::options::GroupStart;
 use crate::record::RecordReader;
 use crate::topics::LaneKind;
 use crate::topics::scan::{self, Scan, Span};
@@ -107,13 +107,13 @@ pub fn begin(
         .filter_map(|name| {
             let kind = *plan.topics.get(&name.0)?;
             let room = match kind {
-                LaneKind::Source => Room::new(
+                LaneKind::Source => LookAheadLimit::new(
                     (plan.source_records / sources).max(64),
                     (plan.source_bytes / sources).max(1 << 20),
                 ),
                 // Their bytes are bounded by the look-ahead, which puts them into a file.
                 LaneKind::Tier | LaneKind::Replay => {
-                    let room = Room::new((plan.tier_records / tiers).max(1_000), usize::MAX);
+                    let room = LookAheadLimit::new((plan.tier_records / tiers).max(1_000), usize::MAX);
                     if plan.ordered { room.lifted() } else { room }
                 }
             };
@@ -226,8 +226,8 @@ fn first_offsets(
                 return Err(AssignFault::RanBefore(ran));
             }
             match start {
-                Some(Start::Latest) => true,
-                Some(Start::Earliest) => false,
+                Some(GroupStart::Latest) => true,
+                Some(GroupStart::Earliest) => false,
                 None => return Err(AssignFault::NoStart { topic: plan.source.to_string() }),
             }
         }

@@ -8,7 +8,7 @@ use std::thread::Thread;
 use redrive::engine::ProblemKind;
 use redrive::engine::completion::CompletionSet;
 
-use crate::consume::room::Room;
+use crate::consume::room::LookAheadLimit;
 use crate::crash::suspects::Suspected;
 use crate::duplicates::died::Died;
 use crate::locked::locked;
@@ -111,7 +111,7 @@ pub struct LaneStart {
     pub suspected: Suspected,
     /// The first and last of its bitmaps that are in `T.progress`.
     pub written: Option<(u64, u64)>,
-    pub room: Arc<Room>,
+    pub room: Arc<LookAheadLimit>,
 }
 
 /// What the engine asks of the polling thread.

@@ -11,7 +11,7 @@ use redrive::engine::ProblemKind;
 
 use super::callbacks::ConsumerCallbacks;
 use super::mailbox::{LaneStart, Mailbox, Note};
-use super::room::Room;
+use super::room::LookAheadLimit;
 use crate::client::build::Build;
 use crate::record::{RecordReader, take_in};
 
@@ -22,7 +22,7 @@ pub(super) struct PartitionReader {
     topic: Arc<str>,
     partition: i32,
     queue: PartitionQueue<ConsumerCallbacks>,
-    room: Arc<Room>,
+    room: Arc<LookAheadLimit>,
     /// How many records the last reading brought; the next one probably brings as many.
     last: usize,
     /// Set by the queue when something has come.

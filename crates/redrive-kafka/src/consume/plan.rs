@@ -9,7 +9,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use redrive::engine::EngineError;
 
 use crate::consume::begin::RanBefore;
-use crate::options::{Cluster, KafkaPipeline, Start};
+use crate::options::{Cluster, GroupStart, KafkaPipeline};
 use crate::topics::{LaneKind, Topics, TopicsFault};
 
 /// How long a question to the broker may take.
@@ -21,7 +21,7 @@ pub struct ReadPlan {
     pub pipeline: String,
     pub source: Arc<str>,
     pub topics: HashMap<Arc<str>, LaneKind>,
-    pub start: Option<Start>,
+    pub start: Option<GroupStart>,
     pub progress: String,
     pub letters: String,
     /// All topics of the pipeline.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 #[derive(Debug)]
-pub struct Room {
+pub struct LookAheadLimit {
     records_max: usize,
     bytes_max: usize,
     records: AtomicUsize,
@@ -14,7 +14,7 @@ pub struct Room {
     lifted: AtomicBool,
 }
 
-impl Room {
+impl LookAheadLimit {
     pub fn new(records_max: usize, bytes_max: usize) -> Self {
         Self {
             records_max,
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_found_no_room_is_called_once_half_of_it_is_free() {
-        let room = Room::new(4, 1000);
+        let room = LookAheadLimit::new(4, 1000);
         assert_eq!(room.left(), 4);
         room.fill(4, 40);
         assert_eq!(room.left(), 0);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn few_large_records_fill_it_too() {
-        let room = Room::new(100, 1000);
+        let room = LookAheadLimit::new(100, 1000);
         room.fill(1, 1000);
         assert_eq!(room.left(), 0);
         assert!(room.free(1, 1000));

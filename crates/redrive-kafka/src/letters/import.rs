@@ -30,7 +30,7 @@ struct NewLetter {
 }
 
 /// What is known of a message under the numbers it may have.
-enum Known {
+enum KnownLetter {
     No {
         number: u64,
     },
@@ -43,7 +43,7 @@ enum Known {
 
 /// What a transaction is to do, and the answers if it does.
 #[derive(Default)]
-struct Plan {
+struct ImportPlan {
     answers: Vec<ImportAnswer>,
     new: Vec<NewLetter>,
 }
@@ -65,7 +65,7 @@ pub(super) fn import(
         if !dry_run {
             writer.begin(deadline)?;
         }
-        let Plan { answers: mut part, new } =
+        let ImportPlan { answers: mut part, new } =
             plan_import(writer, &letters[answers.len()..], asked.at, &refused, &mut tried)?;
         if dry_run {
             let planned: HashSet<u64> = new.iter().map(|new| new.copy.origin.number()).collect();
@@ -93,9 +93,9 @@ fn plan_import(
     now: Time,
     refused: &HashMap<u64, String>,
     tried: &mut HashSet<u64>,
-) -> Result<Plan, EngineError> {
+) -> Result<ImportPlan, EngineError> {
     let grouping = writer.cache().lock().grouping().clone();
-    let (mut plan, mut bytes) = (Plan::default(), 0);
+    let (mut plan, mut bytes) = (ImportPlan::default(), 0);
     for letter in letters {
         if plan.new.len() >= BATCH_MAX || bytes >= BATCH_BYTES {
             break;
@@ -103,14 +103,14 @@ fn plan_import(
         let last = letter.history.attempts().pop();
         let group = grouping.of(Reason::Imported, last.as_ref());
         let answer = match known(writer, letter, &plan.new)? {
-            Known::Letter { number } if tried.remove(&number) => {
+            KnownLetter::Letter { number } if tried.remove(&number) => {
                 ImportAnswer::Imported { number: Some(number), group }
             }
-            Known::Letter { number } => ImportAnswer::Already { number: Some(number) },
-            Known::NoNumber => {
+            KnownLetter::Letter { number } => ImportAnswer::Already { number: Some(number) },
+            KnownLetter::NoNumber => {
                 ImportAnswer::Refused { why: "its place is taken by another message".to_owned() }
             }
-            Known::No { number } => {
+            KnownLetter::No { number } => {
                 if let Some(why) = refused.get(&number) {
                     ImportAnswer::Refused { why: why.clone() }
                 } else {
@@ -153,7 +153,11 @@ fn new_letter(
 }
 
 /// Whether a message has a letter: under the place it has in the source, or under numbers made from its content.
-fn known(writer: &LetterWriter, letter: &ForeignLetter, new: &[NewLetter]) -> Result<Known, EngineError> {
+fn known(
+    writer: &LetterWriter,
+    letter: &ForeignLetter,
+    new: &[NewLetter],
+) -> Result<KnownLetter, EngineError> {
     let of_source = letter.origin.as_ref().filter(|place| *place.topic == *writer.topics().source);
     let of_source = of_source.and_then(|place| {
         let place = Place { partition: u16::try_from(place.partition).ok()?, offset: place.offset };
@@ -163,17 +167,17 @@ fn known(writer: &LetterWriter, letter: &ForeignLetter, new: &[NewLetter]) -> Re
     for number in of_source.into_iter().chain(made) {
         if let Some(same) = new.iter().find(|new| new.copy.origin.number() == number) {
             if is_same(&same.copy.message, &letter.message) {
-                return Ok(Known::Letter { number });
+                return Ok(KnownLetter::Letter { number });
             }
             continue;
         }
         match is_letter_of(writer, number, &letter.message)? {
-            None => return Ok(Known::No { number }),
-            Some(true) => return Ok(Known::Letter { number }),
+            None => return Ok(KnownLetter::No { number }),
+            Some(true) => return Ok(KnownLetter::Letter { number }),
             Some(false) => {}
         }
     }
-    Ok(Known::NoNumber)
+    Ok(KnownLetter::NoNumber)
 }
 
 /// Whether the letter with this number has this message; `None` if there is no such letter.

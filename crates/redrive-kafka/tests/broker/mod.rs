@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use redrive_kafka::{Cluster, KafkaPipeline, Only, Start, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, Only, TopicsMode};
 
 /// `host:port` of the broker.
 pub fn address() -> String {
@@ -35,7 +35,7 @@ pub fn cluster(state_dir: &Path) -> Cluster {
         brokers: vec![address()],
         group: name("group"),
         member: None,
-        start: Some(Start::Earliest),
+        start: Some(GroupStart::Earliest),
         topics: TopicsMode::Create,
         state_dir: state_dir.to_owned(),
         passed_on: Vec::new(),

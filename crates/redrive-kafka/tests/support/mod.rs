@@ -16,7 +16,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive::engine::{Engine, Event, StoreOptions};
 use redrive_core::{Message, Pick};
 use redrive_kafka::record::{CopyRecord, Origin, headers};
-use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaEngine, KafkaPipeline, KafkaStores, Only, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
 pub const LIMIT: Duration = Duration::from_mins(5);
@@ -79,7 +79,7 @@ impl World {
             brokers: brokers.split(',').map(str::to_owned).collect(),
             group: format!("{name}-group"),
             member: Some("one".to_owned()),
-            start: Some(Start::Earliest),
+            start: Some(GroupStart::Earliest),
             topics: TopicsMode::Create,
             state_dir: dir.path().to_owned(),
             passed_on: Vec::new(),

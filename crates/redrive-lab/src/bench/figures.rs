@@ -69,9 +69,9 @@ impl Spread {
 
 /// A table in Markdown.
 #[derive(Debug)]
-pub struct Table(Vec<[String; 5]>);
+pub struct FigureTable(Vec<[String; 5]>);
 
-impl Default for Table {
+impl Default for FigureTable {
     /// Its head, and no rows.
     fn default() -> Self {
         let head = ["measurement", "unit", "min", "median", "max"].map(str::to_owned);
@@ -79,7 +79,7 @@ impl Default for Table {
     }
 }
 
-impl Table {
+impl FigureTable {
     pub fn row(&mut self, what: &str, unit: &str, spread: &Spread) {
         if spread.median().is_nan() {
             return;
@@ -89,7 +89,7 @@ impl Table {
     }
 }
 
-impl Display for Table {
+impl Display for FigureTable {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let width = |column: usize| self.0.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
         let widths: [usize; 5] = std::array::from_fn(width);

@@ -1,4 +1,4 @@
-//! The downstream: a stub that applies orders, fails as it is told, and remembers what it applied.
+//! The downstream: a stub that applies orders, fails on request, and remembers what it applied.
 //!
 //! # Layout, in the order a call meets it
 //!
@@ -31,7 +31,7 @@ pub mod server;
 pub use failure::StubFailure;
 pub use latency::Latency;
 pub use ledger::{Applied, LedgerFault, LedgerOptions, Page};
-pub use options::{DownstreamError, Options};
+pub use options::{DownstreamError, DownstreamOptions};
 pub use outage::{OutageStyle, OutageWindow};
 pub use server::{ServedReport, Server, run};
 pub use stats::Stats;

@@ -9,7 +9,7 @@ use crate::seed::DEFAULT_SEED;
 pub const DEFAULT_PORT: u16 = 7335;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct DownstreamOptions {
     pub listen: SocketAddr,
     /// Whether others may reach it too. Whoever reaches it can change its switches.
     pub allow_remote: bool,
@@ -20,7 +20,7 @@ pub struct Options {
     pub ledger: LedgerOptions,
 }
 
-impl Default for Options {
+impl Default for DownstreamOptions {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT)),
@@ -32,7 +32,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl DownstreamOptions {
     /// Its switches change without a token, so it listens beyond loopback only if somebody wants that.
     pub fn check_listen(&self) -> Result<(), DownstreamError> {
         if self.allow_remote || self.listen.ip().is_loopback() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Downstream, DownstreamError, Options, OutageStyle, Stats};
+use super::{Downstream, DownstreamError, DownstreamOptions, OutageStyle, Stats};
 use crate::http::{Door, Listen, Served};
 
 /// A bound address and the stub behind it, not served yet.
@@ -26,7 +26,7 @@ pub struct ServedReport {
 
 impl Server {
     /// Opens the ledger and binds the address; with port 0 the system chooses one.
-    pub async fn bind(options: &Options) -> Result<Self, DownstreamError> {
+    pub async fn bind(options: &DownstreamOptions) -> Result<Self, DownstreamError> {
         options.check_listen()?;
         let downstream = Arc::new(Downstream::open(options).await?);
         Self::listen(downstream, options.listen).await
@@ -82,7 +82,7 @@ async fn keep_the_door(downstream: &Downstream, door: &watch::Sender<Door>) {
 
 /// Opens, binds and serves until `shutdown`: what `redrive downstream` does.
 pub async fn run(
-    options: Options,
+    options: DownstreamOptions,
     shutdown: impl Future<Output = ()>,
 ) -> Result<ServedReport, DownstreamError> {
     Server::bind(&options).await?.run(shutdown).await

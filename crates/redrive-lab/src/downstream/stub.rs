@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use super::decide::{StubCall, decide, latency_number};
 use super::ledger::Ledger;
 use super::stats::Counters;
-use super::{Applied, LedgerFault, Options, OutageStyle, Page, Stats, StubFailure, SwitchFaults, Switches};
+use super::{
+    Applied, DownstreamOptions, LedgerFault, OutageStyle, Page, Stats, StubFailure, SwitchFaults, Switches,
+};
 use crate::mark::Marked;
 
 /// The stub, for calls over HTTP and in process. Share it in an `Arc`.
@@ -17,7 +19,7 @@ use crate::mark::Marked;
 pub struct Downstream {
     seed: u64,
     setting: RwLock<StubSetting>,
-    /// AuditVerdict about every change of the switches.
+    /// Notified of every change of the switches.
     changed: Notify,
     ledger: Ledger,
     counters: Counters,
@@ -32,7 +34,7 @@ struct StubSetting {
 
 impl Downstream {
     /// Opens the ledger. An outage window counts from now.
-    pub async fn open(options: &Options) -> Result<Self, LedgerFault> {
+    pub async fn open(options: &DownstreamOptions) -> Result<Self, LedgerFault> {
         let setting = StubSetting { switches: options.switches.clone(), window_set: Instant::now() };
         Ok(Self {
             seed: options.seed,

@@ -1,35 +1,21 @@
-//! The experiments: one file each. What is asked, with which parameters and what is expected stands in `lab/scenarios`.
+//! The experiments: one file each, by subject. What is asked, with which parameters and what is expected stands in `lab/scenarios`.
 //!
 //! - [`registry`]: all of them, by name; [`mod@run`]: one of them from its order to its result
-//! - [`setting`]: what every experiment gets; [`fault`]: why one could not be run; the others: one experiment each
+//! - [`setup`]: what every experiment gets; [`fault`]: why one could not be run
+//! - `delays`, `outages`, `failures`, `replay`, `durability`: the experiments
 
 pub mod fault;
 pub mod registry;
 pub mod run;
-pub mod setting;
+pub mod setup;
 
-mod backoff_sweep;
-mod blocking;
-mod bloom;
-mod budgets;
-mod failure_sweep;
-mod false_dead_letters;
-mod jitter_comparison;
-mod kills;
-mod lateness;
-mod metastability;
-mod misclassification;
-mod noisy_endpoint;
-mod ordering;
-mod poison_growth;
+mod delays;
+mod durability;
+mod failures;
+mod outages;
 mod replay;
-mod replay_engine;
-mod replay_store;
-mod retry_storm;
-mod soak;
-mod time_to_dead_letter;
 
 pub use fault::LabError;
 pub use registry::{EXPERIMENTS, Experiment};
 pub use run::{Finished, Order, OrderedEngine, check_kafka, expected_runs, run};
-pub use setting::{LabEngine, Setting};
+pub use setup::{ExperimentSetup, LabEngine};

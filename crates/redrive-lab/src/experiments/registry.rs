@@ -1,7 +1,7 @@
 //! Every experiment, in the order in which `lab list` shows them.
 
 use super::fault::LabError;
-use super::setting::Setting;
+use super::setup::ExperimentSetup;
 use crate::results::Outcome;
 use crate::scenario::{Scenario, ScenarioFault};
 
@@ -10,38 +10,38 @@ use crate::scenario::{Scenario, ScenarioFault};
 pub struct Experiment {
     pub name: &'static str,
     text: &'static str,
-    pub(super) run: fn(&Scenario, &Setting<'_>) -> Result<Outcome, LabError>,
+    pub(super) run: fn(&Scenario, &ExperimentSetup<'_>) -> Result<Outcome, LabError>,
 }
 
 macro_rules! experiment {
-    ($name:literal, $module:ident) => {
+    ($name:literal, $subject:ident::$module:ident) => {
         Experiment {
             name: $name,
             text: include_str!(concat!("../../../../lab/scenarios/", $name, ".toml")),
-            run: super::$module::run,
+            run: super::$subject::$module::run,
         }
     };
 }
 
 pub const EXPERIMENTS: &[Experiment] = &[
-    experiment!("blocking-vs-non-blocking", blocking),
-    experiment!("retry-storm", retry_storm),
-    experiment!("poison-growth", poison_growth),
-    experiment!("failure-sweep", failure_sweep),
-    experiment!("backoff-sweep", backoff_sweep),
-    experiment!("misclassification", misclassification),
-    experiment!("time-to-dead-letter", time_to_dead_letter),
-    experiment!("ordering", ordering),
-    experiment!("replay", replay),
-    experiment!("jitter-comparison", jitter_comparison),
-    experiment!("budgets", budgets),
-    experiment!("metastability", metastability),
-    experiment!("bloom", bloom),
-    experiment!("false-dead-letters", false_dead_letters),
-    experiment!("noisy-endpoint", noisy_endpoint),
-    experiment!("lateness", lateness),
-    experiment!("kills", kills),
-    experiment!("soak-50k", soak),
+    experiment!("blocking-vs-non-blocking", failures::blocking),
+    experiment!("retry-storm", outages::retry_storm),
+    experiment!("poison-growth", failures::poison_growth),
+    experiment!("failure-sweep", failures::failure_sweep),
+    experiment!("backoff-sweep", delays::backoff_sweep),
+    experiment!("misclassification", failures::misclassification),
+    experiment!("time-to-dead-letter", delays::time_to_dead_letter),
+    experiment!("ordering", failures::ordering),
+    experiment!("replay", replay::experiment),
+    experiment!("jitter-comparison", delays::jitter_comparison),
+    experiment!("budgets", outages::budgets),
+    experiment!("metastability", outages::metastability),
+    experiment!("bloom", replay::bloom),
+    experiment!("false-dead-letters", outages::false_dead_letters),
+    experiment!("noisy-endpoint", outages::noisy_endpoint),
+    experiment!("lateness", delays::lateness),
+    experiment!("kills", durability::kills),
+    experiment!("soak-50k", durability::soak),
 ];
 
 impl Experiment {

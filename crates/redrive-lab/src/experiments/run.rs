@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::fault::LabError;
 use super::registry::{EXPERIMENTS, Experiment};
-use super::setting::{LabEngine, Setting};
+use super::setup::{ExperimentSetup, LabEngine};
 use crate::bench::machine;
 use crate::results::summary::About;
 use crate::results::{Outcome, ScenarioRuns, Summary, files};
@@ -92,9 +92,9 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
         Some(OrderedEngine::Embedded) | None => LabEngine::Embedded,
     };
     let postgres = order.postgres.as_deref();
-    let setting = Setting { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
+    let setup = ExperimentSetup { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
     let began = Instant::now();
-    let outcome = (experiment.run)(&scenario, &setting)?;
+    let outcome = (experiment.run)(&scenario, &setup)?;
     let about = About {
         name: experiment.name,
         scenario: &scenario,

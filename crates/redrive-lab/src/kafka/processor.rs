@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use redrive::{BreakerSettings, GuardSettings, Mode, Pipeline, Policy, Redrive};
-use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, KafkaStores, Only, TopicsMode};
 
 use super::Error;
 
@@ -50,7 +50,7 @@ impl Processor {
             brokers: vec![self.brokers.clone()],
             group: self.name.clone(),
             member: self.member.clone(),
-            start: Some(Start::Earliest),
+            start: Some(GroupStart::Earliest),
             topics: TopicsMode::Create,
             state_dir: self.state_dir.clone(),
             passed_on: self.passed_on.clone(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// What became of an offered batch, which is accepted or not as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum BatchAnswer {
     /// All of them are taken; so many of them were known already.
     Accepted { duplicates: u64 },
     /// Not now: too much is waiting. The batch is offered again, not before `retry_after`.

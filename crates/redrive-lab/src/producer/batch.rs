@@ -21,14 +21,14 @@ pub struct ReadyOrder {
 
 /// Orders that are sent, and acknowledged, together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Batch {
+pub struct OrderBatch {
     /// Their numbers in the run.
     pub numbers: Range<u64>,
     pub created: Time,
     pub orders: Vec<ReadyOrder>,
 }
 
-impl Batch {
+impl OrderBatch {
     pub fn new(seed: u64, rates: Rates, numbers: Range<u64>, created: Time) -> Self {
         let orders = numbers.clone().map(|number| order(seed, rates, number, created)).collect();
         Self { numbers, created, orders }
@@ -85,7 +85,7 @@ mod tests {
     use crate::seed::DEFAULT_SEED;
 
     fn poison(seed: u64, rates: Rates) -> Vec<String> {
-        let batch = Batch::new(seed, rates, 0..5_000, Time::from_millis(1));
+        let batch = OrderBatch::new(seed, rates, 0..5_000, Time::from_millis(1));
         batch.orders.into_iter().filter(|order| order.fate == Fate::Poison).map(|order| order.id).collect()
     }
 
@@ -106,14 +106,14 @@ mod tests {
 
     #[test]
     fn with_the_default_seed_the_fates_are_those_of_the_workload() {
-        for order in Batch::new(DEFAULT_SEED, Rates::WORKLOAD, 0..2_000, Time::ZERO).orders {
+        for order in OrderBatch::new(DEFAULT_SEED, Rates::WORKLOAD, 0..2_000, Time::ZERO).orders {
             assert_eq!(order.fate, Fate::of(&order.id), "{}", order.id);
         }
     }
 
     #[test]
     fn the_library_and_the_api_get_the_same_512_bytes() {
-        let batch = Batch::new(7, Rates::WORKLOAD, 10..13, Time::from_millis(99));
+        let batch = OrderBatch::new(7, Rates::WORKLOAD, 10..13, Time::from_millis(99));
         let lines: Vec<serde_json::Value> =
             batch.ndjson().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(lines.len(), 3);
@@ -125,7 +125,7 @@ mod tests {
             assert_eq!(message.payload().unwrap().len(), ORDER_BYTES);
             assert_eq!(payload["ts"], 99);
         }
-        let one = Batch::new(7, Rates::WORKLOAD, 10..11, Time::ZERO).ndjson();
+        let one = OrderBatch::new(7, Rates::WORKLOAD, 10..11, Time::ZERO).ndjson();
         assert!(!one.contains('\n'), "one message alone is one JSON object");
     }
 }

@@ -13,8 +13,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 
-use super::answer::Answer;
-use super::batch::Batch;
+use super::answer::BatchAnswer;
+use super::batch::OrderBatch;
 
 /// A request and its answer together take at most this long.
 const EXCHANGE_MAX: Duration = Duration::from_secs(30);
@@ -111,15 +111,17 @@ impl HttpTarget {
         Ok(Self { url, token, client })
     }
 
-    pub(super) async fn offer(&self, batch: &Arc<Batch>) -> Answer {
+    pub(super) async fn offer(&self, batch: &Arc<OrderBatch>) -> BatchAnswer {
         match tokio::time::timeout(EXCHANGE_MAX, self.exchange(batch)).await {
             Ok(answer) => answer,
-            Err(_) => Answer::Unreachable { why: format!("no answer within {} s", EXCHANGE_MAX.as_secs()) },
+            Err(_) => {
+                BatchAnswer::Unreachable { why: format!("no answer within {} s", EXCHANGE_MAX.as_secs()) }
+            }
         }
     }
 
-    async fn exchange(&self, batch: &Batch) -> Answer {
-        let unreachable = |why: String| Answer::Unreachable { why };
+    async fn exchange(&self, batch: &OrderBatch) -> BatchAnswer {
+        let unreachable = |why: String| BatchAnswer::Unreachable { why };
         let response = match self.client.request(self.request(batch)).await {
             Ok(response) => response,
             Err(error) => return unreachable(cause_of(&error)),
@@ -134,7 +136,7 @@ impl HttpTarget {
         read(head.status, &head.headers, &body)
     }
 
-    fn request(&self, batch: &Batch) -> Request<Full<Bytes>> {
+    fn request(&self, batch: &OrderBatch) -> Request<Full<Bytes>> {
         let kind = if batch.len() == 1 { "application/json" } else { "application/x-ndjson" };
         let mut request = Request::new(Full::new(Bytes::from(batch.ndjson())));
         *request.method_mut() = hyper::Method::POST;
@@ -148,16 +150,16 @@ impl HttpTarget {
 }
 
 /// What an answer means. Pure.
-fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Answer {
+fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> BatchAnswer {
     match status.as_u16() {
         200..=299 => {
             let taken: Taken = serde_json::from_slice(body).unwrap_or_default();
             let listed = taken.messages.iter().filter(|one| one.duplicate).count() as u64;
-            Answer::Accepted { duplicates: taken.duplicates.max(listed).max(u64::from(taken.duplicate)) }
+            BatchAnswer::Accepted { duplicates: taken.duplicates.max(listed).max(u64::from(taken.duplicate)) }
         }
         // Whoever stands in front of a server that restarts answers 502 or 504.
-        408 | 425 | 429 | 500 | 502..=504 => Answer::Refused { retry_after: retry_after(headers) },
-        code => Answer::Rejected { why: format!("{code} {}", shown(body)) },
+        408 | 425 | 429 | 500 | 502..=504 => BatchAnswer::Refused { retry_after: retry_after(headers) },
+        code => BatchAnswer::Rejected { why: format!("{code} {}", shown(body)) },
     }
 }
 
@@ -198,28 +200,28 @@ mod tests {
                 202,
                 &headers,
                 r#"{"id":"o-1","state":"ready","duplicate":false}"#,
-                Answer::Accepted { duplicates: 0 },
+                BatchAnswer::Accepted { duplicates: 0 },
             ),
             (
                 200,
                 &headers,
                 r#"{"id":"o-1","state":"delayed","duplicate":true}"#,
-                Answer::Accepted { duplicates: 1 },
+                BatchAnswer::Accepted { duplicates: 1 },
             ),
-            (202, &headers, r#"{"accepted":8,"duplicates":2}"#, Answer::Accepted { duplicates: 2 }),
+            (202, &headers, r#"{"accepted":8,"duplicates":2}"#, BatchAnswer::Accepted { duplicates: 2 }),
             (
                 202,
                 &headers,
                 r#"{"messages":[{"duplicate":true},{"id":"o-2"}]}"#,
-                Answer::Accepted { duplicates: 1 },
+                BatchAnswer::Accepted { duplicates: 1 },
             ),
-            (202, &headers, "ok", Answer::Accepted { duplicates: 0 }),
-            (429, &patient, "", Answer::Refused { retry_after: seven }),
-            (503, &headers, "", Answer::Refused { retry_after: None }),
-            (502, &headers, "", Answer::Refused { retry_after: None }),
-            (401, &headers, "who\nare you", Answer::Rejected { why: "401 who are you".into() }),
-            (404, &headers, "", Answer::Rejected { why: "404 ".into() }),
-            (307, &headers, "", Answer::Rejected { why: "307 ".into() }),
+            (202, &headers, "ok", BatchAnswer::Accepted { duplicates: 0 }),
+            (429, &patient, "", BatchAnswer::Refused { retry_after: seven }),
+            (503, &headers, "", BatchAnswer::Refused { retry_after: None }),
+            (502, &headers, "", BatchAnswer::Refused { retry_after: None }),
+            (401, &headers, "who\nare you", BatchAnswer::Rejected { why: "401 who are you".into() }),
+            (404, &headers, "", BatchAnswer::Rejected { why: "404 ".into() }),
+            (307, &headers, "", BatchAnswer::Rejected { why: "307 ".into() }),
         ] {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(read(status, headers, body.as_bytes()), expected, "{status} {body}");

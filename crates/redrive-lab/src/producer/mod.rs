@@ -29,13 +29,13 @@ pub mod report;
 
 mod server;
 
-pub use answer::Answer;
-pub use batch::Batch;
+pub use answer::BatchAnswer;
+pub use batch::OrderBatch;
 pub use http::{Bearer, HttpTarget, TargetFault};
 pub use lateness::Lateness;
-pub use options::{Options, OptionsFault, ProducerError};
+pub use options::{OptionsFault, ProducerError, ProducerOptions};
 pub use pace::{Producer, run};
 pub use progress::Progress;
-pub use report::Report;
+pub use report::ProducerReport;
 pub use schedule::Schedule;
 pub use target::Target;

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::answer::Answer;
-use super::batch::Batch;
+use super::answer::BatchAnswer;
+use super::batch::OrderBatch;
 use super::progress::{Counters, Progress, add};
 use super::schedule::Schedule;
 use super::target::Target;
@@ -24,14 +24,14 @@ const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
 /// What all offers of a run share.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct RunState {
     pub(super) target: Target,
     pub(super) counters: Counters,
     /// Batches offered and not acknowledged, by their first number. At most as many as may be in flight.
     open: Mutex<BTreeMap<u64, Range<u64>>>,
     ids: Option<Mutex<BufWriter<File>>>,
     end: Mutex<Option<End>>,
-    /// AuditVerdict when the run has to end early.
+    /// Notified when the run has to end early.
     pub(super) ended: Notify,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum End {
     IdsFile(io::Error),
 }
 
-impl Desk {
+impl RunState {
     pub(super) fn new(target: Target, ids: Option<File>) -> Self {
         Self {
             target,
@@ -61,17 +61,17 @@ impl Desk {
     }
 
     /// Offers `batch` until it is taken, or until it never will be.
-    pub(super) async fn offer(&self, batch: Arc<Batch>) {
+    pub(super) async fn offer(&self, batch: Arc<OrderBatch>) {
         self.open().insert(batch.numbers.start, batch.numbers.clone());
         for round in 0.. {
             match self.target.offer(&batch).await {
-                Answer::Accepted { duplicates } => return self.acknowledged(&batch, duplicates),
-                Answer::Rejected { why } => return self.end_with(End::Rejected(why)),
-                Answer::Refused { retry_after } => {
+                BatchAnswer::Accepted { duplicates } => return self.acknowledged(&batch, duplicates),
+                BatchAnswer::Rejected { why } => return self.end_with(End::Rejected(why)),
+                BatchAnswer::Refused { retry_after } => {
                     add(&self.counters.refused, batch.len());
                     tokio::time::sleep(wait(round, retry_after)).await;
                 }
-                Answer::Unreachable { why } => {
+                BatchAnswer::Unreachable { why } => {
                     *self.counters.trouble() = Some(why);
                     add(&self.counters.unreachable, batch.len());
                     tokio::time::sleep(wait(round, None)).await;
@@ -80,7 +80,7 @@ impl Desk {
         }
     }
 
-    fn acknowledged(&self, batch: &Batch, duplicates: u64) {
+    fn acknowledged(&self, batch: &OrderBatch, duplicates: u64) {
         add(&self.counters.accepted, batch.len());
         add(&self.counters.duplicates, duplicates);
         self.counters.trouble().take();

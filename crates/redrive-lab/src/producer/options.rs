@@ -8,7 +8,7 @@ use std::time::Duration;
 use redrive_core::{Ratio, rate};
 
 use super::progress::Progress;
-use super::report::Report;
+use super::report::ProducerReport;
 use super::schedule::Schedule;
 use super::target::Target;
 use crate::fate::Rates;
@@ -32,7 +32,7 @@ impl std::fmt::Debug for OnProgress {
 }
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ProducerOptions {
     pub target: Target,
     /// Orders per second.
     pub rate: f64,
@@ -59,7 +59,7 @@ pub struct Options {
     pub progress_every: Duration,
 }
 
-impl Options {
+impl ProducerOptions {
     /// The rates of the common workload, 50 orders per second, for ever.
     pub fn new(target: Target) -> Self {
         Self {
@@ -121,7 +121,7 @@ pub enum OptionsFault {
     )]
     Shares { poison: Ratio, transient: Ratio },
     #[error("batch: {batch} messages per request is not possible; give 1 to {BATCH_MAX}")]
-    Batch { batch: u32 },
+    OrderBatch { batch: u32 },
     #[error("in-flight: {max} requests at the same time is not possible; give 1 to {IN_FLIGHT_MAX}")]
     InFlight { max: usize },
     #[error("first: from {first} on there are not as many numbers as the run needs; start lower")]
@@ -134,7 +134,7 @@ pub enum OptionsFault {
 #[derive(Debug, thiserror::Error)]
 pub enum ProducerError {
     #[error("{}", joined(.0))]
-    Options(Vec<OptionsFault>),
+    ProducerOptions(Vec<OptionsFault>),
     #[error(
         "cannot serve the metrics on {addr}: {error}; stop whoever listens there, or give another address"
     )]
@@ -145,7 +145,7 @@ pub enum ProducerError {
     #[error(
         "the target does not take the orders: {why}; check the address, the token and its scope `ingest`"
     )]
-    Rejected { why: String, report: Box<Report> },
+    Rejected { why: String, report: Box<ProducerReport> },
 }
 
 fn joined(faults: &[OptionsFault]) -> String {
@@ -155,16 +155,16 @@ fn joined(faults: &[OptionsFault]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::producer::Answer;
+    use crate::producer::BatchAnswer;
 
-    fn options() -> Options {
-        Options::new(Target::callback(|_| async { Answer::Accepted { duplicates: 0 } }))
+    fn options() -> ProducerOptions {
+        ProducerOptions::new(Target::callback(|_| async { BatchAnswer::Accepted { duplicates: 0 } }))
     }
 
     #[test]
     fn the_defaults_are_sound_and_all_faults_are_named_at_once() {
         assert_eq!(options().faults(), []);
-        let wrong = Options {
+        let wrong = ProducerOptions {
             rate: 0.0,
             batch: 0,
             in_flight_max: 0,

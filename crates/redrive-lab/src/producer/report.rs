@@ -8,9 +8,9 @@ use super::progress::Progress;
 use crate::seed;
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct ProducerReport {
     pub seed: u64,
-    /// The numbers of all orders that were offered; their ids follow by [`Report::id`].
+    /// The numbers of all orders that were offered; their ids follow by [`ProducerReport::id`].
     pub numbers: Range<u64>,
     /// Numbers offered but not acknowledged before the end: they may or may not have been taken. Sorted, at most one
     /// range per request in flight.
@@ -25,7 +25,7 @@ pub struct Report {
     pub stopped: bool,
 }
 
-impl Report {
+impl ProducerReport {
     pub fn id(&self, number: u64) -> String {
         seed::id(self.seed, number)
     }
@@ -40,7 +40,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ProducerReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = &self.total;
         if self.numbers.is_empty() {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use redrive::engine::IngestError;
 use redrive::{Accepted, PipelineHandle};
 
-use super::answer::Answer;
-use super::batch::Batch;
+use super::answer::BatchAnswer;
+use super::batch::OrderBatch;
 use super::http::{Bearer, HttpTarget, TargetFault};
 
-type Offered = Pin<Box<dyn Future<Output = Answer> + Send>>;
-type Callback = Arc<dyn Fn(Arc<Batch>) -> Offered + Send + Sync>;
+type Offered = Pin<Box<dyn Future<Output = BatchAnswer> + Send>>;
+type Callback = Arc<dyn Fn(Arc<OrderBatch>) -> Offered + Send + Sync>;
 
 /// Where the orders go.
 #[derive(Clone)]
@@ -31,8 +31,8 @@ impl Target {
     /// Orders go to a function of this process.
     pub fn callback<F, Fut>(offer: F) -> Self
     where
-        F: Fn(Arc<Batch>) -> Fut + Send + Sync + 'static,
-        Fut: Future<Output = Answer> + Send + 'static,
+        F: Fn(Arc<OrderBatch>) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = BatchAnswer> + Send + 'static,
     {
         Self::Callback(Arc::new(move |batch| Box::pin(offer(batch))))
     }
@@ -45,7 +45,7 @@ impl Target {
         })
     }
 
-    pub(super) async fn offer(&self, batch: &Arc<Batch>) -> Answer {
+    pub(super) async fn offer(&self, batch: &Arc<OrderBatch>) -> BatchAnswer {
         match self {
             Self::Http(target) => target.offer(batch).await,
             Self::Callback(offer) => offer(Arc::clone(batch)).await,
@@ -53,17 +53,17 @@ impl Target {
     }
 }
 
-fn answer_of(answer: Result<Vec<Accepted>, IngestError>) -> Answer {
+fn answer_of(answer: Result<Vec<Accepted>, IngestError>) -> BatchAnswer {
     match answer {
         Ok(accepted) => {
             let known = accepted.iter().filter(|one| matches!(one, Accepted::Duplicate { .. }));
-            Answer::Accepted { duplicates: known.count() as u64 }
+            BatchAnswer::Accepted { duplicates: known.count() as u64 }
         }
         Err(error @ (IngestError::Stopped | IngestError::Storage(_))) => {
-            Answer::Rejected { why: error.to_string() }
+            BatchAnswer::Rejected { why: error.to_string() }
         }
         // A full disk or too many pending: it passes.
-        Err(_) => Answer::Refused { retry_after: None },
+        Err(_) => BatchAnswer::Refused { retry_after: None },
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::{Column, ForecastLine, Outcome, VariantResult};
-use crate::scenario::{Scenario, Size, Verdict};
+use crate::scenario::{FigureVerdict, Scenario, Size};
 use crate::testbed::Audit;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub struct Summary {
     pub columns: Vec<Column>,
     pub variants: Vec<VariantResult>,
     pub forecasts: Vec<ForecastLine>,
-    pub verdicts: Vec<Verdict>,
+    pub verdicts: Vec<FigureVerdict>,
     pub notes: Vec<String>,
     /// File and title of each picture.
     pub plots: Vec<(String, String)>,
@@ -35,7 +35,7 @@ pub struct Summary {
 
 /// How a run went, for the exit code and the head of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum RunStatus {
     /// The audit balances and every figure is as expected.
     Passed,
     /// A figure is outside of its range.
@@ -112,20 +112,20 @@ impl Summary {
         verdicts.chain(forecasts).collect()
     }
 
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> RunStatus {
         if !self.audit_balances() {
-            Standing::AuditFailed
+            RunStatus::AuditFailed
         } else if self.is_partial {
-            Standing::Partial
+            RunStatus::Partial
         } else if self.misses().is_empty() {
-            Standing::Passed
+            RunStatus::Passed
         } else {
-            Standing::NotAsExpected
+            RunStatus::NotAsExpected
         }
     }
 }
 
-impl Standing {
+impl RunStatus {
     pub const fn text(self) -> &'static str {
         match self {
             Self::Passed => "as expected",

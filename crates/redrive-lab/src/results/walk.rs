@@ -11,7 +11,7 @@ use super::summary::Summary;
 
 /// How far a requirement is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Shown {
+enum ProofState {
     /// By committed results that are as expected, or by a test.
     Yes,
     /// A result is missing.
@@ -20,7 +20,7 @@ enum Shown {
     No,
 }
 
-impl Shown {
+impl ProofState {
     const fn text(self) -> &'static str {
         match self {
             Self::Yes => "shown",
@@ -33,7 +33,7 @@ impl Shown {
 /// One line of a requirement's table, and what it says about the requirement.
 struct WalkRow {
     cells: [String; 6],
-    shown: Shown,
+    shown: ProofState,
 }
 
 /// What the walk reads.
@@ -57,7 +57,7 @@ impl Walk<'_> {
         let mut page = String::new();
         let mut overview: Rows = vec![["", "asked for", ""].map(str::to_owned).to_vec()];
         for (requirement, rows) in &walked {
-            let shown = rows.iter().map(|row| row.shown).max().unwrap_or(Shown::Yes);
+            let shown = rows.iter().map(|row| row.shown).max().unwrap_or(ProofState::Yes);
             let link = format!("[{}](#{})", requirement.id, anchor(&requirement.id));
             overview.push(vec![link, requirement.asks.clone(), shown.text().to_owned()]);
         }
@@ -136,7 +136,7 @@ impl Walk<'_> {
                     format!("{} (`redrive check`)", line.forecast_text()),
                     sign(line.met).to_owned(),
                 ],
-                shown: if line.met { Shown::Yes } else { Shown::No },
+                shown: if line.met { ProofState::Yes } else { ProofState::No },
             }
         };
         self.runs(&wanted.scenario).into_iter().map(row).collect()
@@ -150,7 +150,7 @@ impl Walk<'_> {
             let ran_on = run.ran_on.to_owned();
             let balances = "balances".to_owned();
             let (text, sign) = (audit.to_string(), sign(audit.balances()).to_owned());
-            let shown = if audit.balances() { Shown::Yes } else { Shown::No };
+            let shown = if audit.balances() { ProofState::Yes } else { ProofState::No };
             WalkRow { cells: [what.clone(), String::new(), ran_on, text, balances, sign], shown }
         };
         self.runs(name).into_iter().map(row).collect()
@@ -199,7 +199,7 @@ fn figure_row(summary: &Summary, variant: &VariantResult, figure: &str) -> WalkR
             expected,
             verdict.map_or("", |verdict| sign(verdict.met)).to_owned(),
         ],
-        shown: if met && balances { Shown::Yes } else { Shown::No },
+        shown: if met && balances { ProofState::Yes } else { ProofState::No },
     }
 }
 
@@ -212,7 +212,7 @@ fn open(figure: &str, ran_on: &str) -> WalkRow {
         String::new(),
         String::new(),
     ];
-    WalkRow { cells, shown: Shown::Open }
+    WalkRow { cells, shown: ProofState::Open }
 }
 
 /// The findings are in `docs`; GitHub resolves the link from there.

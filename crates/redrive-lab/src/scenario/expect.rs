@@ -33,7 +33,7 @@ pub struct Range {
 
 /// Whether one figure of one variant is as expected.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Verdict {
+pub struct FigureVerdict {
     pub variant: String,
     pub figure: String,
     /// `None` if it was not measured, which is not as expected.
@@ -52,11 +52,11 @@ impl Expectation {
         self.quick.filter(|_| size.quick).or(self.real.filter(|_| size.real)).unwrap_or(full)
     }
 
-    pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<Verdict> {
+    pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<FigureVerdict> {
         let Range { min, max } = self.range(size);
         let verdict = |variant: &str, measured: Option<f64>| {
             let is_in = |value: f64| min.is_none_or(|min| value >= min) && max.is_none_or(|max| value <= max);
-            Verdict {
+            FigureVerdict {
                 variant: variant.to_owned(),
                 figure: self.figure.clone(),
                 measured,
@@ -73,13 +73,13 @@ impl Expectation {
             return vec![verdict(name, measured)];
         }
         let measured = variants.iter().filter_map(|variant| Some((variant, figure(variant)?)));
-        let all: Vec<Verdict> =
+        let all: Vec<FigureVerdict> =
             measured.map(|(variant, value)| verdict(&variant.name, Some(value))).collect();
         if all.is_empty() { vec![verdict("any", None)] } else { all }
     }
 }
 
-impl Verdict {
+impl FigureVerdict {
     /// `≥ 0.9`, `0.5 … 2`.
     pub fn range_text(&self) -> String {
         match (self.min, self.max) {

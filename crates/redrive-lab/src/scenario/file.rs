@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
-use super::expect::{Expectation, Verdict};
+use super::expect::{Expectation, FigureVerdict};
 use crate::results::VariantResult;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -139,7 +139,7 @@ impl Scenario {
     }
 
     /// Every expected range against what was measured.
-    pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<Verdict> {
+    pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<FigureVerdict> {
         self.expectations.iter().flat_map(|expected| expected.judge(variants, size)).collect()
     }
 }

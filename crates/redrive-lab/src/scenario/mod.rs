@@ -7,6 +7,6 @@ pub mod expect;
 pub mod file;
 pub mod values;
 
-pub use expect::{Expectation, Verdict};
+pub use expect::{Expectation, FigureVerdict};
 pub use file::{Broken, Clock, Scenario, ScenarioFault, Size, Variant};
 pub use values::{Share, Span};

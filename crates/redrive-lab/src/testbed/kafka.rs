@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redrive::{Mode, PipelineHandle, Redrive};
 use redrive_core::{Class, Pick, Policy};
-use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, Start, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, KafkaStores, Only, TopicsMode};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 
@@ -86,7 +86,7 @@ pub(crate) fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Poli
         brokers: vec![brokers.to_owned()],
         group: name.to_owned(),
         member: None,
-        start: Some(Start::Earliest),
+        start: Some(GroupStart::Earliest),
         topics: TopicsMode::Create,
         state_dir: scratch.path().to_owned(),
         passed_on: Vec::new(),

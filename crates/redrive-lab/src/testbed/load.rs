@@ -74,13 +74,13 @@ impl Default for Classes {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum HandlerAnswer {
     Success,
     Transient,
     Permanent,
 }
 
-impl Answer {
+impl HandlerAnswer {
     pub fn to_result(self) -> Result<(), Failure> {
         match self {
             Self::Success => Ok(()),
@@ -183,20 +183,20 @@ impl Load {
     }
 
     /// What the downstream says to call number `call` of a message, at this time of the run.
-    pub fn answer(&self, number: u64, call: u16, at: Duration) -> Answer {
+    pub fn answer(&self, number: u64, call: u16, at: Duration) -> HandlerAnswer {
         if self.outage.is_some_and(|outage| outage.contains(at)) {
-            return Answer::Transient;
+            return HandlerAnswer::Transient;
         }
         let fate = self.fate(number);
         if !fate.fails(u8::try_from(call).unwrap_or(u8::MAX)) {
-            return Answer::Success;
+            return HandlerAnswer::Success;
         }
         let (share, salt) = match fate {
             Fate::Poison => (self.classes.poison_recognised, SALT_POISON),
             _ => (self.classes.transient_mistaken, SALT_TRANSIENT),
         };
         let drawn = seed::draw(self.seed, &self.id(number), salt) % 10_000;
-        if drawn < share.basis_points() { Answer::Permanent } else { Answer::Transient }
+        if drawn < share.basis_points() { HandlerAnswer::Permanent } else { HandlerAnswer::Transient }
     }
 }
 
@@ -236,9 +236,9 @@ mod tests {
         let at = |ms| load.answer(1, 1, Duration::from_millis(ms));
         assert_eq!(
             [at(4_999), at(5_000), at(6_999)],
-            [Answer::Success, Answer::Transient, Answer::Transient]
+            [HandlerAnswer::Success, HandlerAnswer::Transient, HandlerAnswer::Transient]
         );
-        assert_eq!(at(7_000), Answer::Success);
+        assert_eq!(at(7_000), HandlerAnswer::Success);
     }
 
     #[test]
@@ -249,9 +249,9 @@ mod tests {
         let of =
             |wanted: fn(Fate) -> bool| (0..100_000).filter(|n| wanted(load.fate(*n))).collect::<Vec<_>>();
         let poison = of(|fate| fate == Fate::Poison);
-        assert!(poison.iter().all(|n| first(*n) == Answer::Permanent));
+        assert!(poison.iter().all(|n| first(*n) == HandlerAnswer::Permanent));
         let transient = of(|fate| matches!(fate, Fate::Transient { .. }));
-        let mistaken = transient.iter().filter(|n| first(**n) == Answer::Permanent).count();
+        let mistaken = transient.iter().filter(|n| first(**n) == HandlerAnswer::Permanent).count();
         let share = mistaken as f64 / transient.len() as f64;
         assert!((0.48..0.52).contains(&share), "{share}");
     }

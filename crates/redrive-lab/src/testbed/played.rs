@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use redrive::{Failure, GuardSettings, HealthChange, LetterState, Message, Pipeline, PipelineHandle};
-use redrive_core::breaker::Change;
+use redrive_core::breaker::BreakerChange;
 use tokio::task::AbortHandle;
 
 use super::call_log::CallLog;
@@ -90,7 +90,7 @@ impl Played {
             .on_dead_letter(move |letter| parked.log.died(number(&letter.message), parked.elapsed()))
             .on_health(move |changed| {
                 let opened =
-                    matches!(changed.change, HealthChange::Breaker { change: Change::Opened(_), .. });
+                    matches!(changed.change, HealthChange::Breaker { change: BreakerChange::Opened(_), .. });
                 health.breaker_opened.fetch_add(u32::from(opened), Ordering::Relaxed);
             })
             .handler(move |message: &Message| Arc::clone(&called).handle(number(message)))

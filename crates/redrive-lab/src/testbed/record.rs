@@ -7,7 +7,7 @@ pub const NEVER: u32 = u32::MAX;
 
 /// One message. Times are milliseconds since the run began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct MessageRecord {
     pub arrived_ms: u32,
     /// When its first call began.
     pub first_ms: u32,
@@ -20,7 +20,7 @@ pub struct Record {
     pub deaths: u8,
 }
 
-impl Record {
+impl MessageRecord {
     pub const fn has_arrived(&self) -> bool {
         self.arrived_ms != NEVER
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Rel
 use std::time::Duration;
 
 use super::call_log::CallLog;
-use super::record::{BUCKET_MS, NEVER, Record};
+use super::record::{BUCKET_MS, MessageRecord, NEVER};
 
 #[derive(Debug)]
 struct Slot {
@@ -68,8 +68,8 @@ impl Recorder {
         self.ended.fetch_add(1, Relaxed);
     }
 
-    pub fn records(&self) -> Vec<Record> {
-        let record = |slot: &Slot| Record {
+    pub fn records(&self) -> Vec<MessageRecord> {
+        let record = |slot: &Slot| MessageRecord {
             arrived_ms: slot.arrived_ms.load(Relaxed),
             first_ms: slot.first_ms.load(Relaxed),
             ended_ms: slot.ended_ms.load(Relaxed),

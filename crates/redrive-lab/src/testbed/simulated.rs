@@ -13,11 +13,11 @@ use redrive::engine::{
     Delivery, Engine, EngineError, Event, Ingest, LetterChange, Memory, NewMessage, StoreOptions,
 };
 use redrive::{GuardSettings, HealthChange, Time};
-use redrive_core::breaker::Change;
+use redrive_core::breaker::BreakerChange;
 use redrive_core::{Random, SplitMix64};
 
 use super::call_log::CallLog;
-use super::load::{Answer, Load};
+use super::load::{HandlerAnswer, Load};
 use super::recorder::Recorder;
 use super::stage::Stage;
 use super::subject::Subject;
@@ -32,7 +32,7 @@ const STEPS_PER_LOOK: u64 = 4_096;
 /// What a call comes to, and how long that takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    pub answer: Answer,
+    pub answer: HandlerAnswer,
     pub takes_ms: u64,
 }
 
@@ -90,19 +90,19 @@ type Running = Reverse<(u64, CallId, u64, Code)>;
 /// An answer that can be ordered, as the heap asks.
 type Code = u8;
 
-const fn code(answer: Answer) -> Code {
+const fn code(answer: HandlerAnswer) -> Code {
     match answer {
-        Answer::Success => 0,
-        Answer::Transient => 1,
-        Answer::Permanent => 2,
+        HandlerAnswer::Success => 0,
+        HandlerAnswer::Transient => 1,
+        HandlerAnswer::Permanent => 2,
     }
 }
 
-const fn answer_of(code: Code) -> Answer {
+const fn answer_of(code: Code) -> HandlerAnswer {
     match code {
-        0 => Answer::Success,
-        1 => Answer::Transient,
-        _ => Answer::Permanent,
+        0 => HandlerAnswer::Success,
+        1 => HandlerAnswer::Transient,
+        _ => HandlerAnswer::Permanent,
     }
 }
 
@@ -205,7 +205,8 @@ impl<'a> World<'a> {
         self.triage(now)?;
         self.machine.health_changes(&mut self.health);
         for entry in self.health.drain(..) {
-            let opened = matches!(entry.change, HealthChange::Breaker { change: Change::Opened(_), .. });
+            let opened =
+                matches!(entry.change, HealthChange::Breaker { change: BreakerChange::Opened(_), .. });
             self.breaker_opened += u32::from(opened);
         }
         Ok(happened)
@@ -241,7 +242,7 @@ impl<'a> World<'a> {
         self.running.push(Reverse((self.now_ms + reply.takes_ms, start.call, number, code(reply.answer))));
     }
 
-    fn end(&mut self, call: CallId, number: u64, answer: Answer, now: Time) {
+    fn end(&mut self, call: CallId, number: u64, answer: HandlerAnswer, now: Time) {
         let at = self.elapsed();
         let ended = match answer.to_result() {
             Ok(()) => {

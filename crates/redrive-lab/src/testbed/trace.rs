@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::audit::Audit;
 use super::load::Load;
-use super::record::{BUCKET_MS, NEVER, Record};
+use super::record::{BUCKET_MS, MessageRecord, NEVER};
 use super::recorder::Recorder;
 
 /// What the engine counted when the run was over.
@@ -33,7 +33,7 @@ pub struct RunEnd {
 #[derive(Clone, Debug)]
 pub struct Trace {
     pub load: Load,
-    pub records: Vec<Record>,
+    pub records: Vec<MessageRecord>,
     calls: Vec<u32>,
     failed: Vec<u32>,
     /// When people closed a letter.
@@ -50,12 +50,12 @@ impl Trace {
     pub fn new(load: Load, recorder: &Recorder, engine: EngineCounts, ran_for: Duration) -> Self {
         let records = recorder.records();
         let [calls, failed] = recorder.series();
-        let count = |wanted: &dyn Fn(&Record) -> bool| {
+        let count = |wanted: &dyn Fn(&MessageRecord) -> bool| {
             records.iter().filter(|record| record.has_arrived() && wanted(record)).count() as u64
         };
         let audit = Audit {
             produced: count(&|_| true),
-            succeeded: count(&Record::has_succeeded),
+            succeeded: count(&MessageRecord::has_succeeded),
             dead: count(&|record| record.is_dead() && !record.has_succeeded()),
             pending: count(&|record| !record.has_ended()),
             applied_twice: count(&|record| record.successes > 1),
@@ -81,7 +81,7 @@ impl Trace {
     }
 
     /// Messages that arrived, with their numbers.
-    pub fn arrived(&self) -> impl Iterator<Item = (u64, &Record)> {
+    pub fn arrived(&self) -> impl Iterator<Item = (u64, &MessageRecord)> {
         self.records.iter().enumerate().map(|(n, record)| (n as u64, record)).filter(|(_, r)| r.has_arrived())
     }
 

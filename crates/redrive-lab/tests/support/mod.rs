@@ -12,7 +12,7 @@ use hyper::{HeaderMap, Method, Request};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use redrive_lab::downstream::{Downstream, Options, ServedReport, Server};
+use redrive_lab::downstream::{Downstream, DownstreamOptions, ServedReport, Server};
 use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -47,8 +47,8 @@ impl Answer {
 }
 
 /// Starts a downstream on a port the system chooses.
-pub async fn start(options: Options) -> Running {
-    let server = Server::bind(&Options { listen: FREE_PORT, ..options }).await.unwrap();
+pub async fn start(options: DownstreamOptions) -> Running {
+    let server = Server::bind(&DownstreamOptions { listen: FREE_PORT, ..options }).await.unwrap();
     let (addr, downstream) = (server.addr(), Arc::clone(server.downstream()));
     let (stop, stopped) = oneshot::channel();
     let server = tokio::spawn(async move {

@@ -10,14 +10,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Connections beyond the others, for probes, when each of the others is in the middle of a request.
-const PROBE_PLACES: usize = 32;
-/// When it is full, this share of the places is made free at once, so that a flood costs little for each connection.
+const PROBE_SLOTS: usize = 32;
+/// When it is full, this share of the slots is made free at once, so that a flood costs little for each connection.
 const BATCH_SHARE: usize = 64;
 
 /// All connections of a server.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    places: usize,
+    slots: usize,
     epoch: Instant,
     open: Mutex<OpenConnections>,
     /// A connection has ended.
@@ -59,34 +59,34 @@ pub(crate) enum Lane {
     Probes,
 }
 
-/// A place that is free again when this is dropped.
+/// A slot that is free again when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     number: u64,
     pub connection: Arc<Connection>,
     connections: Arc<Connections>,
 }
 
 impl Connections {
-    pub fn new(places: usize) -> Arc<Self> {
+    pub fn new(slots: usize) -> Arc<Self> {
         Arc::new(Self {
-            places: places.max(1),
+            slots: slots.max(1),
             epoch: Instant::now(),
             open: Mutex::default(),
             ended: Notify::new(),
         })
     }
 
-    /// A place for a new connection. `None` if there is none although everybody who could was asked to go; the next one
+    /// A slot for a new connection. `None` if there is none although everybody who could was asked to go; the next one
     /// that ends tells [`Self::ended`].
-    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let mut open = self.lock();
-        if open.all.len() >= self.places {
-            open.make_room(self.places.div_ceil(BATCH_SHARE));
+        if open.all.len() >= self.slots {
+            open.make_room(self.slots.div_ceil(BATCH_SHARE));
         }
         let lane = match open.all.len() {
-            held if held < self.places => Lane::Ordinary,
-            held if held < self.places + PROBE_PLACES => Lane::Probes,
+            held if held < self.slots => Lane::Ordinary,
+            held if held < self.slots + PROBE_SLOTS => Lane::Probes,
             _ => return None,
         };
         let connection = Arc::new(Connection {
@@ -103,12 +103,12 @@ impl Connections {
         open.next += 1;
         open.all.insert(number, Arc::clone(&connection));
         *open.by_peer.entry(peer).or_default() += 1;
-        Some(Place { number, connection, connections: Arc::clone(self) })
+        Some(ConnectionSlot { number, connection, connections: Arc::clone(self) })
     }
 
     /// Asks some that stand still to go, because there is a lack of something else, such as files.
     pub fn make_room(&self) {
-        self.lock().make_room(self.places.div_ceil(BATCH_SHARE));
+        self.lock().make_room(self.slots.div_ceil(BATCH_SHARE));
     }
 
     /// How many there are, and how many had to go so far.
@@ -192,7 +192,7 @@ impl Connection {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connections.lock().remove(self.number);
         self.connections.ended.notify_one();
@@ -215,24 +215,24 @@ mod tests {
         IpAddr::from([192, 0, 2, last])
     }
 
-    fn is_evicted(place: &Place) -> bool {
-        !place.connections.lock().all.contains_key(&place.number)
+    fn is_evicted(slot: &ConnectionSlot) -> bool {
+        !slot.connections.lock().all.contains_key(&slot.number)
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_one_that_stood_still_the_longest_makes_room() {
         let all = Connections::new(3);
-        let mut places = Vec::new();
+        let mut slots = Vec::new();
         for _ in 0..3 {
-            places.push(all.admit(HOME).unwrap());
+            slots.push(all.admit(HOME).unwrap());
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         // The first one reads its answer; the second one has only sent a part of a request.
-        places[0].connection.moved();
+        slots[0].connection.moved();
         let new = all.admit(HOME).unwrap();
         assert_eq!(new.connection.lane, Lane::Ordinary);
-        assert_eq!(places.iter().map(is_evicted).collect::<Vec<_>>(), [false, true, false]);
-        places[1].connection.evicted.notified().await;
+        assert_eq!(slots.iter().map(is_evicted).collect::<Vec<_>>(), [false, true, false]);
+        slots[1].connection.evicted.notified().await;
     }
 
     #[tokio::test(start_paused = true)]
@@ -240,10 +240,10 @@ mod tests {
         let all = Connections::new(4);
         let old = all.admit(peer(1)).unwrap();
         tokio::time::advance(Duration::from_secs(1)).await;
-        let many: Vec<Place> = (0..3).map(|_| all.admit(peer(2)).unwrap()).collect();
+        let many: Vec<ConnectionSlot> = (0..3).map(|_| all.admit(peer(2)).unwrap()).collect();
         let new = all.admit(peer(3)).unwrap();
         assert!(!is_evicted(&old), "it is older, but alone");
-        assert_eq!(many.iter().filter(|place| is_evicted(place)).count(), 1);
+        assert_eq!(many.iter().filter(|slot| is_evicted(slot)).count(), 1);
         assert_eq!(new.connection.lane, Lane::Ordinary);
     }
 
@@ -251,13 +251,13 @@ mod tests {
     async fn requests_that_run_are_not_lost_and_probes_get_through() {
         let all = Connections::new(2);
         let begun = || {
-            let place = all.admit(HOME).unwrap();
-            place.connection.begin();
-            place
+            let slot = all.admit(HOME).unwrap();
+            slot.connection.begin();
+            slot
         };
-        let busy: Vec<Place> = (0..2).map(|_| begun()).collect();
-        let probes: Vec<Place> = (0..PROBE_PLACES).map(|_| begun()).collect();
-        assert!(probes.iter().all(|place| place.connection.lane == Lane::Probes));
+        let busy: Vec<ConnectionSlot> = (0..2).map(|_| begun()).collect();
+        let probes: Vec<ConnectionSlot> = (0..PROBE_SLOTS).map(|_| begun()).collect();
+        assert!(probes.iter().all(|slot| slot.connection.lane == Lane::Probes));
         assert!(all.admit(HOME).is_none(), "and there is an end to it");
         assert!(!busy.iter().chain(&probes).any(is_evicted));
         drop(probes);

@@ -147,18 +147,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    use super::super::registry::{Connections, Place};
+    use super::super::registry::{ConnectionSlot, Connections};
     use super::*;
 
-    fn pair(buffer: usize) -> (Stream<DuplexStream>, DuplexStream, Place) {
+    fn pair(buffer: usize) -> (Stream<DuplexStream>, DuplexStream, ConnectionSlot) {
         let (ours, theirs) = duplex(buffer);
-        let place = Connections::new(1).admit([192, 0, 2, 1].into()).unwrap();
-        (Stream::new(ours, Arc::clone(&place.connection)), theirs, place)
+        let slot = Connections::new(1).admit([192, 0, 2, 1].into()).unwrap();
+        (Stream::new(ours, Arc::clone(&slot.connection)), theirs, slot)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_does_not_read_is_cut_off() {
-        let (mut ours, _theirs, _place) = pair(1_000);
+        let (mut ours, _theirs, _slot) = pair(1_000);
         let began = Instant::now();
         let error = ours.write_all(&vec![0; 1_000_000]).await.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
@@ -167,7 +167,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_a_little_now_and_then_is_cut_off_too() {
-        let (mut ours, mut theirs, _place) = pair(1_000);
+        let (mut ours, mut theirs, _slot) = pair(1_000);
         let began = Instant::now();
         let reading = tokio::spawn(async move {
             let mut piece = [0; 1_000];
@@ -183,8 +183,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_follows_events_may_read_them_slowly_but_must_read() {
-        let (mut ours, mut theirs, place) = pair(1_000);
-        place.connection.follows();
+        let (mut ours, mut theirs, slot) = pair(1_000);
+        slot.connection.follows();
         let reading = tokio::spawn(async move {
             let (mut piece, mut all) = ([0; 1_000], 0);
             while all < 50_000 {
@@ -202,7 +202,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_steadily_gets_everything() {
-        let (mut ours, mut theirs, _place) = pair(64 * 1024);
+        let (mut ours, mut theirs, _slot) = pair(64 * 1024);
         let reading = tokio::spawn(async move {
             let (mut piece, mut all) = (vec![0; 64 * 1024], 0);
             while all < 10_000_000 {
@@ -217,8 +217,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_left_of_a_refused_body_is_thrown_away_for_a_while() {
-        let (mut ours, mut theirs, place) = pair(1_000);
-        place.connection.left_unread();
+        let (mut ours, mut theirs, slot) = pair(1_000);
+        slot.connection.left_unread();
         let sending = tokio::spawn(async move {
             theirs.write_all(&vec![0; 100_000]).await.unwrap();
             theirs
@@ -231,7 +231,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_connection_without_such_a_rest_is_closed_at_once() {
-        let (mut ours, _theirs, _place) = pair(1_000);
+        let (mut ours, _theirs, _slot) = pair(1_000);
         let began = Instant::now();
         ours.shutdown().await.unwrap();
         assert_eq!(began.elapsed(), Duration::ZERO);

@@ -3,7 +3,7 @@
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use redrive::{Call, timestamp};
 
-use super::header::{Room, encoded, is_plain, printable};
+use super::header::{HeaderAllowance, encoded, is_plain, printable};
 
 const SPEC_VERSION: HeaderName = HeaderName::from_static("ce-specversion");
 const ID: HeaderName = HeaderName::from_static("ce-id");
@@ -24,7 +24,7 @@ pub enum Format {
 }
 
 /// Adds the attributes. What the message brings goes over what is known of it here; its id stays the message's.
-pub(super) fn describe(call: &Call, headers: &mut HeaderMap, room: &mut Room) {
+pub(super) fn describe(call: &Call, headers: &mut HeaderMap, room: &mut HeaderAllowance) {
     let message = &call.message;
     headers.insert(SPEC_VERSION, HeaderValue::from_static("1.0"));
     headers.insert(ID, printable(message.wire(), message.id().as_bytes(), is_plain_here));
@@ -81,7 +81,7 @@ mod tests {
         let message = message.created(Time::from_millis(1_700_000_000_000)).build().unwrap();
         let call = Call { message, attempt: 1, replays: 0, pipeline: "orders".into(), origin: None };
         let mut headers = HeaderMap::new();
-        describe(&call, &mut headers, &mut Room::default());
+        describe(&call, &mut headers, &mut HeaderAllowance::default());
         headers
     }
 

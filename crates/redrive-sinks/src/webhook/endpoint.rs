@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use hyper::Uri;
 use redrive_core::{Message, Pick};
 
-use super::pointer::Pointer;
+use super::pointer::JsonPointer;
 
 /// The longest endpoint.
 pub const ENDPOINT_BYTES_MAX: usize = 2048;
@@ -13,7 +13,7 @@ pub const ENDPOINT_BYTES_MAX: usize = 2048;
 /// Where in a message its endpoint stands: a [`Pick`] that is ready to be followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum EndpointSource {
-    Json(Pointer),
+    Json(JsonPointer),
     Header(String),
 }
 
@@ -41,7 +41,7 @@ pub enum EndpointFault {
 impl EndpointSource {
     pub(super) fn of(pick: &Pick) -> Self {
         match pick {
-            Pick::Json(pointer) => Self::Json(Pointer::of(pointer)),
+            Pick::Json(pointer) => Self::Json(JsonPointer::of(pointer)),
             Pick::Header(name) => Self::Header(name.clone()),
         }
     }

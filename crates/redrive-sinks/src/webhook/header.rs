@@ -11,18 +11,18 @@ pub(super) const PASSED_ON_BYTES_MAX: usize = 8 * 1024;
 
 /// What is left for headers of the message.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct HeaderAllowance {
     headers: usize,
     bytes: usize,
 }
 
-impl Default for Room {
+impl Default for HeaderAllowance {
     fn default() -> Self {
         Self { headers: PASSED_ON_MAX, bytes: PASSED_ON_BYTES_MAX }
     }
 }
 
-impl Room {
+impl HeaderAllowance {
     /// Takes the room of a header, if there is enough.
     pub(super) fn takes(&mut self, name: &str, value: &[u8]) -> bool {
         let left = self.bytes.checked_sub(name.len() + value.len()).zip(self.headers.checked_sub(1));

@@ -1,7 +1,7 @@
 //! The webhook sink, in the order of a delivery.
 //!
 //! - [`options`]: what a user sets; [`sink`]: one delivery from the message to its outcome
-//! - [`endpoint`], `pointer`: where a message goes; `places`: how many at once to one endpoint
+//! - [`endpoint`], `pointer`: where a message goes; `permits`: how many at once to one endpoint
 //! - `request`, `header`, `payload`, `cloud_event`, [`signing`]: what is sent
 //! - [`auth`]: who we are to the receiver
 //! - [`guard`], [`names`], `connect`, `client_auth`, `proxy`, `stream`: which addresses may be spoken to, and how
@@ -12,7 +12,7 @@ pub mod options;
 pub mod sink;
 
 pub mod endpoint;
-mod places;
+mod permits;
 mod pointer;
 
 mod cloud_event;

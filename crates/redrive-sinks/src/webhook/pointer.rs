@@ -6,11 +6,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 /// `/a/0/b`, as in RFC 6901.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Pointer {
+pub(super) struct JsonPointer {
     steps: Vec<String>,
 }
 
-impl Pointer {
+impl JsonPointer {
     /// A pointer as a [`Pick`](redrive_core::Pick) holds it, which has seen to its form.
     pub(super) fn of(text: &str) -> Self {
         let unescape = |step: &str| step.replace("~1", "/").replace("~0", "~");
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn at(pointer: &str, json: &str) -> Result<Option<String>, ()> {
-        Pointer::of(pointer).text(json.as_bytes()).map_err(|_| ())
+        JsonPointer::of(pointer).text(json.as_bytes()).map_err(|_| ())
     }
 
     #[test]

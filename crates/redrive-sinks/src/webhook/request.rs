@@ -10,7 +10,7 @@ use redrive_core::text::connection_header::is_connection_header;
 
 use super::cloud_event::{self, Format};
 use super::endpoint::EndpointSource;
-use super::header::{Room, is_plain, printable};
+use super::header::{HeaderAllowance, is_plain, printable};
 use super::payload::{Payload, Sent};
 use super::signing::{Fetched, Signer, SigningError, Unsigned, id};
 
@@ -104,7 +104,7 @@ impl Template {
         if message.payload().is_none() {
             headers.insert(TOMBSTONE, HeaderValue::from_static("true"));
         }
-        let mut room = Room::default();
+        let mut room = HeaderAllowance::default();
         if self.format == Format::CloudEvents {
             cloud_event::describe(call, &mut headers, &mut room);
         }
@@ -120,7 +120,7 @@ impl Template {
     }
 
     /// The message's own headers. What no HTTP header can hold is left out: it must not keep a message from arriving.
-    fn pass_on(&self, call: &Call, headers: &mut HeaderMap, room: &mut Room) {
+    fn pass_on(&self, call: &Call, headers: &mut HeaderMap, room: &mut HeaderAllowance) {
         for (name, value) in call.message.headers() {
             if name.is_empty()
                 || is_connection_header(name)

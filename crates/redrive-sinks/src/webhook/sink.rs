@@ -13,12 +13,12 @@ use super::connect::Pool;
 use super::endpoint_hash::EndpointHash;
 use super::guard::Guard;
 use super::options::{self, MessageTarget, WebhookOptions};
-use super::outcome::answer::{self, Answer};
+use super::outcome::answer::{self, WebhookAnswer};
 use super::outcome::classes::{ClassTable, Meaning, Trouble};
-use super::outcome::judge::{self, Receiver, WebhookError};
+use super::outcome::judge::{self, EndpointOwner, WebhookError};
 use super::outcome::text::Redactor;
 use super::outcome::trouble;
-use super::places::Places;
+use super::permits::EndpointPermits;
 use super::request::Template;
 use super::signing::SigningError;
 use crate::fault::SinkFault;
@@ -29,7 +29,7 @@ pub struct WebhookSink {
     template: Template,
     auth: Authorizer,
     limit_by: LimitBy,
-    places: Option<Places>,
+    permits: Option<EndpointPermits>,
     /// Calls to one endpoint in a second.
     rate: Option<f64>,
     pool: Pool,
@@ -70,7 +70,7 @@ impl WebhookSink {
             auth,
             limit_by: options.limit_by,
             rate: options.per_endpoint_rate,
-            places: per_endpoint.map(|limit| Places::new(limit as usize)),
+            permits: per_endpoint.map(|limit| EndpointPermits::new(limit as usize)),
             pool: options.pool(guard, tls, proxy),
             timeout: options.timeout,
             classes: options.classes,
@@ -83,13 +83,13 @@ impl WebhookSink {
     async fn exchange(&self, call: &Call, endpoint: &Uri) -> Result<(), Failure> {
         let deadline = Instant::now() + self.timeout;
         let unit = self.unit(&call.message, endpoint);
-        let _place =
-            match &self.places {
+        let _permit =
+            match &self.permits {
                 None => None,
-                Some(places) => {
-                    let place = timeout_at(deadline, places.take(unit)).await;
-                    Some(place.map_err(|_| {
-                        self.timed_out("waiting for a free place at the endpoint", None, false)
+                Some(permits) => {
+                    let permit = timeout_at(deadline, permits.take(unit)).await;
+                    Some(permit.map_err(|_| {
+                        self.timed_out("waiting for a free slot at the endpoint", None, false)
                     })?)
                 }
             };
@@ -103,7 +103,7 @@ impl WebhookSink {
         drop(response);
         let authorization = self.authorize(authorization.as_ref(), deadline).await?;
         let response = self.send(call, endpoint, authorization.as_ref(), deadline).await?;
-        if response.status() == StatusCode::UNAUTHORIZED && self.receiver() == Receiver::Ours {
+        if response.status() == StatusCode::UNAUTHORIZED && self.receiver() == EndpointOwner::Ours {
             let text = "401 Unauthorized: the receiver refuses a token that was granted just now";
             let failure = Failure::credential(text).of_kind(FailureKind::Status(401));
             return Err(failure.note("status_code", "401"));
@@ -198,7 +198,7 @@ impl WebhookSink {
             authorization.filter(|_| !head.status.is_success()).and_then(|one| one.value.to_str().ok());
         let redactor = sent.map(|sent| self.redactor.also(sent));
         let redactor = redactor.as_ref().unwrap_or(&self.redactor);
-        let mut answer = Answer::of(head.status, &head.headers, redactor, endpoint);
+        let mut answer = WebhookAnswer::of(head.status, &head.headers, redactor, endpoint);
         let mut beginning = Vec::new();
         let read = timeout_at(deadline, answer::read(&mut body, &mut beginning)).await;
         match judge::meaning(&answer, &self.classes, self.receiver()) {
@@ -225,7 +225,7 @@ impl WebhookSink {
         }
     }
 
-    fn timed_out(&self, doing: &str, answer: Option<&Answer>, sent: bool) -> Failure {
+    fn timed_out(&self, doing: &str, answer: Option<&WebhookAnswer>, sent: bool) -> Failure {
         let text = self.took_too_long(doing);
         judge::unanswered(Trouble::Timeout, &text, answer, sent, (&self.classes, self.receiver()))
     }
@@ -234,10 +234,10 @@ impl WebhookSink {
         format!("timed out after {} ms, {doing}", self.timeout.as_millis())
     }
 
-    fn receiver(&self) -> Receiver {
+    fn receiver(&self) -> EndpointOwner {
         match self.target {
-            MessageTarget::Fixed(_) => Receiver::Ours,
-            MessageTarget::PerMessage(_) => Receiver::Theirs,
+            MessageTarget::Fixed(_) => EndpointOwner::Ours,
+            MessageTarget::PerMessage(_) => EndpointOwner::Theirs,
         }
     }
 }
@@ -275,7 +275,7 @@ impl Sink for WebhookSink {
     }
 
     fn per_endpoint(&self) -> Option<u32> {
-        self.places.as_ref().map(|places| u32::try_from(places.limit()).unwrap_or(u32::MAX))
+        self.permits.as_ref().map(|permits| u32::try_from(permits.limit()).unwrap_or(u32::MAX))
     }
 
     fn per_endpoint_rate(&self) -> Option<f64> {

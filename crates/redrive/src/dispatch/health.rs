@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::breaker::{BreakerState, BreakerView, Cause, Change};
+use redrive_core::breaker::{BreakerChange, BreakerState, BreakerView, Cause};
 use redrive_core::endpoints::{EndpointWait, LimitBy};
 use redrive_core::guard::Flood;
 use redrive_core::pulse::Outage;
@@ -94,7 +94,7 @@ pub enum HealthChange {
     /// The breaker changed.
     Breaker {
         /// What happened to it.
-        change: Change,
+        change: BreakerChange,
         /// Where the permits begin again, and where they end.
         ramp: Option<(usize, usize)>,
     },
@@ -196,7 +196,10 @@ impl HealthChange {
     pub fn is_bad(&self) -> bool {
         match self {
             Self::Breaker { change, .. } => {
-                matches!(change, Change::Opened(_) | Change::Alert(_) | Change::Reopened { .. })
+                matches!(
+                    change,
+                    BreakerChange::Opened(_) | BreakerChange::Alert(_) | BreakerChange::Reopened { .. }
+                )
             }
             Self::Flood(_)
             | Self::AskedToWait(_)
@@ -295,19 +298,19 @@ pub fn flood(flood: &Flood) -> String {
 impl fmt::Display for HealthChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Breaker { change: Change::Opened(why), .. } => {
+            Self::Breaker { change: BreakerChange::Opened(why), .. } => {
                 write!(f, "▲ breaker open: {}. Nothing is sent, no attempt burns.", cause(why))
             }
-            Self::Breaker { change: Change::Alert(why), .. } => {
+            Self::Breaker { change: BreakerChange::Alert(why), .. } => {
                 write!(f, "▲ breaker would open: {}", cause(why))
             }
-            Self::Breaker { change: Change::Probing { round }, .. } => {
+            Self::Breaker { change: BreakerChange::Probing { round }, .. } => {
                 write!(f, "breaker half open: probes, round {round}")
             }
-            Self::Breaker { change: Change::Reopened { round, .. }, .. } => {
+            Self::Breaker { change: BreakerChange::Reopened { round, .. }, .. } => {
                 write!(f, "▲ breaker still open: the probes of round {round} failed")
             }
-            Self::Breaker { change: Change::Closed { good, probes, .. }, ramp } => {
+            Self::Breaker { change: BreakerChange::Closed { good, probes, .. }, ramp } => {
                 if *probes == 0 {
                     f.write_str("▼ breaker closed by hand")?;
                 } else if good == probes {

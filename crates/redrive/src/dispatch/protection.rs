@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, Change, Retried, Sign};
+use redrive_core::breaker::{Breaker, BreakerChange, BreakerSettings, BreakerState, Retried, Sign};
 use redrive_core::budget::RetryBudget;
 use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
@@ -109,7 +109,7 @@ impl Which {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEvidence {
     Sign(Sign),
-    /// It is there, but wants to be left alone.
+    /// It answers, but has asked for no calls for a while.
     Busy,
     Nothing,
 }
@@ -128,7 +128,7 @@ pub struct Protection {
     wait: SharedWait,
     closed: ClosedSpans,
     recording: Recording,
-    /// Whether the next process would have to be told something else than was written down.
+    /// Whether the state for the next process differs from what was written down.
     is_unwritten: bool,
     written: kept::PulseWritten,
     history: VecDeque<HealthEntry>,
@@ -179,7 +179,7 @@ impl Protection {
         self.budget.own(owned, all);
     }
 
-    /// What a decision is told now.
+    /// What a decision would know now.
     pub fn views(&mut self, now: Time) -> Views {
         let health = match self.breaker.gate(now) {
             Some((by, retry_in)) => Health::Gated { by, retry_in },
@@ -341,7 +341,7 @@ impl Protection {
             },
             CallEvidence::Busy | CallEvidence::Nothing => None,
         };
-        let opened = matches!(change, Some(Change::Opened(_)));
+        let opened = matches!(change, Some(BreakerChange::Opened(_)));
         self.breaker_changed(change, now);
         opened
     }
@@ -362,22 +362,22 @@ impl Protection {
         self.breaker.probe_came_to_nothing();
     }
 
-    fn breaker_changed(&mut self, change: Option<Change>, now: Time) {
+    fn breaker_changed(&mut self, change: Option<BreakerChange>, now: Time) {
         let Some(change) = change else { return };
         match change {
-            Change::Opened(cause) => {
+            BreakerChange::Opened(cause) => {
                 self.ramp = None;
                 self.closed.close(now);
                 self.recording.opened(now, cause.failed);
             }
-            Change::Closed { .. } => {
+            BreakerChange::Closed { .. } => {
                 self.ramp = Some(Ramp::new(self.breaker.settings().probes, self.limit, now));
                 if self.wait.now().is_none() {
                     self.closed.open(now);
                 }
                 self.recording.closed(now);
             }
-            Change::Alert(_) | Change::Probing { .. } | Change::Reopened { .. } => {}
+            BreakerChange::Alert(_) | BreakerChange::Probing { .. } | BreakerChange::Reopened { .. } => {}
         }
         self.is_unwritten = true;
         let ramp = self.ramp.as_ref().map(|ramp| (ramp.permits(), ramp.limit()));
@@ -414,7 +414,7 @@ impl Protection {
         }
     }
 
-    /// Whether the next process would have to be told something else than at the last call.
+    /// Whether the state for the next process has changed since the last call.
     pub(super) fn is_reminder_due(&mut self, now: Time) -> bool {
         std::mem::take(&mut self.is_unwritten) | self.written.is_due(&self.pulse, now)
     }

@@ -28,7 +28,7 @@ pub enum Fate {
 
 /// What a call will come to.
 #[derive(Clone, Copy, Debug)]
-pub struct Answer {
+pub struct SimulatedAnswer {
     pub takes_ms: u64,
     pub reply: Reply,
     /// Whether the effect happens, whatever is reported.
@@ -101,7 +101,7 @@ impl Downstream {
     }
 
     /// Decides what a call that starts at `true_ms` will come to.
-    pub fn call(&mut self, plan: &Plan, fate: Fate, true_ms: u64, faults: bool) -> Answer {
+    pub fn call(&mut self, plan: &Plan, fate: Fate, true_ms: u64, faults: bool) -> SimulatedAnswer {
         let takes_ms = self.rng.below(plan.calls.latency_ms_max + 1);
         let timeout_ms = plan.policy.timeout().as_millis() as u64;
         let fail_of = |class, kind| Reply::Failed { class, kind, retry_after: None, ambiguous: false };
@@ -113,23 +113,23 @@ impl Downstream {
             let kind = FailureKind::Timeout;
             let reply = Reply::Failed { class: Class::Transient, kind, retry_after: None, ambiguous: true };
             let applies = fate == Fate::Good && self.rng.chance(50);
-            return Answer { takes_ms: timeout_ms, reply, applies };
+            return SimulatedAnswer { takes_ms: timeout_ms, reply, applies };
         }
         if faults && plan.outages_ms.iter().any(|(from, to)| (*from..*to).contains(&ends)) {
             let kind = if calls.outage_refuses { FailureKind::Refused } else { FailureKind::Status(503) };
-            return Answer { takes_ms, reply: fail_of(Class::Transient, kind), applies: false };
+            return SimulatedAnswer { takes_ms, reply: fail_of(Class::Transient, kind), applies: false };
         }
         if hits(calls.reconnect) {
-            return Answer { takes_ms, reply: fail(Class::Reconnect), applies: false };
+            return SimulatedAnswer { takes_ms, reply: fail(Class::Reconnect), applies: false };
         }
         if hits(calls.credential) {
-            return Answer { takes_ms, reply: fail(Class::Credential), applies: false };
+            return SimulatedAnswer { takes_ms, reply: fail(Class::Credential), applies: false };
         }
         if hits(calls.rate_limited) {
             let retry_after = Some(Duration::from_secs(self.rng.pick(&[0, 1, 7, 3_600])));
             let kind = FailureKind::Status(429);
             let reply = Reply::Failed { class: Class::RateLimited, kind, retry_after, ambiguous: false };
-            return Answer { takes_ms, reply, applies: false };
+            return SimulatedAnswer { takes_ms, reply, applies: false };
         }
         let ambiguous = hits(calls.ambiguous);
         let reply = match fate {
@@ -151,11 +151,15 @@ impl Downstream {
                 Reply::Failed { class: Class::Transient, kind, retry_after: None, ambiguous: true }
             }
         };
-        Answer { takes_ms, reply, applies: reply == Reply::Done || (fate == Fate::Good && ambiguous) }
+        SimulatedAnswer {
+            takes_ms,
+            reply,
+            applies: reply == Reply::Done || (fate == Fate::Good && ambiguous),
+        }
     }
 
     /// A call came to its end and its effect happens here, once per id.
-    pub fn ended(&mut self, id: &str, answer: &Answer) {
+    pub fn ended(&mut self, id: &str, answer: &SimulatedAnswer) {
         if answer.applies {
             *self.ledger.entry(id.to_owned()).or_default() += 1;
         }

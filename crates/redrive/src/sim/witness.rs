@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::{Class, Health, Message, Meta, Reason, Time};
 
-use super::downstream::{Answer, Fate, Reply};
+use super::downstream::{Fate, Reply, SimulatedAnswer};
 use crate::engine::{Delivery, LetterState, Settlement, Ticket, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub struct Record {
 
 #[derive(Clone, Copy, Debug)]
 pub struct CallRecord {
-    pub answer: Answer,
+    pub answer: SimulatedAnswer,
     /// What the machine was told, and when by its clock; `None` while it runs.
     pub told: Option<(Told, Time)>,
     pub health: Health,
@@ -122,7 +122,7 @@ impl Record {
         self.call = None;
     }
 
-    pub fn started(&mut self, answer: Answer) {
+    pub fn started(&mut self, answer: SimulatedAnswer) {
         self.calls += 1;
         self.in_line = true;
         self.call = Some(CallRecord { answer, told: None, health: Health::Healthy });

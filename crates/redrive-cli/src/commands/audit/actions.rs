@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::client::Session;
 use crate::commands::dlq::moment;
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, count, instant, safe};
+use crate::output::{Align, Output, TextTable, count, instant, safe};
 
 /// The most actions asked for.
 const LIMIT: u32 = 10_000;
@@ -48,7 +48,7 @@ fn write(actions: &[(Value, ActionView)], out: &mut Output) -> Result<(), Failed
     if actions.is_empty() {
         return out.line("no actions");
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("AT", Align::Left),
         ("ACTOR", Align::Left),
         ("ACTION", Align::Left),

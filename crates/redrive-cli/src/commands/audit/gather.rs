@@ -8,10 +8,10 @@ use redrive_api::LetterView;
 use serde::Deserialize as _;
 use tokio::task::JoinSet;
 
-use super::kafka::Records;
+use super::kafka::TopicRecords;
 use super::reconcile::{IdFate, fate};
 use super::roll::{Marks, Roll};
-use super::witness::{Testimony, Witness};
+use super::witness::{AuditWitness, Testimony};
 use crate::client::{Api, ClientFault, PageQuery, Session};
 use crate::exit::Failed;
 use crate::output::Output;
@@ -27,7 +27,7 @@ const LOOKS_MAX: usize = 3;
 
 /// What was learned on the way, besides the marks.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct AuditFindings {
     pub proof: &'static str,
     /// Ids the witness has and nobody produced: the list is not complete.
     pub not_produced: u64,
@@ -45,13 +45,16 @@ pub struct Seen {
 pub async fn gather(
     pipeline: &str,
     roll: &mut Roll,
-    witness: &Witness,
+    witness: &AuditWitness,
     effects: Option<&str>,
     session: &Session,
     out: &mut Output,
-) -> Result<Seen, Failed> {
-    let mut seen =
-        Seen { proof: witness.proof(), effects_table: effects.map(str::to_owned), ..Seen::default() };
+) -> Result<AuditFindings, Failed> {
+    let mut seen = AuditFindings {
+        proof: witness.proof(),
+        effects_table: effects.map(str::to_owned),
+        ..AuditFindings::default()
+    };
     // A pipeline that does not exist is found out before a long read.
     session.api.pipeline(pipeline).await?;
     ask_witness(roll, &mut seen, witness, effects, out).await?;
@@ -68,13 +71,16 @@ pub async fn gather(
 /// unaccounted for is looked for once more.
 pub async fn gather_records(
     roll: &mut Roll,
-    witness: &Witness,
+    witness: &AuditWitness,
     effects: Option<&str>,
-    records: &Records,
+    records: &TopicRecords,
     out: &mut Output,
-) -> Result<Seen, Failed> {
-    let mut seen =
-        Seen { proof: witness.proof(), effects_table: effects.map(str::to_owned), ..Seen::default() };
+) -> Result<AuditFindings, Failed> {
+    let mut seen = AuditFindings {
+        proof: witness.proof(),
+        effects_table: effects.map(str::to_owned),
+        ..AuditFindings::default()
+    };
     ask_witness(roll, &mut seen, witness, effects, out).await?;
     for _ in 0..LOOKS_MAX {
         out.note("reading letters and what is pending …");
@@ -91,8 +97,8 @@ pub async fn gather_records(
 
 async fn ask_witness(
     roll: &mut Roll,
-    seen: &mut Seen,
-    witness: &Witness,
+    seen: &mut AuditFindings,
+    witness: &AuditWitness,
     effects: Option<&str>,
     out: &mut Output,
 ) -> Result<(), Failed> {
@@ -113,7 +119,12 @@ async fn ask_witness(
         .await
 }
 
-async fn letters(pipeline: &str, roll: &mut Roll, seen: &mut Seen, session: &Session) -> Result<(), Failed> {
+async fn letters(
+    pipeline: &str,
+    roll: &mut Roll,
+    seen: &mut AuditFindings,
+    session: &Session,
+) -> Result<(), Failed> {
     let mut query = PageQuery { limit: LETTERS_PAGE, ..PageQuery::default() };
     loop {
         let page = session.api.letters(pipeline, &query).await?.view;
@@ -159,9 +170,9 @@ async fn messages(
 ) -> Result<(), Failed> {
     let mut bar = out.progress("asking for what is pending", roll.len());
     let mut from = Some(0);
-    while let Some(place) = from {
-        bar.at(place as u64);
-        let (ids, next) = roll.some(place, ASK_AT_ONCE, is_missing);
+    while let Some(start) = from {
+        bar.at(start as u64);
+        let (ids, next) = roll.some(start, ASK_AT_ONCE, is_missing);
         for (id, mark) in states(pipeline, ids, &session.api).await? {
             roll.mark(&id, mark);
         }
@@ -192,7 +203,7 @@ async fn states(pipeline: &str, ids: Vec<String>, api: &Api) -> Result<Vec<(Stri
 async fn ask(api: Api, pipeline: String, id: String) -> Result<(String, Marks), ClientFault> {
     let mark = match api.message(&pipeline, &id).await {
         Ok(answer) => message_mark(&answer.view.state).ok_or_else(|| ClientFault::Strange {
-            place: api.place().to_string(),
+            address: api.address().to_string(),
             problem: format!("`{}` is not a state of a message", answer.view.state),
         })?,
         Err(fault) if fault.is_not_found() => Marks::NONE,

@@ -23,7 +23,7 @@ use crate::service::engine_failed::engine_failed;
 use crate::service::kafka;
 
 /// The topics of one pipeline.
-pub struct Records {
+pub struct TopicRecords {
     cluster: Cluster,
     topics: Topics,
     reader: RecordReader,
@@ -45,7 +45,7 @@ struct AuditState {
     state: String,
 }
 
-impl Records {
+impl TopicRecords {
     /// `None` if the pipeline does not live in Kafka.
     pub fn of(config: &Config, pipeline: &str) -> Result<Option<Self>, Failed> {
         if config.engine.kafka.is_none() {
@@ -192,8 +192,8 @@ impl Records {
     }
 }
 
-impl std::fmt::Debug for Records {
+impl std::fmt::Debug for TopicRecords {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Records").field("cluster", &self.cluster).finish_non_exhaustive()
+        f.debug_struct("TopicRecords").field("cluster", &self.cluster).finish_non_exhaustive()
     }
 }

@@ -5,9 +5,9 @@ use crate::config::Config;
 use crate::exit::Failed;
 
 #[derive(Debug)]
-pub enum Records {}
+pub enum TopicRecords {}
 
-impl Records {
+impl TopicRecords {
     pub fn of(_: &Config, _: &str) -> Result<Option<Self>, Failed> {
         Ok(None)
     }

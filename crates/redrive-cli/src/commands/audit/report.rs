@@ -2,23 +2,23 @@
 
 use serde_json::{Value, json};
 
-use super::gather::Seen;
+use super::gather::AuditFindings;
 use super::reconcile::Reckoning;
 use crate::exit::Failed;
 use crate::output::{Output, Style, count, safe};
 
 #[derive(Debug)]
-pub struct Report<'a> {
+pub struct AuditReport<'a> {
     pub pipeline: &'a str,
     pub reckoning: &'a Reckoning,
-    pub seen: &'a Seen,
+    pub seen: &'a AuditFindings,
 }
 
-pub fn write(report: &Report<'_>, out: &mut Output) -> Result<(), Failed> {
+pub fn write(report: &AuditReport<'_>, out: &mut Output) -> Result<(), Failed> {
     if out.is_json() {
         return out.json(&to_json(report));
     }
-    let Report { reckoning, seen, .. } = report;
+    let AuditReport { reckoning, seen, .. } = report;
     let row = |label: &str, number: u64, text: &str| {
         let line = format!("{label:<16}{:>16}   {text}", count(number));
         line.trim_end().to_owned()
@@ -77,7 +77,7 @@ pub fn write(report: &Report<'_>, out: &mut Output) -> Result<(), Failed> {
     out.line(&format!("proof   {}", seen.proof))
 }
 
-fn merged(reckoning: &Reckoning, seen: &Seen) -> String {
+fn merged(reckoning: &Reckoning, seen: &AuditFindings) -> String {
     let mut parts = Vec::new();
     if seen.twins > 0 {
         parts.push(format!("twins (same id, second copy after a crash)   {}, all merged", count(seen.twins)));
@@ -90,8 +90,8 @@ fn merged(reckoning: &Reckoning, seen: &Seen) -> String {
     parts.join("      ")
 }
 
-fn to_json(report: &Report<'_>) -> Value {
-    let Report { pipeline, reckoning, seen } = report;
+fn to_json(report: &AuditReport<'_>) -> Value {
+    let AuditReport { pipeline, reckoning, seen } = report;
     json!({
         "pipeline": pipeline,
         "produced": reckoning.produced,

@@ -5,9 +5,9 @@ use std::path::Path;
 use hyper::Method;
 use serde::Deserialize;
 
-use crate::client::place::query;
+use crate::client::address::query;
 use crate::client::wire::Wire;
-use crate::client::{ClientFault, Place};
+use crate::client::{ApiAddress, ClientFault};
 use crate::exit::{Exit, Failed};
 
 const PAGE: &str = "10000";
@@ -29,9 +29,9 @@ struct StubStats {
 }
 
 impl Stub {
-    pub fn new(place: Place, ca_file: Option<&Path>) -> Result<Self, Failed> {
+    pub fn new(address: ApiAddress, ca_file: Option<&Path>) -> Result<Self, Failed> {
         // The stub has no tokens, and ours is none of its business.
-        Ok(Self { wire: Wire::new(place, None, ca_file)? })
+        Ok(Self { wire: Wire::new(address, None, ca_file)? })
     }
 
     pub async fn applied(&self, each: &mut impl FnMut(&str)) -> Result<(), Failed> {
@@ -58,9 +58,11 @@ impl Stub {
     async fn get<T: for<'de> Deserialize<'de>>(&self, path: &str) -> Result<T, Failed> {
         let answer = self.wire.ask(Method::GET, path, bytes::Bytes::new()).await;
         let answer = answer.map_err(|fault| match fault {
-            ClientFault::NoProcessor { place } => Failed::new(
+            ClientFault::NoProcessor { address } => Failed::new(
                 Exit::TryAgain,
-                format!("no downstream answers at {place}; start `redrive downstream` or correct --applied"),
+                format!(
+                    "no downstream answers at {address}; start `redrive downstream` or correct --applied"
+                ),
             ),
             // It is not the processor that answered.
             ClientFault::Refused(refused) => self.strange(&format!(
@@ -77,7 +79,7 @@ impl Stub {
     fn strange(&self, problem: &str) -> Failed {
         Failed::usage(format!(
             "{} does not answer as `redrive downstream` does ({problem}); is --applied right?",
-            self.wire.place()
+            self.wire.address()
         ))
     }
 }

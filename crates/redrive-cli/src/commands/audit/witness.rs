@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 
 use super::postgres::Postgres;
 use super::stub::Stub;
-use crate::client::Place;
+use crate::client::ApiAddress;
 use crate::exit::{Exit, Failed};
 
 #[derive(Debug)]
-pub enum Witness {
+pub enum AuditWitness {
     /// The table `applied` of a PostgreSQL database.
     Postgres(Postgres),
     /// The ledger of `redrive downstream`, over HTTP.
@@ -25,7 +25,7 @@ pub struct Testimony {
     pub repeats_merged: Option<u64>,
 }
 
-impl Witness {
+impl AuditWitness {
     /// Whom `--applied` means. `ca_file` is for one that is asked over https.
     pub fn at(url: &str, ca_file: Option<&Path>) -> Result<Self, Failed> {
         // The text is never repeated as a whole: a database's address may hold a password.
@@ -33,10 +33,11 @@ impl Witness {
             return url.parse().map(Self::Postgres);
         }
         if url.starts_with("http://") || url.starts_with("https://") {
-            let place: Place = url.parse().map_err(|fault: crate::client::place::PlaceFault| {
-                Failed::usage(format!("--applied: {fault}"))
-            })?;
-            return Stub::new(place, ca_file).map(Self::Stub);
+            let address: ApiAddress =
+                url.parse().map_err(|fault: crate::client::address::ApiAddressFault| {
+                    Failed::usage(format!("--applied: {fault}"))
+                })?;
+            return Stub::new(address, ca_file).map(Self::Stub);
         }
         if !url.contains("://") && Path::new(url).is_file() {
             return Ok(Self::File(PathBuf::from(url)));
@@ -105,10 +106,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("applied.txt");
         std::fs::write(&path, "o-1\n\no-2\r\no-1\n").unwrap();
-        let Ok(Witness::File(path)) = Witness::at(path.to_str().unwrap(), None) else { panic!("no witness") };
+        let Ok(AuditWitness::File(path)) = AuditWitness::at(path.to_str().unwrap(), None) else {
+            panic!("no witness")
+        };
         let mut seen = Vec::new();
         read_ids(&path, &mut |id| seen.push(id.to_owned())).unwrap();
         assert_eq!(seen, ["o-1", "o-2", "o-1"]);
-        assert!(Witness::at("no-such-file", None).is_err());
+        assert!(AuditWitness::at("no-such-file", None).is_err());
     }
 }

@@ -45,7 +45,7 @@ impl KafkaFinding {
 pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     let cluster = kafka::cluster(config)?;
     let build = Build::of_this();
-    // First: it may be why the rest cannot be told.
+    // First: it may be why the rest is not known.
     if !out.is_json() {
         write(&KafkaFinding::new(None, format!("this build: {build}")), out)?;
     }
@@ -303,7 +303,7 @@ fn lost_broker(found: &Survey) -> KafkaFinding {
         (1, _) => {
             "one broker lost: its partitions stand still until it is back, and with its disk their messages are gone"
         }
-        (_, spare) if spare > 0 => "one broker lost: nothing is lost, and everything goes on",
+        (_, spare) if spare > 0 => "one broker lost: nothing is lost, and deliveries continue",
         _ => "one broker lost: nothing is lost, but retries and letters cannot be written until it is back",
     };
     let counts =
@@ -331,7 +331,7 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
         && let Some(ran) = ran_before(cluster, topics).map_err(|error| engine_failed(&error))?
     {
         let mut finding = KafkaFinding::new(Some(false), ran.problem());
-        finding.more = vec!["say where it goes on:".to_owned()];
+        finding.more = vec!["say where it continues:".to_owned()];
         finding.more.extend(ran.commands().iter().map(|command| indented(command)));
         return Ok(finding);
     }
@@ -346,8 +346,8 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
         }
         (0, Some(start)) => {
             let at = match start {
-                redrive_kafka::Start::Earliest => "the earliest record",
-                redrive_kafka::Start::Latest => "what comes from now on",
+                redrive_kafka::GroupStart::Earliest => "the earliest record",
+                redrive_kafka::GroupStart::Latest => "what comes from now on",
             };
             KafkaFinding::new(Some(true), format!("group {group} is new and begins with {at}"))
         }
@@ -355,7 +355,7 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
             let lag: i64 = spans.iter().map(redrive_kafka::topics::scan::Span::lag).sum();
             KafkaFinding::new(
                 Some(true),
-                format!("group {group} goes on where it stopped, {lag} offsets behind the end"),
+                format!("group {group} continues where it stopped, {lag} offsets behind the end"),
             )
         }
     })

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use redrive_lab::downstream::{self, Downstream};
-use redrive_lab::producer::{self, Report, Target};
+use redrive_lab::producer::{self, ProducerReport, Target};
 
 use super::{DemoArgs, status};
 use crate::args::Global;
@@ -37,13 +37,13 @@ impl Scene {
     pub fn new(args: &DemoArgs) -> Result<Self, Failed> {
         let runtimes = Runtimes::start()?;
         let dir = fresh_dir()?;
-        let options = downstream::Options {
+        let options = downstream::DownstreamOptions {
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             switches: downstream::Switches {
                 outage_window: Some(args.outage_window),
                 ..downstream::Switches::default()
             },
-            ..downstream::Options::default()
+            ..downstream::DownstreamOptions::default()
         };
         let server = runtimes.api.block_on(downstream::Server::bind(&options));
         let server = server.map_err(|error| Failed::new(Exit::Storage, error.to_string()))?;
@@ -73,7 +73,7 @@ impl Scene {
     }
 
     /// Plays until ^C or the end of the time, and says what was produced.
-    pub fn play(&self, args: &DemoArgs, global: &Global, out: &mut Output) -> Result<Report, Failed> {
+    pub fn play(&self, args: &DemoArgs, global: &Global, out: &mut Output) -> Result<ProducerReport, Failed> {
         let config = self.config(args)?;
         let assembled = assemble(&config, global)?;
         let handle = assembled.redrive.pipeline(PIPELINE);
@@ -93,12 +93,12 @@ impl Scene {
             // It outlives the pipeline, so that what is in flight can still be answered.
             api.spawn(server.run(std::future::pending()));
         }
-        let options = producer::Options {
+        let options = producer::ProducerOptions {
             rate: args.rate,
             poison_rate: args.poison_rate,
             transient_rate: args.transient_rate,
             seed: args.seed,
-            ..producer::Options::new(Target::pipeline(handle.clone()))
+            ..producer::ProducerOptions::new(Target::pipeline(handle.clone()))
         };
         let producing = producer::run(options, stop(ended.clone()));
         let producing = api.spawn(producing);

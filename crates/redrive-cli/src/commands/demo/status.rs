@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive::{Figures, HealthChange, HealthEntry, PipelineHandle, Reason, Time};
-use redrive_core::breaker::Change;
+use redrive_core::breaker::BreakerChange;
 use redrive_lab::downstream::Downstream;
 
 use super::DemoArgs;
@@ -86,8 +86,8 @@ impl OutageLine {
             self.heard = Some(*at);
             if let HealthChange::Breaker { change, .. } = change {
                 match change {
-                    Change::Opened(_) => self.given_up_before = Some(given_up(figures)),
-                    Change::Closed { .. } => {
+                    BreakerChange::Opened(_) => self.given_up_before = Some(given_up(figures)),
+                    BreakerChange::Closed { .. } => {
                         let before = self.given_up_before.unwrap_or_default();
                         self.given_up = Some(given_up(figures).saturating_sub(before));
                     }
@@ -121,7 +121,7 @@ fn clock(elapsed: Duration) -> String {
 fn line(figures: &Figures) -> String {
     let pending = figures.pending;
     let dead = pending.letters_open;
-    // What has not come to an end is being tried or held, as on the page; so the five numbers always add up.
+    // A pending message is being tried or held, as on the page; so the five numbers always add up.
     let (waiting, held) = (pending.pending(), pending.held);
     let mut text = format!(
         "produced {}  succeeded {}  retrying {}  held {}  dead {}",

@@ -4,7 +4,7 @@ use redrive_api::Discard;
 
 use super::Selection;
 use super::selection::say_not_open;
-use crate::client::{Answer, Session};
+use crate::client::{ApiAnswer, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant};
 
@@ -54,7 +54,7 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
         }
         return Ok(if not_open { Exit::Bad } else { Exit::Ok });
     }
-    let Answer { json, view } = session.api.discard(&args.pipeline, &discard).await?;
+    let ApiAnswer { json, view } = session.api.discard(&args.pipeline, &discard).await?;
     if out.is_json() {
         out.json(&json)?;
     }

@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use serde_json::json;
 
 use super::jq::JqProgram;
-use crate::client::{Answer, PageQuery, Session};
+use crate::client::{ApiAnswer, PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::count;
 
@@ -72,16 +72,16 @@ impl NewPayloads {
     }
 
     /// The answer to an edit of no letter, which needs no processor.
-    pub fn nothing_sent(dry_run: bool) -> Answer<Edited> {
+    pub fn nothing_sent(dry_run: bool) -> ApiAnswer<Edited> {
         let counted = if dry_run { "would_edit" } else { "edited" };
         let json = json!({ "edit": null, counted: 0, "ambiguous": 0, "not_open": [], "first": null });
         let (edited, would_edit) = ((!dry_run).then_some(0), dry_run.then_some(0));
-        Answer { json, view: Edited { edited, would_edit, ..Edited::default() } }
+        ApiAnswer { json, view: Edited { edited, would_edit, ..Edited::default() } }
     }
 
     /// The answer of the processor with what was not sent to it.
-    pub fn beside(&self, answer: Answer<Edited>) -> Answer<Edited> {
-        let Answer { mut json, mut view } = answer;
+    pub fn beside(&self, answer: ApiAnswer<Edited>) -> ApiAnswer<Edited> {
+        let ApiAnswer { mut json, mut view } = answer;
         view.unchanged += self.unchanged;
         view.not_json = together(view.not_json, &self.not_json);
         view.refused = together(view.refused, &self.refused);
@@ -90,7 +90,7 @@ impl NewPayloads {
         json["unchanged"] = json!(view.unchanged);
         json["not_json"] = skipped(&view.not_json);
         json["refused"] = skipped(&view.refused);
-        Answer { json, view }
+        ApiAnswer { json, view }
     }
 
     fn add(

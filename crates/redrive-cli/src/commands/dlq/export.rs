@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use redrive::letters::Redaction;
 
-use super::{inspect::State, redact, selection};
+use super::{inspect::LetterStateArg, redact, selection};
 use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count};
@@ -18,7 +18,7 @@ pub struct ExportArgs {
     pub pipeline: String,
     /// Letters in this state; open ones unless given, or those that the filter names
     #[arg(long, value_enum)]
-    pub state: Option<State>,
+    pub state: Option<LetterStateArg>,
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = selection::expression)]
     pub filter: Option<String>,
@@ -39,7 +39,7 @@ pub async fn run(args: &ExportArgs, session: &Session, out: &mut Output) -> Resu
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
     let mut query = PageQuery {
         filter: super::groups::with_filter(args.filter.as_deref(), args.group),
-        state: State::meant(args.state, args.filter.as_deref()).query(),
+        state: LetterStateArg::meant(args.state, args.filter.as_deref()).query(),
         since,
         payload: true,
         limit: PAGE,

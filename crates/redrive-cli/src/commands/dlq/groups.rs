@@ -7,7 +7,7 @@ use serde_json::json;
 use super::stats;
 use crate::client::Session;
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, age, count, instant, safe};
+use crate::output::{Align, Output, TextTable, age, count, instant, safe};
 
 /// How much of an error a table shows.
 const ERROR_CHARS: usize = 100;
@@ -80,7 +80,7 @@ async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<
     let is_shown = |group: &&GroupView| args.all || matches!(group.state.as_str(), "open" | "regressed");
     let shown: Vec<&GroupView> = all.groups.iter().filter(is_shown).collect();
     if !shown.is_empty() {
-        let mut table = Table::new([
+        let mut table = TextTable::new([
             ("GROUP", Align::Left),
             ("OPEN", Align::Right),
             ("RATE/MIN", Align::Right),

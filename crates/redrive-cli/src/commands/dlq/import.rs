@@ -22,7 +22,7 @@ use bytes::Bytes;
 use redrive::adopt;
 use serde_json::json;
 
-use batch::Batch;
+use batch::ImportBatch;
 use tally::{Answered, Tally};
 
 use crate::args::Global;
@@ -101,8 +101,8 @@ pub async fn run(
     session: &Session,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
-    let (batches, given) = sync_channel::<Batch>(AHEAD);
-    let mut give = move |batch: Batch| batches.send(batch).is_ok();
+    let (batches, given) = sync_channel::<ImportBatch>(AHEAD);
+    let mut give = move |batch: ImportBatch| batches.send(batch).is_ok();
     let (from, reader) = match (&args.file, &args.topic) {
         (Some(path), _) => {
             let (name, file) = (format!("file {}", path.display()), file::open(path)?);
@@ -110,7 +110,7 @@ pub async fn run(
         }
         (None, topic) => {
             let topic = topic.clone().unwrap_or_default();
-            let (name, reader) = (format!("topic {topic}"), topic::Reader::of(args, &topic, global)?);
+            let (name, reader) = (format!("topic {topic}"), topic::TopicReader::of(args, &topic, global)?);
             (name, std::thread::spawn(move || reader.read(&mut give)))
         }
     };
@@ -129,11 +129,11 @@ pub async fn run(
 async fn send(
     args: &ImportArgs,
     from: &str,
-    given: &Receiver<Batch>,
+    given: &Receiver<ImportBatch>,
     session: &Session,
 ) -> Result<Answered, Failed> {
     let mut answered = Answered::default();
-    while let Ok(Batch { body, places }) = given.recv() {
+    while let Ok(ImportBatch { body, places }) = given.recv() {
         let sent = session.api.import(&args.pipeline, Bytes::from(body), args.dry_run, from).await;
         answered.add(sent.map_err(|fault| so_far(fault.into(), &answered))?.view, &places);
     }

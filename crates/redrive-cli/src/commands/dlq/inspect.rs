@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{redact, selection};
 use crate::client::{PageQuery, Session};
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, age, count, safe};
+use crate::output::{Align, Output, TextTable, age, count, safe};
 
 /// How much of an error a table shows; `show` has all of it.
 const ERROR_CHARS: usize = 100;
@@ -32,7 +32,7 @@ pub struct InspectArgs {
     pub group: Option<GroupId>,
     /// Letters in this state; open ones unless given, or those that the filter names
     #[arg(long, value_enum)]
-    pub state: Option<State>,
+    pub state: Option<LetterStateArg>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339
     #[arg(long, value_name = "AGE|TIME")]
     pub since: Option<String>,
@@ -43,7 +43,7 @@ pub struct InspectArgs {
 
 /// The states of a letter, and all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum State {
+pub enum LetterStateArg {
     Open,
     Replaying,
     Succeeded,
@@ -52,7 +52,7 @@ pub enum State {
     All,
 }
 
-impl State {
+impl LetterStateArg {
     /// The state that was asked for. A filter that names one wins over what is meant without a word.
     pub fn meant(given: Option<Self>, filter: Option<&str>) -> Self {
         let named =
@@ -76,7 +76,7 @@ impl State {
 
 pub async fn run(args: &InspectArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let since = args.since.as_deref().map(|since| selection::moment(since, session.now())).transpose()?;
-    let state = State::meant(args.state, args.filter.as_deref());
+    let state = LetterStateArg::meant(args.state, args.filter.as_deref());
     let mut query = PageQuery {
         filter: super::groups::with_filter(args.filter.as_deref(), args.group),
         state: state.query(),
@@ -114,12 +114,17 @@ pub async fn run(args: &InspectArgs, session: &Session, out: &mut Output) -> Res
     Ok(Exit::Ok)
 }
 
-fn write_table(letters: &[Value], state: State, session: &Session, out: &mut Output) -> Result<(), Failed> {
+fn write_table(
+    letters: &[Value],
+    state: LetterStateArg,
+    session: &Session,
+    out: &mut Output,
+) -> Result<(), Failed> {
     if letters.is_empty() {
         return Ok(());
     }
     // A column that says the same in every row says nothing.
-    let states = state == State::All;
+    let states = state == LetterStateArg::All;
     let mut columns = vec![
         ("LETTER", Align::Left),
         ("MESSAGE", Align::Left),
@@ -133,7 +138,7 @@ fn write_table(letters: &[Value], state: State, session: &Session, out: &mut Out
     if states {
         columns.insert(STATE_COLUMN, ("STATE", Align::Left));
     }
-    let mut table = Table::new(columns);
+    let mut table = TextTable::new(columns);
     let now = session.now();
     for letter in letters {
         let letter = LetterView::deserialize(letter).map_err(|error| session.strange(&error))?;

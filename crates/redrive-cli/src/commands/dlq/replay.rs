@@ -9,7 +9,7 @@ use redrive_core::Ratio;
 use super::Selection;
 use super::replay_plan::{details, others, superseded, would};
 use super::replay_report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
-use crate::client::{Answer, ClientFault, Session};
+use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, rate, safe};
 
@@ -169,7 +169,7 @@ async fn start(
     args: &ReplayArgs,
     session: &Session,
     out: &mut Output,
-) -> Result<Option<Answer<ReplayJob>>, Failed> {
+) -> Result<Option<ApiAnswer<ReplayJob>>, Failed> {
     let mut replay = StartReplay {
         pipeline: args.pipeline.clone().unwrap_or_default(),
         rate: args.rate,
@@ -222,7 +222,7 @@ async fn start(
 }
 
 /// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
-async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayJob>, String), Failed> {
+async fn resume(id: &str, session: &Session) -> Result<(ApiAnswer<ReplayJob>, String), Failed> {
     let mut job = session.api.replay(id).await?;
     match job.view.state {
         JobState::Running | JobState::Paused | JobState::Stopped | JobState::Done => {}
@@ -255,7 +255,7 @@ async fn resume(id: &str, session: &Session) -> Result<(Answer<ReplayJob>, Strin
     Ok((job, prefix))
 }
 
-fn detach(job: &Answer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> {
+fn detach(job: &ApiAnswer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> {
     if out.is_json() {
         out.json(&job.json)?;
         return Ok(Exit::Ok);
@@ -268,7 +268,7 @@ fn detach(job: &Answer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> {
 
 /// Looks at the job until it has ended. ^C ends only the looking.
 async fn follow(
-    mut job: Answer<ReplayJob>,
+    mut job: ApiAnswer<ReplayJob>,
     prefix: &str,
     session: &Session,
     out: &mut Output,
@@ -284,7 +284,7 @@ async fn follow(
             _ = &mut interrupt => {
                 drop(bar);
                 out.complain(&format!(
-                    "detached: replay {id} goes on in the processor ({})\n  follow it with: redrive dlq replay --resume {id}\n  end it with:    redrive dlq replay --abort {id}",
+                    "detached: replay {id} continues in the processor ({})\n  follow it with: redrive dlq replay --resume {id}\n  end it with:    redrive dlq replay --abort {id}",
                     tally(&job.view)
                 ));
                 return Ok(Exit::Interrupted);
@@ -310,7 +310,7 @@ async fn follow(
 
 fn gave_up(fault: ClientFault, id: &str) -> Failed {
     let failed = Failed::from(fault);
-    failed.hint(format!("replay {id} is kept and goes on when the processor is back; follow it with: redrive dlq replay --resume {id}"))
+    failed.hint(format!("replay {id} is stored and continues when the processor is back; follow it with: redrive dlq replay --resume {id}"))
 }
 
 fn has_ended(job: &ReplayJob) -> bool {

@@ -6,7 +6,7 @@ use redrive::Time;
 use redrive_api::{LastReplay, ReplayForecast, Superseded};
 
 use crate::exit::Failed;
-use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
+use crate::output::{Align, Output, TextTable, age, count, instant, rate, safe};
 
 /// Tenants that are named in one line.
 const TENANTS_MAX: usize = 5;
@@ -153,7 +153,7 @@ pub(super) fn superseded(keys: &Superseded, out: &mut Output) -> Result<(), Fail
     if keys.keys == 0 {
         return out.line(&format!("no key has a later success; {since}"));
     }
-    let mut table = Table::new([("KEY", Align::Left), ("LETTERS", Align::Right)]);
+    let mut table = TextTable::new([("KEY", Align::Left), ("LETTERS", Align::Right)]);
     for one in &keys.shown {
         table.row([safe::line(&one.key), count(one.letters)]);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redrive::Time;
 use redrive_api::{JobState, ReplayJob};
 
-use crate::client::Answer;
+use crate::client::ApiAnswer;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
@@ -98,7 +98,7 @@ fn stopped(job: &ReplayJob) -> String {
 
 /// The last line, and whether all is well.
 pub(super) fn report(
-    job: &Answer<ReplayJob>,
+    job: &ApiAnswer<ReplayJob>,
     prefix: &str,
     took: Duration,
     now: Time,

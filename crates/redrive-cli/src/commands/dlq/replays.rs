@@ -4,9 +4,9 @@ use redrive_api::ReplayJob;
 use serde::Deserialize as _;
 
 use super::replay_report::{sum, untouched_line};
-use crate::client::{Answer, Session};
+use crate::client::{ApiAnswer, Session};
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, age, count, instant, rate, safe};
+use crate::output::{Align, Output, TextTable, age, count, instant, rate, safe};
 
 /// How much of a selection a table shows.
 const SELECTION_CHARS: usize = 40;
@@ -77,7 +77,7 @@ async fn list(args: &ReplayListArgs, session: &Session, out: &mut Output) -> Res
         out.line("no replays")?;
         return Ok(Exit::Ok);
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("REPLAY", Align::Left),
         ("PIPELINE", Align::Left),
         ("STATE", Align::Left),
@@ -112,7 +112,7 @@ async fn list(args: &ReplayListArgs, session: &Session, out: &mut Output) -> Res
     Ok(Exit::Ok)
 }
 
-fn show(job: &Answer<ReplayJob>, session: &Session, out: &mut Output) -> Result<(), Failed> {
+fn show(job: &ApiAnswer<ReplayJob>, session: &Session, out: &mut Output) -> Result<(), Failed> {
     if out.is_json() {
         return out.json(&job.json);
     }

@@ -7,7 +7,7 @@ use redrive_api::LettersOfTenant;
 
 use crate::client::Session;
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, age, count, safe};
+use crate::output::{Align, Output, TextTable, age, count, safe};
 
 /// How much of a tenant's name a table shows.
 const TENANT_CHARS: usize = 60;
@@ -55,7 +55,8 @@ pub async fn run(args: &StatsArgs, session: &Session, out: &mut Output) -> Resul
 
 /// The open letters of each tenant, the most first.
 pub fn tenants(tenants: &[LettersOfTenant], now: Time, out: &mut Output) -> Result<(), Failed> {
-    let mut table = Table::new([("TENANT", Align::Left), ("LETTERS", Align::Right), ("OLDEST", Align::Left)]);
+    let mut table =
+        TextTable::new([("TENANT", Align::Left), ("LETTERS", Align::Right), ("OLDEST", Align::Left)]);
     for one in tenants {
         let oldest = one.oldest.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0));
         table.row([safe::short(&one.tenant, TENANT_CHARS), count(one.letters), oldest]);
@@ -70,7 +71,7 @@ fn breakdown(head: &'static str, counts: &BTreeMap<String, u64>, out: &mut Outpu
     }
     let mut rows: Vec<(&String, &u64)> = counts.iter().collect();
     rows.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    let mut table = Table::new([(head, Align::Left), ("LETTERS", Align::Right)]);
+    let mut table = TextTable::new([(head, Align::Left), ("LETTERS", Align::Right)]);
     for (name, letters) in rows {
         table.row([name.clone(), count(*letters)]);
     }

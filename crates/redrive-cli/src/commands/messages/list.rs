@@ -5,11 +5,11 @@ use redrive_api::{Instant, ListedMessage};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::State;
+use super::MessageStateArg;
 use crate::client::{MessageQuery, Session};
 use crate::commands::dlq::{expression, hide_secret_headers};
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, age, count, safe};
+use crate::output::{Align, Output, TextTable, age, count, safe};
 
 /// How much of an error, and of an id or a key, a table shows.
 const ERROR_CHARS: usize = 80;
@@ -22,7 +22,7 @@ const LIMIT_DEFAULT: u32 = 20;
 pub struct ListArgs {
     /// Messages in this state; every state unless given
     #[arg(long, value_enum)]
-    pub state: Option<State>,
+    pub state: Option<MessageStateArg>,
     /// Messages that match, as in `tenant:acme attempts:>=3 age:>1h`
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = expression)]
     pub filter: Option<String>,
@@ -48,7 +48,7 @@ pub struct Listed {
 /// Asks for pages until there are so many. A page may be short, or empty, and still not be the last.
 pub async fn gather(
     pipeline: &str,
-    state: Option<State>,
+    state: Option<MessageStateArg>,
     filter: Option<&str>,
     limit: u32,
     session: &Session,
@@ -106,7 +106,7 @@ fn write_table(messages: &[Value], session: &Session, out: &mut Output) -> Resul
     if messages.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("MESSAGE", Align::Left),
         ("NUMBER", Align::Left),
         ("STATE", Align::Left),

@@ -4,7 +4,7 @@ use redrive_api::ListedMessage;
 use serde::Deserialize as _;
 use serde_json::json;
 
-use super::State;
+use super::MessageStateArg;
 use super::list::gather;
 use crate::client::{ClientFault, Session};
 use crate::commands::dlq::expression;
@@ -34,7 +34,7 @@ pub struct SteerArgs {
     pub filter: Option<String>,
     /// Messages in this state; needs --yes
     #[arg(long, value_enum)]
-    pub state: Option<State>,
+    pub state: Option<MessageStateArg>,
     /// Yes, all that match; without it they are only counted
     #[arg(long)]
     pub yes: bool,

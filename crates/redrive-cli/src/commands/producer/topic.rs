@@ -8,7 +8,7 @@ use rdkafka::ClientConfig;
 use rdkafka::client::ClientContext;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, DeliveryResult, ProducerContext, ThreadedProducer};
-use redrive_lab::producer::{Answer, Batch, Target};
+use redrive_lab::producer::{BatchAnswer, OrderBatch, Target};
 use tokio::sync::oneshot;
 
 use crate::exit::Failed;
@@ -52,7 +52,11 @@ impl Open {
     }
 }
 
-async fn offer(producer: Arc<ThreadedProducer<Reports>>, topic: Arc<str>, batch: Arc<Batch>) -> Answer {
+async fn offer(
+    producer: Arc<ThreadedProducer<Reports>>,
+    topic: Arc<str>,
+    batch: Arc<OrderBatch>,
+) -> BatchAnswer {
     let (all, told) = oneshot::channel();
     let open = Arc::new(Open {
         left: AtomicUsize::new(batch.orders.len()),
@@ -82,8 +86,8 @@ async fn offer(producer: Arc<ThreadedProducer<Reports>>, topic: Arc<str>, batch:
     // Every record is reported on, at the latest when its time is up.
     let _ = told.await;
     match open.trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
-        None => Answer::Accepted { duplicates: 0 },
-        Some(why) => Answer::Unreachable { why },
+        None => BatchAnswer::Accepted { duplicates: 0 },
+        Some(why) => BatchAnswer::Unreachable { why },
     }
 }
 

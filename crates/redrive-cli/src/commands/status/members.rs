@@ -10,7 +10,7 @@ use crate::args::Global;
 use crate::config::load::load_text;
 use crate::config::{Config, Environment};
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Style, Table, count};
+use crate::output::{Align, Output, Style, TextTable, count};
 use crate::service::engine_failed::engine_failed;
 use crate::service::kafka;
 
@@ -56,7 +56,7 @@ pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Fa
         out.line(&format!("group {} has no member that reads {pipeline} ({state})", cluster.group))?;
         return Ok(Exit::Bad);
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("MEMBER", Align::Left),
         ("VERSION", Align::Left),
         ("POLICY", Align::Left),

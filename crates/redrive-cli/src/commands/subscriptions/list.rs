@@ -5,9 +5,9 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{NamedEndpoint, State};
-use crate::client::{Answer, Session};
+use crate::client::{ApiAnswer, Session};
 use crate::exit::{Exit, Failed};
-use crate::output::{Align, Output, Table, age, count, safe};
+use crate::output::{Align, Output, TextTable, age, count, safe};
 
 /// Rows asked for in one request.
 const PAGE: u32 = 500;
@@ -161,7 +161,7 @@ pub async fn keys(pipeline: &str, session: &Session, out: &mut Output) -> Result
         return Ok(Exit::Ok);
     }
     let mut table =
-        Table::new([("KEY", Align::Left), ("SUBSCRIPTIONS", Align::Right), ("CONFIGURED", Align::Left)]);
+        TextTable::new([("KEY", Align::Left), ("SUBSCRIPTIONS", Align::Right), ("CONFIGURED", Align::Left)]);
     for key in &answer.view.keys {
         let configured = if key.configured == Some(false) { "NO" } else { "yes" };
         let name = safe::line(key.key.as_deref().unwrap_or("-"));
@@ -184,7 +184,11 @@ fn ids(ids: &[String]) -> String {
 }
 
 /// One endpoint, as a table of one row.
-pub fn write(answer: &Answer<SubscriptionView>, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub fn write(
+    answer: &ApiAnswer<SubscriptionView>,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
     if out.is_json() {
         out.json(&answer.json)?;
     } else {
@@ -197,7 +201,7 @@ fn write_rows(rows: &[SubscriptionView], session: &Session, out: &mut Output) ->
     if rows.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new([
+    let mut table = TextTable::new([
         ("ENDPOINT", Align::Left),
         ("ID", Align::Left),
         ("STATE", Align::Left),

@@ -1,4 +1,4 @@
-//! `[[alert]]`: who is told when something is wrong, for whoever has no Prometheus. Plain data; the service sends.
+//! `[[alert]]`: who is notified when something is wrong, without Prometheus. Plain data; the service sends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,9 +12,9 @@ use redrive_sinks::{SinkFault, WebhookOptions};
 use super::super::fault::Fault;
 use super::super::headers;
 use super::super::named::Named;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::tree::At;
-use super::super::words::in_table;
+use super::super::words::{in_table, quoted, without_path};
 use super::target::AlertTarget;
 
 const EVERY_DEFAULT: Duration = Duration::from_mins(15);
@@ -22,16 +22,16 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const EVERY_MAX: Duration = Duration::from_hours(24 * 31);
 const TIMEOUT_MAX: Duration = Duration::from_mins(5);
 
-/// Who hears of what, and how often.
+/// Who is notified of what, and how often.
 #[derive(Clone, Debug)]
 pub struct AlertConfig {
     pub on: Vec<AlertKind>,
     /// Which pipelines; never empty.
     pub pipelines: Vec<String>,
     pub to: AlertTarget,
-    /// The same is told again after so long, not before.
+    /// The least time between two notifications of the same alert.
     pub every: Duration,
-    /// How long one notice may take to be sent.
+    /// How long sending one notification may take.
     pub timeout: Duration,
     pub limits: Limits,
     /// Where each given value came from.
@@ -46,7 +46,7 @@ impl AlertConfig {
 
     /// What one table says; `None` if it says not enough. `names` are those of the pipelines.
     pub(in super::super) fn read(
-        reader: &mut Reader,
+        reader: &mut SettingReader,
         (section, at): (&Section<'_>, &At),
         index: usize,
         names: &[&str],
@@ -68,7 +68,46 @@ impl AlertConfig {
     }
 }
 
-fn kinds(reader: &mut Reader, section: &Section<'_>) -> Vec<AlertKind> {
+impl AlertConfig {
+    /// Every value that holds, as TOML, without secrets.
+    pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
+        let list = |words: &mut dyn Iterator<Item = &str>| {
+            let words: Vec<String> = words.map(quoted).collect();
+            format!("[{}]", words.join(", "))
+        };
+        let mut values = vec![
+            ("on", list(&mut self.on.iter().copied().map(AlertKind::name))),
+            ("pipelines", list(&mut self.pipelines.iter().map(String::as_str))),
+        ];
+        match &self.to {
+            AlertTarget::Webhook { url, headers } => {
+                values.push(("webhook", quoted(&without_path(url.expose()))));
+                if !headers.is_empty() {
+                    let headers: Vec<String> =
+                        headers.iter().map(|header| format!("{} = \"…\"", header.name)).collect();
+                    values.push(("headers", format!("{{ {} }}", headers.join(", "))));
+                }
+            }
+            // Its arguments may be anything.
+            AlertTarget::Command(words) => {
+                let program = words.first().map(String::as_str).into_iter();
+                let rest = (words.len() > 1).then_some("…");
+                values.push(("command", list(&mut program.chain(rest))));
+            }
+        }
+        values.extend([
+            ("every", quoted(&print(self.every))),
+            ("timeout", quoted(&print(self.timeout))),
+            ("dead_letters", self.limits.dead_letters.to_string()),
+            ("within", quoted(&print(self.limits.within))),
+            ("oldest_letter", quoted(&print(self.limits.oldest_letter))),
+            ("queue_depth", self.limits.queue_depth.to_string()),
+        ]);
+        values
+    }
+}
+
+fn kinds(reader: &mut SettingReader, section: &Section<'_>) -> Vec<AlertKind> {
     let names = AlertKind::ALL.map(AlertKind::name);
     let Some(given) = reader.texts(section, "on") else { return AlertKind::ALL.to_vec() };
     if given.value.is_empty() {
@@ -92,7 +131,7 @@ fn kinds(reader: &mut Reader, section: &Section<'_>) -> Vec<AlertKind> {
     kinds
 }
 
-fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<String> {
+fn pipelines(reader: &mut SettingReader, section: &Section<'_>, names: &[&str]) -> Vec<String> {
     let Some(given) = reader.texts(section, "pipelines") else {
         return names.iter().map(|name| (*name).to_owned()).collect();
     };
@@ -117,7 +156,7 @@ fn pipelines(reader: &mut Reader, section: &Section<'_>, names: &[&str]) -> Vec<
     watched
 }
 
-fn limits(reader: &mut Reader, section: &Section<'_>) -> Limits {
+fn limits(reader: &mut SettingReader, section: &Section<'_>) -> Limits {
     let mut limits = Limits::default();
     if let Some(set) = reader.whole(section, "dead_letters") {
         limits.dead_letters = set.value;
@@ -131,7 +170,13 @@ fn limits(reader: &mut Reader, section: &Section<'_>) -> Limits {
 }
 
 /// A span of at least a second.
-fn span(reader: &mut Reader, section: &Section<'_>, key: &str, default: Duration, max: Duration) -> Duration {
+fn span(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    key: &str,
+    default: Duration,
+    max: Duration,
+) -> Duration {
     let Some(set) = reader.duration(section, key) else { return default };
     if (Duration::from_secs(1)..=max).contains(&set.value) {
         return set.value;
@@ -141,7 +186,7 @@ fn span(reader: &mut Reader, section: &Section<'_>, key: &str, default: Duration
     default
 }
 
-fn target(reader: &mut Reader, section: &Section<'_>, at: &At) -> Option<AlertTarget> {
+fn target(reader: &mut SettingReader, section: &Section<'_>, at: &At) -> Option<AlertTarget> {
     let webhook = reader.text(section, "webhook");
     let headers = headers::read(reader, section, None);
     let command = reader.texts(section, "command");

@@ -1,24 +1,19 @@
 //! Every value that holds, and where it came from: what `config show` and `check --explain` print.
 
-mod alert;
-mod health;
 mod pipeline;
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-use super::engine::EngineKind;
-use super::kafka::{KafkaConfig, PassedOn};
 use super::load::Config;
-use super::server::READS;
 use super::source::Source;
 use super::tree::At;
 use super::words::quoted;
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     Default,
     Profile(&'static str),
     /// It follows from another setting.
@@ -29,7 +24,7 @@ pub enum Origin {
     Variable(&'static str),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
@@ -47,7 +42,7 @@ pub struct Resolved {
     pub key: String,
     /// TOML; a secret is `"…"`.
     pub value: String,
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
 /// A table with its settings.
@@ -59,6 +54,16 @@ pub struct ResolvedTable {
 }
 
 impl ResolvedTable {
+    /// The values of a table, each with the origin of its key.
+    fn of(
+        header: impl Into<String>,
+        values: Vec<(&'static str, String)>,
+        origin: impl Fn(&str) -> ValueOrigin,
+    ) -> Self {
+        let line = |(key, value)| Resolved { origin: origin(key), key: key.to_owned(), value };
+        Self { header: header.into(), lines: values.into_iter().map(line).collect() }
+    }
+
     /// As TOML, with the origin of every value behind it if that is wanted.
     pub fn text(&self, origin: bool) -> Vec<String> {
         let settings: Vec<String> =
@@ -85,63 +90,33 @@ impl ResolvedTable {
 }
 
 impl Config {
-    /// Everything that holds, table by table.
+    /// Everything that holds, table by table. Each value is shown by the file that reads it.
     pub fn resolved(&self) -> Vec<ResolvedTable> {
-        let origin = |key: &str| self.given.get(key).map_or(Origin::Default, |at| self.place(at));
-        let line = |table: &str, key: &str, value: String| Resolved {
-            key: key.to_owned(),
-            value,
-            origin: origin(&format!("{table}.{key}")),
+        let source = self.source.as_ref();
+        let origin = |key: &str| self.given.get(key).map_or(ValueOrigin::Default, |at| place(at, source));
+        let of_table = |table: &str| {
+            let table = table.to_owned();
+            move |key: &str| origin(&format!("{table}.{key}"))
         };
-        let mut engine = vec![line("engine", "kind", quoted(self.engine.kind.name()))];
-        if self.engine.kind == EngineKind::Embedded {
-            engine.push(line("engine", "dir", quoted(&self.engine.dir.display().to_string())));
-            let scrub = self.engine.scrub.map_or_else(|| "off".to_owned(), redrive_core::duration::print);
-            engine.push(line("engine", "scrub", quoted(&scrub)));
-        }
-        if let Some(kafka) = &self.engine.kafka {
-            engine
-                .extend(kafka_lines(kafka, &self.engine.dir).map(|(key, value)| line("engine", key, value)));
+        let mut engine = ResolvedTable::of("[engine]", self.engine.values(), of_table("engine"));
+        for passed in self.engine.kafka.iter().flat_map(|kafka| &kafka.passed_on) {
+            let key = format!("kafka.{}", quoted(&passed.key));
+            let origin = origin(&format!("engine.{key}"));
             // Never a value: it may be a secret.
-            let passed = |passed: &PassedOn| {
-                line("engine", &format!("kafka.{}", quoted(&passed.key)), "\"…\"".to_owned())
-            };
-            engine.extend(kafka.passed_on.iter().map(passed));
+            engine.lines.push(Resolved { key, value: "\"…\"".to_owned(), origin });
         }
-        let mut server = vec![line("server", "listen", quoted(&self.server.listen.to_string()))];
-        if let Some((name, _)) = READS.into_iter().find(|(_, reads)| *reads == self.server.reads) {
-            server.push(line("server", "reads", quoted(name)));
-        }
-        if let Some((cert, key)) = &self.server.tls {
-            server.push(line("server", "tls_cert_file", quoted(&cert.display().to_string())));
-            server.push(line("server", "tls_key_file", quoted(&key.display().to_string())));
-        }
-        let mut tables = vec![
-            ResolvedTable { header: "[engine]".to_owned(), lines: engine },
-            ResolvedTable { header: "[server]".to_owned(), lines: server },
-        ];
+        let server = ResolvedTable::of("[server]", self.server.values(), of_table("server"));
+        let mut tables = vec![engine, server];
         for token in &self.server.tokens {
-            let scopes: Vec<String> = token.scopes.iter().map(|scope| quoted(scope.name())).collect();
-            let token_line = |key: &str, value: String| Resolved {
-                origin: origin("server.token"),
-                ..line("", key, value)
-            };
-            tables.push(ResolvedTable {
-                header: "[[server.token]]".to_owned(),
-                lines: vec![
-                    token_line("name", quoted(&token.name)),
-                    token_line("scopes", format!("[{}]", scopes.join(", "))),
-                    token_line("secret_file", quoted(&token.secret_file.display().to_string())),
-                ],
-            });
+            tables.push(ResolvedTable::of("[[server.token]]", token.values(), |_| origin("server.token")));
         }
-        tables.extend(self.pipelines.iter().flat_map(|pipeline| pipeline.resolved(self.source.as_ref())));
-        tables.extend(self.alerts.iter().map(|alert| alert.resolved(self.source.as_ref())));
+        tables.extend(self.pipelines.iter().flat_map(|pipeline| pipeline.resolved(source)));
+        for alert in &self.alerts {
+            let origin =
+                |key: &str| alert.given.get(key).map_or(ValueOrigin::Default, |at| place(at, source));
+            tables.push(ResolvedTable::of("[[alert]]", alert.values(), origin));
+        }
         tables
-    }
-
-    fn place(&self, at: &At) -> Origin {
-        place(at, self.source.as_ref())
     }
 
     /// The text that was read, for messages about it.
@@ -150,27 +125,13 @@ impl Config {
     }
 }
 
-fn kafka_lines<'k>(kafka: &KafkaConfig, dir: &std::path::Path) -> impl Iterator<Item = (&'k str, String)> {
-    let brokers: Vec<String> = kafka.brokers.iter().map(|broker| quoted(broker)).collect();
-    let lines = [
-        ("brokers", Some(format!("[{}]", brokers.join(", ")))),
-        ("group", Some(quoted(&kafka.group))),
-        ("member", kafka.member.as_deref().map(quoted)),
-        ("start", kafka.start.map(|start| quoted(start.name()))),
-        ("topics", Some(quoted(kafka.topics.name()))),
-        ("state_dir", Some(quoted(&dir.display().to_string()))),
-        ("only", Some(quoted(kafka.only.name()))),
-    ];
-    lines.into_iter().filter_map(|(key, value)| value.map(|value| (key, value)))
-}
-
-pub(super) fn place(at: &At, source: Option<&Source>) -> Origin {
+pub(super) fn place(at: &At, source: Option<&Source>) -> ValueOrigin {
     match (at, source) {
         (At::File(span), Some(source)) => {
-            Origin::File(format!("{}:{}", source.name(), source.line(span.start)))
+            ValueOrigin::File(format!("{}:{}", source.name(), source.line(span.start)))
         }
-        (At::File(_), None) => Origin::Default,
-        (At::Flag(name), _) => Origin::Flag(name),
-        (At::Variable(name), _) => Origin::Variable(name),
+        (At::File(_), None) => ValueOrigin::Default,
+        (At::Flag(name), _) => ValueOrigin::Flag(name),
+        (At::Variable(name), _) => ValueOrigin::Variable(name),
     }
 }

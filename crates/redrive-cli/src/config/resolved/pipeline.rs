@@ -1,15 +1,17 @@
 //! Every value of a pipeline, and what was set over its profile.
 
 use redrive_core::duration::print;
-use redrive_core::policy::BudgetRate;
+use redrive_core::policy::{BudgetRate, SCALARS};
 use redrive_core::profiles::{self, Profile};
-use redrive_core::{Class, Schedule};
+use redrive_core::{Class, PolicySettings, Schedule};
 
+use super::super::health;
 use super::super::pipeline::PipelineConfig;
+use super::super::policy::ALSO_IN_SINK;
+use super::super::sinks::registry;
 use super::super::source::Source;
-use super::super::words::{after_dead_name, ordering_name, quoted};
-use super::health;
-use super::{Origin, Resolved, ResolvedTable, place};
+use super::super::words::quoted;
+use super::{ResolvedTable, ValueOrigin, place};
 
 impl PipelineConfig {
     /// The profile that the rest is laid over.
@@ -18,134 +20,105 @@ impl PipelineConfig {
         profiles::find(name).unwrap_or(&profiles::ALL[0])
     }
 
-    /// Every value of this pipeline.
+    /// Every value of this pipeline, in the order of the declaration.
     pub fn resolved(&self, source: Option<&Source>) -> Vec<ResolvedTable> {
-        let (policy, profile) = (&self.policy, self.profile());
         // A key or anything below it.
         let given = |key: &str| {
             let below = format!("{key}.");
             let mut found = self.given.iter().filter(|(name, _)| *name == key || name.starts_with(&below));
             found.next().map(|(_, at)| place(at, source))
         };
-        let of_profile = |is: bool| if is { Origin::Profile(profile.name) } else { Origin::Default };
-        let mut lines = Vec::new();
-        let mut put = |key: &str, value: String, otherwise: Origin| {
-            let origin = given(key).unwrap_or(otherwise);
-            lines.push(Resolved { key: key.to_owned(), value, origin });
+        let of_sink =
+            |key: &str| given(&format!("sink.{}.{key}", self.sink.kind)).unwrap_or(ValueOrigin::Default);
+        let otherwise = |key: &str| match key {
+            "name" => ValueOrigin::Follows("source"),
+            key if ALSO_IN_SINK.contains(&key) => of_sink(key),
+            key => self.origin_unless_given(key),
         };
+        let origin = |key: &str| given(key).unwrap_or_else(|| otherwise(key));
+        let mut values = self.values();
+        values.extend(self.policy_values());
+        let declared = registry::KEYS.of("pipeline").unwrap_or_default();
+        values.sort_by_key(|(key, _)| declared.iter().position(|name| name == key));
 
-        put("name", quoted(&self.name), Origin::Follows("source"));
-        if let Some(source) = &self.source {
-            put("source", quoted(source), Origin::Default);
+        let mut tables = vec![ResolvedTable::of("[[pipeline]]", values, origin)];
+        let breaker = health::breaker_values(&self.breaker);
+        for (path, values) in
+            breaker.into_iter().chain([health::guard_values(&self.guard), self.auto_replay.values()])
+        {
+            let otherwise = |key: &str| match key {
+                "counts" => ValueOrigin::Profile(self.profile().name),
+                _ => ValueOrigin::Default,
+            };
+            let origin = |key: &str| given(&format!("{path}.{key}")).unwrap_or_else(|| otherwise(key));
+            tables.push(ResolvedTable::of(format!("[pipeline.{path}]"), values, origin));
         }
-        for (key, pick) in [("id", &self.id), ("tenant", &self.tenant)] {
-            if let Some(pick) = pick {
-                put(key, quoted(&pick.to_string()), Origin::Default);
-            }
+        for rule in &self.groups {
+            let values = vec![("match", quoted(rule.pattern())), ("as", quoted(rule.name()))];
+            let origin = |_: &str| given("group").unwrap_or(ValueOrigin::Default);
+            tables.push(ResolvedTable::of("[[pipeline.group]]", values, origin));
         }
-        put("profile", quoted(profile.name), Origin::Default);
-        let own_schedule = self.settings.tiers.is_some() || self.settings.backoff.is_some();
-        let schedule = of_profile(true);
+        tables.push(ResolvedTable::of(self.sink.header(), self.sink.settings.values(), of_sink));
+        tables
+    }
+
+    /// What holds of the policy, as TOML.
+    fn policy_values(&self) -> Vec<(&'static str, String)> {
+        let policy = &self.policy;
+        let mut values =
+            vec![("profile", quoted(self.profile().name)), ("retries", policy.retries().to_string())];
         match policy.schedule() {
             Schedule::Tiers(tiers) => {
                 let tiers: Vec<String> = tiers.iter().map(|tier| quoted(&print(*tier))).collect();
-                put("tiers", format!("[{}]", tiers.join(", ")), schedule);
+                values.push(("tiers", format!("[{}]", tiers.join(", "))));
             }
             Schedule::Exponential { base, multiplier, cap } => {
                 let cap = cap.map(|cap| format!(", cap = {}", quoted(&print(cap)))).unwrap_or_default();
                 let value =
                     format!("{{ base = {}, multiplier = {multiplier:?}{cap} }}", quoted(&print(*base)));
-                put("backoff", value, schedule);
+                values.push(("backoff", value));
             }
             Schedule::Fixed(delay) => {
-                put("backoff", format!("{{ fixed = {} }}", quoted(&print(*delay))), schedule);
+                values.push(("backoff", format!("{{ fixed = {} }}", quoted(&print(*delay)))));
             }
             Schedule::Custom(_) => {}
         }
-        let retries = match &self.settings {
-            settings if settings.attempts.is_some() => Origin::Follows("attempts"),
-            settings if settings.tiers.is_some() => Origin::Follows("tiers"),
-            _ if profile.retries.is_none() && !own_schedule => Origin::Profile(profile.name),
-            _ => of_profile(profile.retries.is_some()),
-        };
-        put("retries", policy.retries().to_string(), retries);
         if !self.settings.attempts_for.is_empty() {
             let own = Class::ALL
                 .into_iter()
                 .filter(|class| self.given.contains_key(&format!("attempts_for.{class}")));
             let own: Vec<String> =
                 own.map(|class| format!("{class} = {}", policy.attempts_allowed(class, 0))).collect();
-            put("attempts_for", format!("{{ {} }}", own.join(", ")), Origin::Default);
+            values.push(("attempts_for", format!("{{ {} }}", own.join(", "))));
         }
-        if let Some(attempts) = policy.replay_attempts() {
-            put("replay_attempts", attempts.to_string(), of_profile(profile.replay_attempts.is_some()));
+        for scalar in SCALARS {
+            values.extend((scalar.toml)(policy).map(|value| (scalar.key, value)));
         }
-        put("jitter", quoted(&policy.jitter().to_string()), of_profile(true));
-        put("retry_after_jitter", quoted(&policy.retry_after_jitter().to_string()), of_profile(true));
-        put("retry_after_max", quoted(&print(policy.retry_after_max())), Origin::Default);
-        let shared = policy.retry_after_shared_max();
-        put("retry_after_shared_max", quoted(&print(shared)), Origin::Default);
-        if let Some(ttl) = policy.ttl() {
-            put("ttl", quoted(&print(ttl)), of_profile(profile.ttl.is_some()));
-        }
-        if let Some(share) = policy.cap_ttl_share() {
-            put(
-                "cap_ttl_share",
-                format!("{:?}", share.as_f64()),
-                of_profile(profile.cap_ttl_share.is_some()),
-            );
-        }
-        put("hold_max", quoted(&print(policy.hold_max())), Origin::Default);
-        put("ordering", quoted(ordering_name(self.ordering)), Origin::Default);
-        put("after_dead", quoted(after_dead_name(self.after_dead)), Origin::Default);
-        put("classify", quoted(if policy.classify() { "on" } else { "off" }), Origin::Default);
-        put("mode", quoted(policy.mode().name()), of_profile(true));
-        let of_sink = |key: &str| given(&format!("sink.{}.{key}", self.sink.kind)).unwrap_or(Origin::Default);
-        let (of_concurrency, of_timeout) = (of_sink("concurrency"), of_sink("timeout"));
-        put("concurrency", policy.concurrency().to_string(), of_concurrency);
-        put("timeout", quoted(&print(policy.timeout())), of_timeout);
-        put("max_pending", self.max_pending.to_string(), Origin::Default);
-        put("dedup", quoted(&self.dedup.map_or_else(|| "off".to_owned(), print)), Origin::Default);
-        if let Some(horizon) = self.ledger_horizon {
-            put("ledger_horizon", quoted(&print(horizon)), Origin::Default);
-        }
-        put("outage_gate", policy.outage_gate().to_string(), Origin::Default);
         if let Some(budget) = policy.budget() {
             let rate = match budget {
                 BudgetRate::PerMinute(retries) => format!("retries_per_minute = {retries}"),
                 BudgetRate::ShareOfSuccesses(share) => format!("share_of_successes = \"{share}\""),
             };
-            let value = format!("{{ {rate}, on_exhausted = {} }}", quoted(policy.on_exhausted().name()));
-            put("budget", value, of_profile(profile.retries_per_minute.is_some()));
+            let exhausted = quoted(policy.on_exhausted().name());
+            values.push(("budget", format!("{{ {rate}, on_exhausted = {exhausted} }}")));
         }
-        let window = quoted(&print(policy.crash_window()));
-        let crash = format!("{{ threshold = {}, window = {window} }}", policy.crash_threshold());
-        put("crash", crash, Origin::Default);
-        if let Some(keep) = self.letter_retention {
-            put("letter_retention", quoted(&print(keep)), Origin::Default);
-        }
-        if !self.redaction.is_empty() {
-            let rules: Vec<String> = self.redaction.rules().iter().map(|rule| quoted(rule)).collect();
-            put("redact", format!("[{}]", rules.join(", ")), Origin::Default);
-        }
-        put("log_delivered", quoted(&self.log_delivered.to_string()), Origin::Default);
+        let (threshold, window) = (policy.crash_threshold(), quoted(&print(policy.crash_window())));
+        values.push(("crash", format!("{{ threshold = {threshold}, window = {window} }}")));
+        values
+    }
 
-        let values = self.sink.settings.values().into_iter();
-        let sink = values.map(|(key, value)| Resolved { key: key.to_owned(), value, origin: of_sink(key) });
-        let sink = ResolvedTable { header: self.sink.header(), lines: sink.collect() };
-        let mut tables = vec![ResolvedTable { header: "[[pipeline]]".to_owned(), lines }];
-        tables.extend(health::tables(self, &given));
-        for rule in &self.groups {
-            let line = |key: &str, value: &str| Resolved {
-                key: key.to_owned(),
-                value: quoted(value),
-                origin: given("group").unwrap_or(Origin::Default),
-            };
-            let lines = vec![line("match", rule.pattern()), line("as", rule.name())];
-            tables.push(ResolvedTable { header: "[[pipeline.group]]".to_owned(), lines });
-        }
-        tables.push(sink);
-        tables
+    /// Where a value comes from that was not given under its own key.
+    fn origin_unless_given(&self, key: &str) -> ValueOrigin {
+        let (settings, profile) = (&self.settings, PolicySettings::from(self.profile()));
+        let is_of_profile = match key {
+            "tiers" | "backoff" => true,
+            "retries" if settings.attempts.is_some() => return ValueOrigin::Follows("attempts"),
+            "retries" if settings.tiers.is_some() => return ValueOrigin::Follows("tiers"),
+            "retries" => profile.retries.is_some() || settings.backoff.is_none(),
+            "budget" => profile.budget.retries_per_minute.is_some(),
+            _ => SCALARS.iter().any(|scalar| scalar.key == key && (scalar.is_set)(&profile)),
+        };
+        if is_of_profile { ValueOrigin::Profile(self.profile().name) } else { ValueOrigin::Default }
     }
 
     /// What was set over the profile, for the head of a report: `profile tiered, edited: retries 3`.

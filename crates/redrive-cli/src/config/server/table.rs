@@ -9,9 +9,10 @@ use redrive_sinks::Secret;
 
 use super::super::fault::Fault;
 use super::super::named::Named;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::secrets;
 use super::super::tree::At;
+use super::super::words::quoted;
 use super::tls;
 
 pub const LISTEN_DEFAULT: SocketAddr =
@@ -45,7 +46,7 @@ impl Default for ServerConfig {
 impl ServerConfig {
     /// `token_in_environment`: whether `REDRIVE_TOKEN` or `--token-file` gives one, which counts as a token.
     pub(in super::super) fn read(
-        reader: &mut Reader,
+        reader: &mut SettingReader,
         section: &Section<'_>,
         token_in_environment: bool,
     ) -> Self {
@@ -113,10 +114,37 @@ impl ServerConfig {
     }
 }
 
-/// The names of what `reads` may be; without it the rest decides.
-pub(in super::super) const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
+impl ServerConfig {
+    /// Every value that holds, as TOML.
+    pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![("listen", quoted(&self.listen.to_string()))];
+        if let Some((name, _)) = READS.into_iter().find(|(_, reads)| *reads == self.reads) {
+            values.push(("reads", quoted(name)));
+        }
+        if let Some((cert, key)) = &self.tls {
+            values.push(("tls_cert_file", quoted(&cert.display().to_string())));
+            values.push(("tls_key_file", quoted(&key.display().to_string())));
+        }
+        values
+    }
+}
 
-fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
+impl TokenConfig {
+    /// Every value that holds, as TOML; the secret is in a file.
+    pub(in super::super) fn values(&self) -> Vec<(&'static str, String)> {
+        let scopes: Vec<String> = self.scopes.iter().map(|scope| quoted(scope.name())).collect();
+        vec![
+            ("name", quoted(&self.name)),
+            ("scopes", format!("[{}]", scopes.join(", "))),
+            ("secret_file", quoted(&self.secret_file.display().to_string())),
+        ]
+    }
+}
+
+/// The names of what `reads` may be; without it the rest decides.
+const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
+
+fn listen(reader: &mut SettingReader, section: &Section<'_>) -> SocketAddr {
     let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };
     let text = given.value.replace("localhost:", "127.0.0.1:");
     text.parse().unwrap_or_else(|_| {
@@ -129,7 +157,12 @@ fn listen(reader: &mut Reader, section: &Section<'_>) -> SocketAddr {
     })
 }
 
-fn token_config(reader: &mut Reader, section: &Section<'_>, index: usize, at: &At) -> Option<TokenConfig> {
+fn token_config(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    index: usize,
+    at: &At,
+) -> Option<TokenConfig> {
     let name = reader.text(section, "name");
     let part = match &name {
         Some(name) => format!("token `{}`", name.value),
@@ -182,7 +215,7 @@ fn token_config(reader: &mut Reader, section: &Section<'_>, index: usize, at: &A
     Some(token)
 }
 
-fn duplicates(reader: &mut Reader, section: &Section<'_>, tokens: &[TokenConfig]) {
+fn duplicates(reader: &mut SettingReader, section: &Section<'_>, tokens: &[TokenConfig]) {
     for (i, token) in tokens.iter().enumerate() {
         if tokens[..i].iter().any(|other| other.name == token.name) {
             let problem =

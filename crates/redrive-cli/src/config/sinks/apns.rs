@@ -15,7 +15,7 @@ use super::super::alert::target::AlertTarget;
 use super::super::declared::Form::{Address, File, Open, Text, Whole, Words};
 use super::super::declared::{Header, Setting, SettingTable};
 use super::super::fault::Fault;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
@@ -79,7 +79,7 @@ impl ApnsConfig {
     }
 }
 
-fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
     reader.unknown_keys(section);
     let auth = auth(reader, section);
     let is_complete = auth.is_some();
@@ -107,7 +107,7 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
 }
 
 /// A key with its ids, or a certificate with its key.
-fn auth(reader: &mut Reader, section: &Section<'_>) -> Option<ApnsAuth> {
+fn auth(reader: &mut SettingReader, section: &Section<'_>) -> Option<ApnsAuth> {
     if let (Some(key), Some(certificate)) = (section.at("key_file"), section.at("certificate_file")) {
         let problem = "both `key_file` and `certificate_file` are set, and either says who we are";
         let name = section.name("certificate_file");

@@ -4,12 +4,12 @@ use redrive_core::nearest::nearest;
 use redrive_sinks::webhook::{Case, ClassTable, Meaning, Trouble};
 
 use super::super::fault::Fault;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::tree::Data;
 
 const PRESET: &str = "preset";
 
-pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, String)> {
+pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(String, String)> {
     let Some(table) = reader.table(section, "classes") else { return Vec::new() };
     let mut classes = Vec::new();
     for entry in &table.table.entries {

@@ -16,7 +16,7 @@ use super::super::alert::target::AlertTarget;
 use super::super::declared::Form::{Address, File, Open, Rate, Text, Whole};
 use super::super::declared::{Header, Setting, SettingTable};
 use super::super::fault::Fault;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
@@ -73,7 +73,7 @@ impl FcmConfig {
     }
 }
 
-fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
     reader.unknown_keys(section);
     let account = push::required(reader, section, "service_account_file", "/etc/redrive/fcm-account.json");
     let is_complete = account.is_some();
@@ -93,7 +93,7 @@ fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
     SinkRead { settings: Arc::new(settings), is_complete }
 }
 
-fn paced(reader: &mut Reader, section: &Section<'_>) -> Option<String> {
+fn paced(reader: &mut SettingReader, section: &Section<'_>) -> Option<String> {
     let set = reader.text(section, "rate")?;
     if let Err(wrong) = rate::parse(&set.value) {
         let name = section.name("rate");

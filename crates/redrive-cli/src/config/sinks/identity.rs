@@ -8,7 +8,7 @@ use redrive_sinks::{Secret, WebhookOptions};
 
 use super::super::fault::Fault;
 use super::super::named::Named;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::secrets;
 use super::super::words::{quoted, without_secrets};
 
@@ -48,7 +48,7 @@ impl AuthKind {
 }
 
 impl Identity {
-    pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Self {
+    pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>) -> Self {
         Self {
             signing: signing(reader, section),
             client_certificate: client_certificate(reader, section),
@@ -109,7 +109,7 @@ impl Identity {
     }
 }
 
-fn signing(reader: &mut Reader, section: &Section<'_>) -> Signing {
+fn signing(reader: &mut SettingReader, section: &Section<'_>) -> Signing {
     let mut signing = Signing {
         secret_file: secret_file(reader, section, "signing_secret_file"),
         endpoint_secrets_file: secret_file(reader, section, "endpoint_secrets_file"),
@@ -132,12 +132,12 @@ fn signing(reader: &mut Reader, section: &Section<'_>) -> Signing {
 }
 
 /// A program and its arguments.
-fn command(reader: &mut Reader, section: &Section<'_>) -> Vec<String> {
+fn command(reader: &mut SettingReader, section: &Section<'_>) -> Vec<String> {
     let words = reader.texts(section, "endpoint_secret_command").map(|set| set.value).unwrap_or_default();
     words.into_iter().map(|set| set.value).collect()
 }
 
-fn client_certificate(reader: &mut Reader, section: &Section<'_>) -> Option<ClientCertificate> {
+fn client_certificate(reader: &mut SettingReader, section: &Section<'_>) -> Option<ClientCertificate> {
     let cert = reader.text(section, "client_cert_file");
     let key = secret_file(reader, section, "client_key_file");
     if let (Some(cert), Some(key_file)) = (&cert, &key) {
@@ -159,7 +159,7 @@ fn client_certificate(reader: &mut Reader, section: &Section<'_>) -> Option<Clie
     None
 }
 
-fn auth(reader: &mut Reader, section: &Section<'_>) -> Option<Auth> {
+fn auth(reader: &mut SettingReader, section: &Section<'_>) -> Option<Auth> {
     let table = reader.table(section, "auth")?;
     reader.unknown_keys(&table);
     let Some(kind) = reader.one_of(&table, "kind", &KINDS) else {
@@ -224,7 +224,7 @@ fn auth(reader: &mut Reader, section: &Section<'_>) -> Option<Auth> {
 }
 
 /// The file of a secret; one that everybody may read gets a warning.
-fn secret_file(reader: &mut Reader, section: &Section<'_>, key: &str) -> Option<PathBuf> {
+fn secret_file(reader: &mut SettingReader, section: &Section<'_>, key: &str) -> Option<PathBuf> {
     let set = reader.text(section, key)?;
     let (name, path) = (section.name(key), PathBuf::from(&set.value));
     let looked_at = path.clone();

@@ -11,7 +11,7 @@ use redrive_sinks::{Secret, SinkFault};
 
 use super::super::alert::target::AlertTarget;
 use super::super::declared::SettingTable;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 
 /// One kind of sink as the configuration knows it.
 #[derive(Clone, Copy)]
@@ -20,7 +20,7 @@ pub struct SinkKind {
     pub name: &'static str,
     /// Its table and those below it, with every setting.
     pub tables: &'static [SettingTable],
-    pub(in super::super) read: fn(&mut Reader, &Section<'_>) -> SinkRead,
+    pub(in super::super) read: fn(&mut SettingReader, &Section<'_>) -> SinkRead,
 }
 
 impl fmt::Debug for SinkKind {
@@ -77,7 +77,7 @@ pub struct SubscriptionSettings<'a> {
     pub purge: Purge,
     /// Whether they name the key of the hashes in it.
     pub has_hash_key: bool,
-    /// Who is told of purges.
+    /// Who is notified of purges.
     pub on_purged: Option<&'a AlertTarget>,
 }
 

@@ -1,6 +1,6 @@
 //! `[pipeline.sink.NAME]`: which sinks there are, and what each one's settings mean.
 //!
-//! - [`kind`]: what every sink's settings can do; [`registry`]: one line per sink
+//! - [`kind`]: what every sink's settings can do; [`registry`]: one line per sink; `section`: the one that a pipeline names
 //! - [`webhook`] with `webhook_settings`, `classes` and [`identity`], [`stdout`], [`webpush`], [`apns`], [`fcm`]: the settings of one sink each
 //! - `common`: settings that several sinks have; `push`: what the three push sinks have in common
 
@@ -12,6 +12,7 @@ pub mod identity;
 pub mod kind;
 mod push;
 pub mod registry;
+pub(super) mod section;
 pub mod stdout;
 pub mod webhook;
 mod webhook_settings;

@@ -9,7 +9,7 @@ use redrive_sinks::{Secret, SinkFault, WebhookOptions, check_hash_key};
 use super::super::alert::target::AlertTarget;
 use super::super::fault::Fault;
 use super::super::named::Named;
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::secrets;
 use super::super::tree::Data;
 use super::super::words::{quoted, without_path};
@@ -19,7 +19,7 @@ const ON_PURGED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A setting that has to be there. Says what to write if it is not.
 pub(super) fn required(
-    reader: &mut Reader,
+    reader: &mut SettingReader,
     section: &Section<'_>,
     key: &str,
     example: &str,
@@ -35,7 +35,7 @@ pub(super) fn required(
 }
 
 /// Warns of a file with a secret that every user of the machine may read.
-pub(super) fn secret_file(reader: &mut Reader, section: &Section<'_>, key: &str, path: &Path) {
+pub(super) fn secret_file(reader: &mut SettingReader, section: &Section<'_>, key: &str, path: &Path) {
     let Some(at) = section.at(key) else { return };
     let (name, path) = (section.name(key), path.to_owned());
     let look = move || secrets::exposed(&name, &path, &at).into_iter().collect();
@@ -43,14 +43,18 @@ pub(super) fn secret_file(reader: &mut Reader, section: &Section<'_>, key: &str,
 }
 
 /// An optional file with a secret.
-pub(super) fn optional_secret_file(reader: &mut Reader, section: &Section<'_>, key: &str) -> Option<PathBuf> {
+pub(super) fn optional_secret_file(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    key: &str,
+) -> Option<PathBuf> {
     let path = PathBuf::from(reader.text(section, key)?.value);
     secret_file(reader, section, key, &path);
     Some(path)
 }
 
 /// `classes`, as written. Whether each is a row of the service is for the sink to say.
-pub(super) fn classes(reader: &mut Reader, section: &Section<'_>) -> Vec<(String, String)> {
+pub(super) fn classes(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(String, String)> {
     let Some(table) = reader.table(section, "classes") else { return Vec::new() };
     let mut classes = Vec::new();
     for entry in &table.table.entries {
@@ -72,13 +76,13 @@ pub(super) fn rows(classes: &[(String, String)]) -> impl Iterator<Item = (&str, 
 }
 
 /// `purge`: what becomes of endpoints that a push service calls gone.
-pub(super) fn purge(reader: &mut Reader, section: &Section<'_>) -> Option<Purge> {
+pub(super) fn purge(reader: &mut SettingReader, section: &Section<'_>) -> Option<Purge> {
     let words = [Purge::Off, Purge::Verify, Purge::AtOnce].map(|purge| (purge.name(), purge));
     reader.one_of(section, "purge", &words).map(|set| set.value)
 }
 
 /// `on_purged`: an address that gets a POST, or a program with its arguments.
-pub(super) fn on_purged(reader: &mut Reader, section: &Section<'_>) -> Option<AlertTarget> {
+pub(super) fn on_purged(reader: &mut SettingReader, section: &Section<'_>) -> Option<AlertTarget> {
     let entry = section.get("on_purged")?;
     if let Data::List(_) = &entry.node.data {
         let words = reader.texts(section, "on_purged")?.value;

@@ -7,7 +7,7 @@ use redrive::Sink;
 use redrive_sinks::{SinkFault, StdoutSink};
 
 use super::super::declared::{Header, SettingTable};
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::common::{CONCURRENCY, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 
@@ -30,7 +30,7 @@ const TABLES: &[SettingTable] = &[
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StdoutConfig;
 
-fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
     reader.unknown_keys(section);
     SinkRead { settings: Arc::new(StdoutConfig), is_complete: true }
 }

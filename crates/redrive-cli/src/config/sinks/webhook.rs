@@ -14,7 +14,7 @@ use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions, WebhookSink};
 
 use super::super::fault::Fault;
 use super::super::headers::{self, HeaderConfig, HeaderValue};
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::words::{quoted, without_secrets};
 use super::classes;
 use super::identity::Identity;
@@ -94,7 +94,7 @@ impl WebhookConfig {
         Ok(options)
     }
 
-    fn read(reader: &mut Reader, section: &Section<'_>) -> (Self, bool) {
+    fn read(reader: &mut SettingReader, section: &Section<'_>) -> (Self, bool) {
         reader.unknown_keys(section);
         let target = target(reader, section);
         let endpoint_at = section.at("endpoint");
@@ -123,7 +123,7 @@ impl WebhookConfig {
     }
 }
 
-fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
     let (settings, is_complete) = WebhookConfig::read(reader, section);
     SinkRead { settings: Arc::new(settings), is_complete }
 }
@@ -210,7 +210,7 @@ fn counts_as_one(section: &Section<'_>, limit_by: LimitBy) -> bool {
     section.get("endpoint").is_none() && limit_by == LimitBy::Endpoint
 }
 
-fn per_endpoint(reader: &mut Reader, section: &Section<'_>, limit_by: LimitBy) -> Option<u32> {
+fn per_endpoint(reader: &mut SettingReader, section: &Section<'_>, limit_by: LimitBy) -> Option<u32> {
     let limit = reader.count(section, "per_endpoint")?;
     if !counts_as_one(section, limit_by) {
         return Some(limit);
@@ -226,7 +226,7 @@ fn per_endpoint(reader: &mut Reader, section: &Section<'_>, limit_by: LimitBy) -
     None
 }
 
-fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>, limit_by: LimitBy) -> Option<String> {
+fn per_endpoint_rate(reader: &mut SettingReader, section: &Section<'_>, limit_by: LimitBy) -> Option<String> {
     let value = reader.text(section, "per_endpoint_rate")?.value;
     let name = section.name("per_endpoint_rate");
     let at = || section.at("per_endpoint_rate").into_iter().collect();
@@ -251,7 +251,7 @@ fn per_endpoint_rate(reader: &mut Reader, section: &Section<'_>, limit_by: Limit
     Some(value)
 }
 
-fn target(reader: &mut Reader, section: &Section<'_>) -> Option<Target> {
+fn target(reader: &mut SettingReader, section: &Section<'_>) -> Option<Target> {
     let url = reader.text(section, "url");
     let endpoint = reader.pick(section, "endpoint");
     let (url_at, endpoint_at) = (section.at("url"), section.at("endpoint"));

@@ -14,7 +14,7 @@ use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
 use super::super::alert::target::AlertTarget;
 use super::super::declared::Form::{File, Open, Switch, Text, Texts, Whole};
 use super::super::declared::{Header, Setting, SettingTable};
-use super::super::reader::{Reader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
@@ -73,7 +73,7 @@ impl WebPushConfig {
     }
 }
 
-fn read(reader: &mut Reader, section: &Section<'_>) -> SinkRead {
+fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
     reader.unknown_keys(section);
     let key_file = push::required(reader, section, "vapid_key_file", "/etc/redrive/vapid.pem");
     let subject = push::required(reader, section, "subject", "mailto:ops@example.com");

@@ -91,7 +91,7 @@ pub struct Cause {
 
 /// What happened to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum BreakerChange {
     /// It opened.
     Opened(Cause),
     /// The slow window would open it, but shall only say so.
@@ -220,7 +220,7 @@ impl Breaker {
 
     /// A first attempt of `message` ended. While it is open this is the end of a call that was on its way, and says
     /// nothing new.
-    pub fn first_attempt(&mut self, message: u64, sign: Sign, now: Time) -> Option<Change> {
+    pub fn first_attempt(&mut self, message: u64, sign: Sign, now: Time) -> Option<BreakerChange> {
         if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) {
             return None;
         }
@@ -254,13 +254,13 @@ impl Breaker {
                 self.alerted = true;
                 let within = self.settings.slow.window;
                 let (failed, of) = (slow.failed, slow.calls);
-                Some(Change::Alert(Cause { failed, of, within, by: Gate::Breaker, last }))
+                Some(BreakerChange::Alert(Cause { failed, of, within, by: Gate::Breaker, last }))
             }
         }
     }
 
     /// The first attempt since a replay ended. It counts like any other first attempt, but once within the fast window.
-    pub fn first_since_replay(&mut self, message: u64, sign: Sign, now: Time) -> Option<Change> {
+    pub fn first_since_replay(&mut self, message: u64, sign: Sign, now: Time) -> Option<BreakerChange> {
         if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) {
             return None;
         }
@@ -272,7 +272,7 @@ impl Breaker {
 
     /// A later attempt of a message ended. Each message counts once within the fast window, with its latest outcome, and
     /// only if the message cannot be the cause.
-    pub fn later_attempt(&mut self, retried: Retried, sign: Sign, now: Time) -> Option<Change> {
+    pub fn later_attempt(&mut self, retried: Retried, sign: Sign, now: Time) -> Option<BreakerChange> {
         if !self.settings.enabled || !matches!(self.state, CircuitState::Closed) || !sign.is_the_sinks() {
             return None;
         }
@@ -296,7 +296,7 @@ impl Breaker {
         self.open_if_fast(message, last, now)
     }
 
-    fn open_if_fast(&mut self, message: u64, last: Option<FailureKind>, now: Time) -> Option<Change> {
+    fn open_if_fast(&mut self, message: u64, last: Option<FailureKind>, now: Time) -> Option<BreakerChange> {
         let fast = self.fast.sum(now);
         let is_down = fast.calls >= self.settings.fast.min && fast.reaches(self.settings.fast.failures);
         is_down.then(|| self.open(message, fast, self.settings.fast.window, last, now))
@@ -309,7 +309,7 @@ impl Breaker {
         within: Duration,
         last: Option<FailureKind>,
         now: Time,
-    ) -> Change {
+    ) -> BreakerChange {
         let by = if self.credentials * 2 > sum.failed { Gate::Credential } else { Gate::Breaker };
         let cause = Cause { failed: sum.failed, of: sum.calls, within, by, last };
         (self.rounds, self.probes, self.credentials) = (0, 0, 0);
@@ -318,11 +318,11 @@ impl Breaker {
         self.cause = Some(cause);
         self.since = Some(now);
         self.state = CircuitState::Open { until: now.plus(self.settings.cooldown_of(0)) };
-        Change::Opened(cause)
+        BreakerChange::Opened(cause)
     }
 
     /// Time has passed: a cooldown may be over.
-    pub fn tick(&mut self, now: Time) -> Option<Change> {
+    pub fn tick(&mut self, now: Time) -> Option<BreakerChange> {
         let CircuitState::Open { until } = self.state else { return None };
         if now < until {
             // A clock that was set back must not keep it open for longer than a cooldown.
@@ -335,7 +335,7 @@ impl Breaker {
         self.heard.drain(..self.heard.len().saturating_sub(1));
         self.turned_away.clear();
         self.state = CircuitState::HalfOpen { running: 0, good: 0, bad: 0 };
-        Some(Change::Probing { round: self.rounds })
+        Some(BreakerChange::Probing { round: self.rounds })
     }
 
     /// Whether calls may be made without limit.
@@ -374,7 +374,7 @@ impl Breaker {
     }
 
     /// A probe ended; says what that changes.
-    pub fn probe_ended(&mut self, message: u64, is_good: bool, now: Time) -> Option<Change> {
+    pub fn probe_ended(&mut self, message: u64, is_good: bool, now: Time) -> Option<BreakerChange> {
         let CircuitState::HalfOpen { running, good, bad } = &mut self.state else { return None };
         *running = running.saturating_sub(1);
         let count = if is_good { good } else { bad };
@@ -386,7 +386,7 @@ impl Breaker {
         if bad >= self.settings.bad_enough() {
             let until = now.plus(self.settings.cooldown_of(self.rounds));
             self.state = CircuitState::Open { until };
-            return Some(Change::Reopened { round: self.rounds, next_probe: until });
+            return Some(BreakerChange::Reopened { round: self.rounds, next_probe: until });
         }
         if good + bad < self.settings.probes.max(1) {
             return None;
@@ -394,7 +394,7 @@ impl Breaker {
         Some(self.closed(good, good + bad, now))
     }
 
-    fn closed(&mut self, good: u32, probes: u32, now: Time) -> Change {
+    fn closed(&mut self, good: u32, probes: u32, now: Time) -> BreakerChange {
         let open_for = self.since.map_or(Duration::ZERO, |since| now.since(since));
         self.state = CircuitState::Closed;
         self.since = Some(now);
@@ -402,18 +402,18 @@ impl Breaker {
         self.fast.clear();
         self.slow.clear();
         self.again.clear();
-        Change::Closed { good, probes, rounds: self.rounds, open_for }
+        BreakerChange::Closed { good, probes, rounds: self.rounds, open_for }
     }
 
     /// Somebody wants to know now: the cooldown is over. Nothing unless it is open.
-    pub fn probe_now(&mut self, now: Time) -> Option<Change> {
+    pub fn probe_now(&mut self, now: Time) -> Option<BreakerChange> {
         let CircuitState::Open { .. } = self.state else { return None };
         self.state = CircuitState::Open { until: now };
         self.tick(now)
     }
 
     /// Somebody knows that the sink is back: closes without probes. Nothing if it is closed.
-    pub fn close(&mut self, now: Time) -> Option<Change> {
+    pub fn close(&mut self, now: Time) -> Option<BreakerChange> {
         (!self.is_closed()).then(|| self.closed(0, 0, now))
     }
 

@@ -8,8 +8,8 @@ use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 use redrive_lab::kafka::topics::{Lag, TopicProgress};
 
-use super::options::{Fates, Mode, Scenario};
-use super::runs::{Runs, Setting};
+use super::options::{KafkaBenchFates, Mode, Scenario};
+use super::runs::{Measurement, Runs};
 
 /// The reader joins its group and warms up before the lag is judged.
 const WARM_UP: Duration = Duration::from_secs(5);
@@ -19,34 +19,35 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub struct Flow {
     pub rate: u64,
     pub seconds: u64,
-    pub fates: Fates,
+    pub fates: KafkaBenchFates,
     pub scenario: Scenario,
 }
 
 impl Flow {
     pub fn measure(self, runs: &mut Runs<'_>) -> Result<Figures, Error> {
         let name = runs.name();
-        let reader = Setting { fates: self.fates, ..Setting::new(&name) };
+        let reader = Measurement { fates: self.fates, ..Measurement::new(&name) };
         self.run(runs, &reader, runs.options.partitions)
     }
 
     /// On one partition, with one poison record and nothing else that fails.
     pub fn measure_poison(self, runs: &mut Runs<'_>, mode: Mode) -> Result<Figures, Error> {
         let name = runs.name();
-        let reader = Setting { mode, poison: Some(self.rate * self.seconds / 3), ..Setting::new(&name) };
+        let reader =
+            Measurement { mode, poison: Some(self.rate * self.seconds / 3), ..Measurement::new(&name) };
         self.run(runs, &reader, 1)
     }
 
-    fn run(self, runs: &Runs<'_>, reader: &Setting<'_>, partitions: u64) -> Result<Figures, Error> {
+    fn run(self, runs: &Runs<'_>, reader: &Measurement<'_>, partitions: u64) -> Result<Figures, Error> {
         let source = format!("{}-source", reader.name);
         runs.create_with(&source, partitions)?;
         let n = self.rate * self.seconds;
         let shared =
-            Setting { source: &source, n, rate: self.rate, seconds: self.seconds, partitions, ..*reader };
-        let mut reading = runs.start(&Setting { scenario: self.scenario, ..shared })?;
+            Measurement { source: &source, n, rate: self.rate, seconds: self.seconds, partitions, ..*reader };
+        let mut reading = runs.start(&Measurement { scenario: self.scenario, ..shared })?;
         // Topics are made and the group is joined before the first order comes, as in a service that runs.
         std::thread::sleep(Duration::from_secs(2));
-        let loading = runs.start(&Setting { scenario: Scenario::Load, ..shared })?;
+        let loading = runs.start(&Measurement { scenario: Scenario::Load, ..shared })?;
         let looks = self.look(runs, reader.name, &source)?;
         let loaded = loading.figures()?;
         if let Some(stdin) = reading.stdin() {

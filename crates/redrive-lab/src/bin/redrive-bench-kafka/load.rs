@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use redrive_lab::bench::{Figures, machine};
 use redrive_lab::kafka::{Error, load::Loader};
 
-use super::options::Options;
+use super::options::KafkaBenchOptions;
 
-pub fn run(options: &Options) -> Result<Figures, Error> {
+pub fn run(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let loader = Loader::new(
         &options.brokers,
         &options.source,

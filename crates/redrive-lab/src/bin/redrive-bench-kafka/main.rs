@@ -13,7 +13,7 @@ mod witness;
 
 use std::process::ExitCode;
 
-use options::{Options, Scenario, Size};
+use options::{KafkaBenchOptions, KafkaBenchSize, Scenario};
 use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 
@@ -23,7 +23,7 @@ use redrive_lab::kafka::Error;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
+    let options = match KafkaBenchOptions::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(usage) => {
             eprintln!("{usage}");
@@ -32,7 +32,7 @@ fn main() -> ExitCode {
     };
     let ran = match options.scenario {
         Some(scenario) => measure(scenario, &options).map(|figures| figures.print()),
-        None if options.size == Size::Soak => soak::run(&options),
+        None if options.size == KafkaBenchSize::Soak => soak::run(&options),
         None => plan::run(&options),
     };
     match ran {
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 }
 
 /// One measurement, in this process.
-fn measure(scenario: Scenario, options: &Options) -> Result<Figures, Error> {
+fn measure(scenario: Scenario, options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match scenario {
         Scenario::Raw => raw::run(options),

@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct KafkaBenchOptions {
     /// A single measurement, in this process.
     pub scenario: Option<Scenario>,
     pub brokers: String,
-    pub size: Size,
+    pub size: KafkaBenchSize,
     pub repeats: u32,
     /// Only measurements whose name contains this.
     pub only: Option<String>,
     pub concurrency: u32,
     pub partitions: u64,
     pub n: u64,
-    pub fates: Fates,
+    pub fates: KafkaBenchFates,
     /// The only order that fails, instead of the fates.
     pub poison: Option<u64>,
     pub mode: Mode,
@@ -58,14 +58,14 @@ pub enum Mode {
 
 /// What the handler decides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fates {
+pub enum KafkaBenchFates {
     Succeed,
     /// As the workload says.
     Workload,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub enum KafkaBenchSize {
     Quick,
     Normal,
     /// One long run under fire, instead of the measurements.
@@ -85,18 +85,18 @@ pub const USAGE: &str = "usage: redrive-bench-kafka --brokers HOST:PORT [--quick
   --soak               instead: --seconds N (default 30) at --rate N, killed every few minutes, audited by id
   --dir PATH           for local files (default target/bench-kafka); emptied before and after";
 
-impl Options {
+impl KafkaBenchOptions {
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             scenario: None,
             brokers: String::new(),
-            size: Size::Normal,
+            size: KafkaBenchSize::Normal,
             repeats: 3,
             only: None,
             concurrency: 1024,
             partitions: 4,
             n: 5_000_000,
-            fates: Fates::Succeed,
+            fates: KafkaBenchFates::Succeed,
             poison: None,
             mode: Mode::NonBlocking,
             compression: "none",
@@ -111,8 +111,8 @@ impl Options {
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
             match arg.as_str() {
-                "--quick" => (options.size, options.n) = (Size::Quick, 200_000),
-                "--soak" => options.size = Size::Soak,
+                "--quick" => (options.size, options.n) = (KafkaBenchSize::Quick, 200_000),
+                "--soak" => options.size = KafkaBenchSize::Soak,
                 "--lz4" => options.compression = "lz4",
                 "--blocking" => options.mode = Mode::Blocking,
                 "--poison" => options.poison = Some(number(&value()?)?),
@@ -166,15 +166,15 @@ impl Scenario {
     }
 }
 
-fn fates(word: &str) -> Result<Fates, String> {
+fn fates(word: &str) -> Result<KafkaBenchFates, String> {
     match word {
-        "succeed" => Ok(Fates::Succeed),
-        "workload" => Ok(Fates::Workload),
+        "succeed" => Ok(KafkaBenchFates::Succeed),
+        "workload" => Ok(KafkaBenchFates::Workload),
         _ => Err(format!("no fates `{word}`\n{USAGE}")),
     }
 }
 
-impl Fates {
+impl KafkaBenchFates {
     pub fn word(self) -> &'static str {
         match self {
             Self::Succeed => "succeed",

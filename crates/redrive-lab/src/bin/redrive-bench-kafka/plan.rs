@@ -2,23 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use redrive_lab::bench::{Figures, Repeats, Spread, Table, machine};
+use redrive_lab::bench::{FigureTable, Figures, Repeats, Spread, machine};
 use redrive_lab::kafka::load::Loader;
 use redrive_lab::kafka::{Error, trace};
 
 use super::flow::Flow;
-use super::options::{Fates, Mode, Options, Scenario, Size};
-use super::runs::{Runs, Setting};
+use super::options::{KafkaBenchFates, KafkaBenchOptions, KafkaBenchSize, Mode, Scenario};
+use super::runs::{Measurement, Runs};
 
 struct KafkaBenchmark<'a> {
-    options: &'a Options,
+    options: &'a KafkaBenchOptions,
     runs: Runs<'a>,
-    table: Table,
+    table: FigureTable,
     /// What must not be: lost or repeated orders.
     faults: Vec<String>,
 }
 
-pub fn run(options: &Options) -> Result<(), Error> {
+pub fn run(options: &KafkaBenchOptions) -> Result<(), Error> {
     std::fs::create_dir_all(&options.dir)?;
     for (name, value) in machine::describe(&options.dir) {
         println!("{name}: {value}");
@@ -33,8 +33,12 @@ pub fn run(options: &Options) -> Result<(), Error> {
         println!("set: {key} = {value}");
     }
     println!("workload: 512-byte orders, N = {}; fates by fnv1a64 of the id, no other seed", options.n);
-    let mut plan =
-        KafkaBenchmark { options, runs: Runs::new(options), table: Table::default(), faults: Vec::new() };
+    let mut plan = KafkaBenchmark {
+        options,
+        runs: Runs::new(options),
+        table: FigureTable::default(),
+        faults: Vec::new(),
+    };
     let ran = plan.all();
     plan.runs.clear("bench-")?;
     println!("load at the end: {}\n\n{}", machine::load(), plan.table);
@@ -70,7 +74,7 @@ impl KafkaBenchmark<'_> {
         if self.wanted("highest") {
             self.highest(saturated)?;
         }
-        if self.wanted("outage") && self.options.size == Size::Normal {
+        if self.wanted("outage") && self.options.size == KafkaBenchSize::Normal {
             self.outage()?;
         }
         if self.wanted("moving") {
@@ -84,7 +88,7 @@ impl KafkaBenchmark<'_> {
 
     /// Orders that every drain reads: each does so as a group of its own.
     fn preload(&self) -> Result<(), Error> {
-        let Options { source, n, brokers, partitions, .. } = self.options;
+        let KafkaBenchOptions { source, n, brokers, partitions, .. } = self.options;
         self.runs.create(source)?;
         Loader::new(brokers, source, *partitions, &[])?.write(0..*n)
     }
@@ -93,8 +97,8 @@ impl KafkaBenchmark<'_> {
     fn drain(&mut self) -> Result<f64, Error> {
         let (mut raws, mut drains) = (Repeats::default(), Repeats::default());
         for _ in 0..self.options.repeats {
-            raws.0.push(self.drained(Scenario::Raw, Fates::Succeed)?);
-            drains.0.push(self.drained(Scenario::Drain, Fates::Succeed)?);
+            raws.0.push(self.drained(Scenario::Raw, KafkaBenchFates::Succeed)?);
+            drains.0.push(self.drained(Scenario::Drain, KafkaBenchFates::Succeed)?);
         }
         let table = &mut self.table;
         table.row("A raw ceiling: consume, commit", "msg/s", &raws.of(per_second("n", "settled_s")));
@@ -113,8 +117,8 @@ impl KafkaBenchmark<'_> {
     fn mixed(&mut self, drain_rate: f64) -> Result<f64, Error> {
         let (mut raws, mut mixed) = (Repeats::default(), Repeats::default());
         for _ in 0..self.options.repeats {
-            raws.0.push(self.drained(Scenario::Raw, Fates::Workload)?);
-            mixed.0.push(self.drained(Scenario::Drain, Fates::Workload)?);
+            raws.0.push(self.drained(Scenario::Raw, KafkaBenchFates::Workload)?);
+            mixed.0.push(self.drained(Scenario::Drain, KafkaBenchFates::Workload)?);
         }
         let table = &mut self.table;
         table.row("B raw ceiling: consume, copy, commit", "msg/s", &raws.of(per_second("n", "first_s")));
@@ -140,14 +144,14 @@ impl KafkaBenchmark<'_> {
     /// Fixed rates below saturation: does the happy path notice the failures?
     fn paced(&mut self) -> Result<(), Error> {
         let (rates, seconds) = match self.options.size {
-            Size::Quick => ([2_000, 5_000], 8),
-            Size::Normal | Size::Soak => ([50_000, 100_000], 25),
+            KafkaBenchSize::Quick => ([2_000, 5_000], 8),
+            KafkaBenchSize::Normal | KafkaBenchSize::Soak => ([50_000, 100_000], 25),
         };
         for rate in rates {
             let (mut plain, mut mixed) = (Repeats::default(), Repeats::default());
             for _ in 0..self.options.repeats {
-                plain.0.push(self.flow(rate, seconds, Fates::Succeed)?);
-                mixed.0.push(self.flow(rate, seconds, Fates::Workload)?);
+                plain.0.push(self.flow(rate, seconds, KafkaBenchFates::Succeed)?);
+                mixed.0.push(self.flow(rate, seconds, KafkaBenchFates::Workload)?);
             }
             let (table, k) = (&mut self.table, rate / 1000);
             for (letter, runs) in [("A", &plain), ("B", &mixed)] {
@@ -171,17 +175,17 @@ impl KafkaBenchmark<'_> {
 
     /// The highest rate at which the lag stays flat: from saturation downwards in steps of 8 %.
     fn highest(&mut self, saturated: [f64; 2]) -> Result<(), Error> {
-        let seconds = if self.options.size == Size::Quick { 6 } else { 15 };
+        let seconds = if self.options.size == KafkaBenchSize::Quick { 6 } else { 15 };
         let mut highest = [0.0; 2];
         for ((fates, from), found) in
-            [Fates::Succeed, Fates::Workload].into_iter().zip(saturated).zip(&mut highest)
+            [KafkaBenchFates::Succeed, KafkaBenchFates::Workload].into_iter().zip(saturated).zip(&mut highest)
         {
             let mut rate = if from > 0.0 { from * 0.9 } else { 400_000.0 };
             while rate > 1_000.0 {
                 let figures = self.flow(rate as u64, seconds, fates)?;
                 if figures.get("flat") > 0.0 {
                     *found = figures.get("goodput");
-                    let word = if fates == Fates::Succeed { "A" } else { "B" };
+                    let word = if fates == KafkaBenchFates::Succeed { "A" } else { "B" };
                     let runs = Repeats(vec![figures]);
                     let what = |rest: &str| format!("{word} highest rate with flat lag: {rest}");
                     self.table.row(&what("first attempts"), "msg/s", &runs.figure("goodput"));
@@ -194,7 +198,7 @@ impl KafkaBenchmark<'_> {
         }
         self.table.row("B/A at the highest rate", "", &Spread::of([highest[1] / highest[0]]));
         if highest[0] > 0.0 {
-            let pushed = self.flow(highest[0] as u64, seconds, Fates::Workload)?;
+            let pushed = self.flow(highest[0] as u64, seconds, KafkaBenchFates::Workload)?;
             let ratio = pushed.get("goodput") / highest[0];
             self.table.row("B at A's highest rate, share of it", "", &Spread::of([ratio]));
         }
@@ -204,7 +208,7 @@ impl KafkaBenchmark<'_> {
     /// Memory while nothing is taken for a minute and orders keep coming.
     fn outage(&mut self) -> Result<(), Error> {
         let (rate, seconds) = (50_000, 75);
-        let flow = Flow { rate, seconds, fates: Fates::Workload, scenario: Scenario::Outage };
+        let flow = Flow { rate, seconds, fates: KafkaBenchFates::Workload, scenario: Scenario::Outage };
         let runs = Repeats(vec![flow.measure(&mut self.runs)?]);
         let table = &mut self.table;
         table.row("60 s gate closed at 50k/s: memory before", "MB", &runs.figure("rss_before_mb"));
@@ -221,17 +225,17 @@ impl KafkaBenchmark<'_> {
         let (name, n) = (self.runs.name(), 400_000);
         let source = format!("{name}-source");
         self.runs.create(&source)?;
-        let Options { brokers, partitions, dir, .. } = self.options;
+        let KafkaBenchOptions { brokers, partitions, dir, .. } = self.options;
         std::fs::create_dir_all(dir)?;
         let path = dir.join("trace");
         let loader = Loader::new(brokers, &source, *partitions, &[])?;
-        let setting = Setting {
+        let setting = Measurement {
             scenario: Scenario::Serve,
             source: &source,
-            fates: Fates::Workload,
+            fates: KafkaBenchFates::Workload,
             n,
             trace: Some(&path),
-            ..Setting::new(&name)
+            ..Measurement::new(&name)
         };
         let mut seconds = Vec::new();
         for round in 0..=u64::from(self.options.repeats) {
@@ -258,8 +262,9 @@ impl KafkaBenchmark<'_> {
     /// One poison record in the only partition: how long others wait, in both modes.
     fn poison(&mut self) -> Result<(), Error> {
         for (mode, word) in [(Mode::NonBlocking, "non-blocking"), (Mode::Blocking, "blocking")] {
-            let figures = Flow { rate: 200, seconds: 12, fates: Fates::Succeed, scenario: Scenario::Paced }
-                .measure_poison(&mut self.runs, mode)?;
+            let figures =
+                Flow { rate: 200, seconds: 12, fates: KafkaBenchFates::Succeed, scenario: Scenario::Paced }
+                    .measure_poison(&mut self.runs, mode)?;
             let runs = Repeats(vec![figures]);
             spread(&mut self.table, &format!("one poison record, {word}: others wait"), "waited", &runs);
             self.check(word, &runs);
@@ -267,19 +272,20 @@ impl KafkaBenchmark<'_> {
         Ok(())
     }
 
-    fn flow(&mut self, rate: u64, seconds: u64, fates: Fates) -> Result<Figures, Error> {
+    fn flow(&mut self, rate: u64, seconds: u64, fates: KafkaBenchFates) -> Result<Figures, Error> {
         Flow { rate, seconds, fates, scenario: Scenario::Paced }.measure(&mut self.runs)
     }
 
     /// One drain of what was preloaded.
-    fn drained(&mut self, scenario: Scenario, fates: Fates) -> Result<Figures, Error> {
+    fn drained(&mut self, scenario: Scenario, fates: KafkaBenchFates) -> Result<Figures, Error> {
         let name = self.runs.name();
         if scenario == Scenario::Raw {
             self.runs.create(&format!("{name}.retry"))?;
             self.runs.create(&format!("{name}.DLQ"))?;
         }
-        let Options { source, n, .. } = self.options;
-        let figures = self.runs.measure(&Setting { scenario, source, fates, n: *n, ..Setting::new(&name) });
+        let KafkaBenchOptions { source, n, .. } = self.options;
+        let figures =
+            self.runs.measure(&Measurement { scenario, source, fates, n: *n, ..Measurement::new(&name) });
         self.runs.clear(&name)?;
         figures
     }
@@ -301,7 +307,7 @@ fn shares(runs: &Repeats, raws: &Repeats, seconds: &str, raw_seconds: &str) -> S
     Spread::of(runs.0.iter().zip(&raws.0).map(|(run, raw)| raw.get(raw_seconds) / run.get(seconds)))
 }
 
-fn spread(table: &mut Table, what: &str, name: &str, runs: &Repeats) {
+fn spread(table: &mut FigureTable, what: &str, name: &str, runs: &Repeats) {
     for quantile in ["p50", "p99", "max"] {
         table.row(&format!("{what}, {quantile}"), "ms", &runs.figure(&format!("{name}_{quantile}_ms")));
     }

@@ -17,7 +17,7 @@ use redrive_lab::fate::Fate;
 use redrive_lab::kafka::{Error, orders};
 use redrive_lab::order;
 
-use super::options::{Fates, Options};
+use super::options::{KafkaBenchFates, KafkaBenchOptions};
 
 const ATTEMPTS_MAX: u8 = 4;
 const COMMIT_EVERY: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ impl ProducerContext for Quiet {
 }
 
 struct Loop<'a> {
-    options: &'a Options,
+    options: &'a KafkaBenchOptions,
     tier: String,
     dead: String,
     producer: BaseProducer<Quiet>,
@@ -67,7 +67,7 @@ struct Loop<'a> {
     copies: u64,
 }
 
-pub fn run(options: &Options) -> Result<Figures, Error> {
+pub fn run(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let (tier, dead) = (format!("{}.retry", options.name), format!("{}.DLQ", options.name));
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", &options.brokers).set("group.id", &options.name);
@@ -76,7 +76,7 @@ pub fn run(options: &Options) -> Result<Figures, Error> {
     config.set("partition.assignment.strategy", "range").set("isolation.level", "read_committed");
     let consumer: BaseConsumer = config.create()?;
     let mut topics = vec![options.source.as_str()];
-    if options.fates == Fates::Workload {
+    if options.fates == KafkaBenchFates::Workload {
         topics.push(&tier);
     }
     consumer.subscribe(&topics)?;
@@ -131,8 +131,8 @@ impl Loop<'_> {
         let attempt = 1 + record.headers().map_or(0, attempts);
         self.first += u64::from(attempt == 1);
         let fails = match self.options.fates {
-            Fates::Succeed => false,
-            Fates::Workload => Fate::of(&order::id(number)).fails(attempt),
+            KafkaBenchFates::Succeed => false,
+            KafkaBenchFates::Workload => Fate::of(&order::id(number)).fails(attempt),
         };
         if !fails || attempt == ATTEMPTS_MAX {
             self.ended += 1;

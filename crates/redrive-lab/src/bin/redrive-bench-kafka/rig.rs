@@ -9,20 +9,20 @@ use redrive_lab::kafka::processor::Processor;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::options::{Mode, Options};
-use super::witness::Witness;
+use super::options::{KafkaBenchOptions, Mode};
+use super::witness::KafkaBenchWitness;
 
 /// Nothing that is waited for takes this long unless it never comes.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 pub struct Rig {
     pub handle: PipelineHandle,
-    pub witness: Arc<Witness>,
+    pub witness: Arc<KafkaBenchWitness>,
     redrive: Redrive,
 }
 
 /// The processor of every measurement.
-pub fn processor(options: &Options) -> Processor {
+pub fn processor(options: &KafkaBenchOptions) -> Processor {
     Processor {
         brokers: options.brokers.clone(),
         name: options.name.clone(),
@@ -44,7 +44,7 @@ pub struct RunningPipeline {
 }
 
 impl Rig {
-    pub fn open(options: &Options, witness: Witness) -> Result<Self, Error> {
+    pub fn open(options: &KafkaBenchOptions, witness: KafkaBenchWitness) -> Result<Self, Error> {
         let processor = processor(options);
         let witness = Arc::new(witness);
         let (handling, parking) = (Arc::clone(&witness), Arc::clone(&witness));
@@ -68,7 +68,7 @@ impl Rig {
         &self,
         run: &RunningPipeline,
         n: u64,
-        count: impl Fn(&Witness) -> u64,
+        count: impl Fn(&KafkaBenchWitness) -> u64,
     ) -> Result<Instant, Error> {
         let (mut moved, mut last) = (Instant::now(), 0);
         loop {

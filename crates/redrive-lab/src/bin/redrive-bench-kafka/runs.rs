@@ -7,21 +7,21 @@ use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 use redrive_lab::kafka::topics::{self, Topic};
 
-use super::options::{Fates, Mode, Options, Scenario};
+use super::options::{KafkaBenchFates, KafkaBenchOptions, Mode, Scenario};
 
 /// Starts measurements and gives each a name of its own, under which it finds no topic and no group.
 pub struct Runs<'a> {
-    pub options: &'a Options,
+    pub options: &'a KafkaBenchOptions,
     count: u32,
 }
 
 /// What differs between two measurements.
 #[derive(Clone, Copy, Debug)]
-pub struct Setting<'a> {
+pub struct Measurement<'a> {
     pub scenario: Scenario,
     pub name: &'a str,
     pub source: &'a str,
-    pub fates: Fates,
+    pub fates: KafkaBenchFates,
     pub mode: Mode,
     pub poison: Option<u64>,
     pub n: u64,
@@ -32,14 +32,14 @@ pub struct Setting<'a> {
     pub lz4: bool,
 }
 
-impl<'a> Setting<'a> {
+impl<'a> Measurement<'a> {
     /// A drain of nothing; everything else is said by whoever needs it.
     pub fn new(name: &'a str) -> Self {
         Self {
             scenario: Scenario::Drain,
             name,
             source: name,
-            fates: Fates::Succeed,
+            fates: KafkaBenchFates::Succeed,
             mode: Mode::NonBlocking,
             poison: None,
             n: 0,
@@ -53,7 +53,7 @@ impl<'a> Setting<'a> {
 }
 
 impl<'a> Runs<'a> {
-    pub fn new(options: &'a Options) -> Self {
+    pub fn new(options: &'a KafkaBenchOptions) -> Self {
         Self { options, count: 0 }
     }
 
@@ -82,9 +82,21 @@ impl<'a> Runs<'a> {
         Ok(())
     }
 
-    pub fn start(&self, setting: &Setting<'_>) -> Result<Started, Error> {
-        let Setting { scenario, name, source, fates, mode, poison, n, rate, seconds, partitions, trace, lz4 } =
-            *setting;
+    pub fn start(&self, setting: &Measurement<'_>) -> Result<Started, Error> {
+        let Measurement {
+            scenario,
+            name,
+            source,
+            fates,
+            mode,
+            poison,
+            n,
+            rate,
+            seconds,
+            partitions,
+            trace,
+            lz4,
+        } = *setting;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--scenario", scenario.word(), "--brokers", &self.options.brokers]);
         command.args(["--name", name, "--source", source, "--fates", fates.word()]);
@@ -119,7 +131,7 @@ impl<'a> Runs<'a> {
         Ok(Started { child, what })
     }
 
-    pub fn measure(&self, setting: &Setting<'_>) -> Result<Figures, Error> {
+    pub fn measure(&self, setting: &Measurement<'_>) -> Result<Figures, Error> {
         self.start(setting)?.figures()
     }
 }

@@ -9,17 +9,17 @@ use redrive_lab::kafka::Error;
 use redrive_lab::kafka::applier::Applier;
 use redrive_lab::kafka::trace::Trace;
 
-use super::options::Options;
+use super::options::KafkaBenchOptions;
 use super::rig::{Rig, RunningPipeline, processor};
-use super::witness::Witness;
+use super::witness::KafkaBenchWitness;
 
-fn rig(options: &Options) -> Result<Rig, Error> {
-    let witness = Witness::new(options.n, options.fates, options.poison, options.trace.as_deref())?;
+fn rig(options: &KafkaBenchOptions) -> Result<Rig, Error> {
+    let witness = KafkaBenchWitness::new(options.n, options.fates, options.poison, options.trace.as_deref())?;
     Rig::open(options, witness)
 }
 
 /// All orders are there, then the worker starts.
-pub async fn drain(options: &Options) -> Result<Figures, Error> {
+pub async fn drain(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options)?;
     let started = Instant::now();
@@ -31,9 +31,9 @@ pub async fn drain(options: &Options) -> Result<Figures, Error> {
     let first = rig.wait(&run, n, |witness| witness.first.sum()).await? - began;
     figures.set("first_s", first.as_secs_f64());
     figures.set("first_cpu_s", cpu_seconds() - cpu);
-    let most = rig.wait(&run, n * 99 / 100, Witness::terminal).await? - began;
+    let most = rig.wait(&run, n * 99 / 100, KafkaBenchWitness::terminal).await? - began;
     figures.set("t99_s", most.as_secs_f64());
-    let all = rig.wait(&run, n, Witness::terminal).await? - began;
+    let all = rig.wait(&run, n, KafkaBenchWitness::terminal).await? - began;
     figures.set("t100_s", all.as_secs_f64());
     figures.set("cpu_s", cpu_seconds() - cpu);
     ends(&rig, n, &mut figures);
@@ -46,7 +46,7 @@ pub async fn drain(options: &Options) -> Result<Figures, Error> {
 }
 
 /// Orders come at a rate of their own, from another process, until the end of standard input says that all are written.
-pub async fn paced(options: &Options) -> Result<Figures, Error> {
+pub async fn paced(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options)?;
     let run = rig.start();
@@ -66,7 +66,7 @@ pub async fn paced(options: &Options) -> Result<Figures, Error> {
 }
 
 /// As paced, but the gate is closed for a minute in the middle: nothing is taken, and memory stays where it is.
-pub async fn outage(options: &Options) -> Result<Figures, Error> {
+pub async fn outage(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options)?;
     let run = rig.start();
@@ -95,7 +95,7 @@ pub async fn outage(options: &Options) -> Result<Figures, Error> {
 }
 
 /// Runs until it is killed or its standard input ends. Keeps nothing in memory, since it may be killed at any moment.
-pub async fn serve(options: &Options) -> Result<Figures, Error> {
+pub async fn serve(options: &KafkaBenchOptions) -> Result<Figures, Error> {
     let processor = processor(options);
     let trace = Trace::append(options.trace.as_deref().ok_or("where does the trace go?")?)?;
     let applier = Applier { trace, poison: options.poison, takes_max: Duration::ZERO };
@@ -116,7 +116,7 @@ async fn follow(
     let first = rig.wait(run, n, |witness| witness.first.sum()).await? - began;
     figures.set("first_s", first.as_secs_f64());
     figures.set("n", n as f64);
-    let all = rig.wait(run, n, Witness::terminal).await? - began;
+    let all = rig.wait(run, n, KafkaBenchWitness::terminal).await? - began;
     figures.set("t100_s", all.as_secs_f64());
     ends(rig, n, figures);
     Ok(())

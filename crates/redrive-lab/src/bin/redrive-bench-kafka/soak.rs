@@ -9,19 +9,19 @@ use redrive_lab::kafka::audit::{Audit, AuditVerdict};
 use redrive_lab::kafka::topics::{self, Lag, Topic};
 use redrive_lab::kafka::{Error, letters, trace};
 
-use super::options::{Fates, Options, Scenario};
-use super::runs::{Runs, Setting};
+use super::options::{KafkaBenchFates, KafkaBenchOptions, Scenario};
+use super::runs::{Measurement, Runs};
 
 const NAME: &str = "bench-soak";
 /// One attempt and three retries.
 const ATTEMPTS_MAX: u8 = 4;
 const KILLS_APART_MAX: Duration = Duration::from_secs(150);
 const SAY_EVERY: Duration = Duration::from_secs(30);
-/// What is left when the load has ended comes to its end within this.
+/// What is pending when the load ends must be finished within this.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-pub fn run(options: &Options) -> Result<(), Error> {
-    let Options { brokers, rate, seconds, partitions, .. } = options;
+pub fn run(options: &KafkaBenchOptions) -> Result<(), Error> {
+    let KafkaBenchOptions { brokers, rate, seconds, partitions, .. } = options;
     for (name, value) in machine::describe(&options.dir) {
         println!("{name}: {value}");
     }
@@ -46,22 +46,22 @@ pub fn run(options: &Options) -> Result<(), Error> {
 }
 
 fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<AuditVerdict, Error> {
-    let Options { brokers, rate, seconds, .. } = runs.options;
+    let KafkaBenchOptions { brokers, rate, seconds, .. } = runs.options;
     let n = rate * seconds;
-    let shared = Setting {
+    let shared = Measurement {
         source,
-        fates: Fates::Workload,
+        fates: KafkaBenchFates::Workload,
         n,
         rate: *rate,
         seconds: *seconds,
         lz4: true,
-        ..Setting::new(NAME)
+        ..Measurement::new(NAME)
     };
-    let serving = Setting { scenario: Scenario::Serve, trace: Some(path), ..shared };
+    let serving = Measurement { scenario: Scenario::Serve, trace: Some(path), ..shared };
     let begun_us = trace::wall_us();
     let mut serve = runs.start(&serving)?;
     std::thread::sleep(Duration::from_secs(3));
-    let load = runs.start(&Setting { scenario: Scenario::Load, ..shared })?;
+    let load = runs.start(&Measurement { scenario: Scenario::Load, ..shared })?;
     let lag = Lag::of(brokers, NAME, source)?;
     let span = Duration::from_secs(*seconds);
     let apart = KILLS_APART_MAX.min(span / 4);

@@ -11,14 +11,14 @@ use redrive_lab::kafka::orders;
 use redrive_lab::kafka::trace::{Trace, wall_us};
 use redrive_lab::order;
 
-use super::options::Fates;
+use super::options::KafkaBenchFates;
 
 const DELAYS_MS: [u64; 3] = [1000, 2000, 4000];
 
 /// What the handler saw of each message.
 #[derive(Debug)]
-pub struct Witness {
-    fates: Fates,
+pub struct KafkaBenchWitness {
+    fates: KafkaBenchFates,
     /// The only order that fails, and it always does, instead of the fates.
     poison: Option<u64>,
     attempts: Vec<AtomicU8>,
@@ -36,11 +36,16 @@ pub struct Witness {
     trace: Option<Trace>,
 }
 
-impl Witness {
+impl KafkaBenchWitness {
     /// Knows the orders below `n`.
-    pub fn new(n: u64, fates: Fates, poison: Option<u64>, trace: Option<&Path>) -> std::io::Result<Self> {
+    pub fn new(
+        n: u64,
+        fates: KafkaBenchFates,
+        poison: Option<u64>,
+        trace: Option<&Path>,
+    ) -> std::io::Result<Self> {
         let bytes = || (0..n).map(|_| AtomicU8::new(0)).collect::<Vec<_>>();
-        let fails = fates == Fates::Workload || poison.is_some();
+        let fails = fates == KafkaBenchFates::Workload || poison.is_some();
         Ok(Self {
             fates,
             poison,
@@ -76,8 +81,8 @@ impl Witness {
         }
         let fails = match (self.poison, self.fates) {
             (Some(poison), _) => poison == i,
-            (None, Fates::Succeed) => false,
-            (None, Fates::Workload) => Fate::of(&order::id(i)).fails(attempt),
+            (None, KafkaBenchFates::Succeed) => false,
+            (None, KafkaBenchFates::Workload) => Fate::of(&order::id(i)).fails(attempt),
         };
         if let Some(trace) = &self.trace {
             trace.record(i, attempt, !fails).map_err(Failure::transient)?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use redrive_lab::bench::{Figures, Repeats, Spread, Table, machine};
+use redrive_lab::bench::{FigureTable, Figures, Repeats, Spread, machine};
 use redrive_lab::kafka::Error;
 
 use super::options::LettersOptions;
@@ -32,7 +32,7 @@ pub fn run(options: &LettersOptions) -> Result<(), Error> {
         workload::PAYLOAD_BYTES,
         workload::ERRORS
     );
-    let (mut table, mut aims) = (Table::default(), Vec::new());
+    let (mut table, mut aims) = (FigureTable::default(), Vec::new());
     for engine in &options.engines {
         for n in &options.sizes {
             let what = format!("{} {n}", engine.word());
@@ -53,7 +53,7 @@ pub fn run(options: &LettersOptions) -> Result<(), Error> {
     if missed == 0 { Ok(()) } else { Err(format!("{missed} aims were missed").into()) }
 }
 
-fn rows(table: &mut Table, what: &str, n: u64, Measured { filled, asked }: &Measured) {
+fn rows(table: &mut FigureTable, what: &str, n: u64, Measured { filled, asked }: &Measured) {
     let once = |value: fn(&Figures, f64) -> f64| Spread::of([value(filled, n as f64)]);
     let letters = |filled: &Figures, n: f64| n / (filled.get("fill_s") - filled.get("load_s"));
     table.row(&format!("{what} letters: filled at"), "letters/s", &once(letters));

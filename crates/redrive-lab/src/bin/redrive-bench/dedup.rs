@@ -14,7 +14,7 @@ use redrive_lab::order;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::options::Options;
+use super::options::BenchOptions;
 use super::rig::{BATCH, Error, PIPELINE, PRODUCERS};
 use super::witness::wall_micros;
 
@@ -23,7 +23,7 @@ const PIECES: u64 = 10;
 const WINDOW: Duration = Duration::from_hours(24);
 
 /// Ingests `n` messages with ids like UUIDs, which sort in no order at all, while they are delivered.
-pub async fn dedup(options: &Options) -> Result<Figures, Error> {
+pub async fn dedup(options: &BenchOptions) -> Result<Figures, Error> {
     let engine = Embedded::open(&options.dir)?;
     let done = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&done);

@@ -11,14 +11,14 @@ use redrive_lab::bench::machine::rss_mb;
 use redrive_lab::order;
 use tokio::sync::oneshot;
 
-use super::options::Options;
+use super::options::BenchOptions;
 use super::rig::{BATCH, Error, PIPELINE};
 
 /// Searches by id; the median counts.
 const SEARCHES: u64 = 101;
 
 /// Makes `n` letters and looks for some of them.
-pub async fn letters(options: &Options) -> Result<Figures, Error> {
+pub async fn letters(options: &BenchOptions) -> Result<Figures, Error> {
     let engine = Embedded::open(&options.dir)?;
     let mut never_opens = BreakerSettings::default();
     never_opens.fast.min = u32::MAX;

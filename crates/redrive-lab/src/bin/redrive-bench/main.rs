@@ -11,7 +11,7 @@ mod witness;
 
 use std::process::ExitCode;
 
-use options::Options;
+use options::BenchOptions;
 
 /// Also C's: librdkafka allocates once per header. See docs/adr/0018.
 #[cfg(all(feature = "jemalloc", target_os = "linux"))]
@@ -19,7 +19,7 @@ use options::Options;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    let options = match Options::parse(std::env::args().skip(1)) {
+    let options = match BenchOptions::parse(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(usage) => {
             eprintln!("{usage}");

@@ -2,20 +2,20 @@
 
 use std::path::PathBuf;
 
-use super::witness::Fates;
+use super::witness::BenchFates;
 
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct BenchOptions {
     /// A single measurement, in this process.
     pub scenario: Option<String>,
     pub dir: PathBuf,
-    pub size: Size,
+    pub size: BenchSize,
     pub repeats: u32,
     pub concurrency: u32,
     /// Only measurements whose name contains this.
     pub only: Option<String>,
     pub n: u64,
-    pub fates: Fates,
+    pub fates: BenchFates,
     pub rate: u64,
     pub seconds: u64,
     pub pending: u64,
@@ -36,7 +36,7 @@ pub enum Style {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
+pub enum BenchSize {
     Quick,
     Normal,
     Full,
@@ -53,17 +53,17 @@ pub const USAGE: &str = "usage: redrive-bench [--quick | --full] [--dir PATH] [-
 
 One measurement alone, for a profile: redrive-bench --scenario drain|flow|paced|pending --n N --fates succeed|workload|one-in-N";
 
-impl Options {
+impl BenchOptions {
     pub fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self {
             scenario: None,
             dir: PathBuf::from("target/bench-data"),
-            size: Size::Normal,
+            size: BenchSize::Normal,
             repeats: 3,
             concurrency: 1024,
             only: None,
             n: 100_000,
-            fates: Fates::AllSucceed,
+            fates: BenchFates::AllSucceed,
             rate: 10_000,
             seconds: 10,
             pending: 100_000,
@@ -75,8 +75,8 @@ impl Options {
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
             match arg.as_str() {
-                "--quick" => options.size = Size::Quick,
-                "--full" => options.size = Size::Full,
+                "--quick" => options.size = BenchSize::Quick,
+                "--full" => options.size = BenchSize::Full,
                 "--kill" => options.kill = true,
                 "--keyed" => options.style = Style::Keyed,
                 "--waiting" => options.style = Style::Waiting,
@@ -107,10 +107,10 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 }
 
 /// What the words for fates mean.
-fn fates(word: &str) -> Option<Fates> {
+fn fates(word: &str) -> Option<BenchFates> {
     match word {
-        "succeed" => Some(Fates::AllSucceed),
-        "workload" => Some(Fates::Workload),
-        other => Some(Fates::OneIn(other.strip_prefix("one-in-")?.parse().ok().filter(|n| *n > 0)?)),
+        "succeed" => Some(BenchFates::AllSucceed),
+        "workload" => Some(BenchFates::Workload),
+        other => Some(BenchFates::OneIn(other.strip_prefix("one-in-")?.parse().ok().filter(|n| *n > 0)?)),
     }
 }

@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use super::options::{Options, Size};
+use super::options::{BenchOptions, BenchSize};
 use super::rig::{BATCH, Error, PRODUCERS};
 use super::runs::Runs;
 use redrive_lab::bench::machine;
-use redrive_lab::bench::{Figures, Repeats, Table};
+use redrive_lab::bench::{FigureTable, Figures, Repeats};
 
 /// How much of everything.
 struct Amounts {
@@ -24,9 +24,9 @@ struct Amounts {
 }
 
 impl Amounts {
-    fn of(size: Size) -> Self {
+    fn of(size: BenchSize) -> Self {
         match size {
-            Size::Quick => Self {
+            BenchSize::Quick => Self {
                 drain: 200_000,
                 mixed: 100_000,
                 flow: 200_000,
@@ -39,13 +39,13 @@ impl Amounts {
                 reopen: 50_000,
                 crash: 50_000,
             },
-            Size::Normal | Size::Full => Self {
+            BenchSize::Normal | BenchSize::Full => Self {
                 drain: 10_000_000,
                 mixed: 5_000_000,
                 flow: 4_000_000,
                 paced_seconds: 12,
                 late_seconds: 10,
-                pending: if size == Size::Full {
+                pending: if size == BenchSize::Full {
                     vec![10_000, 1_000_000, 10_000_000]
                 } else {
                     vec![10_000, 1_000_000]
@@ -64,17 +64,18 @@ impl Amounts {
 const FLAT_MAX: f64 = 1.5;
 
 struct Benchmark<'a> {
-    options: &'a Options,
+    options: &'a BenchOptions,
     runs: Runs<'a>,
-    table: Table,
+    table: FigureTable,
     faults: Vec<String>,
 }
 
-pub fn run(options: &Options) -> Result<(), Error> {
+pub fn run(options: &BenchOptions) -> Result<(), Error> {
     fs::create_dir_all(&options.dir)?;
     let amounts = Amounts::of(options.size);
     print_head(options, &amounts);
-    let mut plan = Benchmark { options, runs: Runs { options }, table: Table::default(), faults: Vec::new() };
+    let mut plan =
+        Benchmark { options, runs: Runs { options }, table: FigureTable::default(), faults: Vec::new() };
     let drained = plan.drain(&amounts)?;
     plan.mixed(&amounts, &drained)?;
     let flowed = plan.flow(&amounts)?;
@@ -92,7 +93,7 @@ pub fn run(options: &Options) -> Result<(), Error> {
     if plan.faults.is_empty() { Ok(()) } else { Err(plan.faults.join("\n").into()) }
 }
 
-fn print_head(options: &Options, amounts: &Amounts) {
+fn print_head(options: &BenchOptions, amounts: &Amounts) {
     for (name, value) in machine::describe(&options.dir) {
         println!("{name}: {value}");
     }
@@ -303,7 +304,7 @@ impl Benchmark<'_> {
         table.row("  index on disk", "MB", &all.figure("index_mb"));
         table.row("  opened again in", "ms", &all.figure("open_ms"));
         let flat = all.0[0].get("flat_cpu");
-        if flat > FLAT_MAX && self.options.size != Size::Quick {
+        if flat > FLAT_MAX && self.options.size != BenchSize::Quick {
             self.faults.push(format!("an id costs up to {flat:.2} times what it costs at first"));
         }
         Ok(())
@@ -412,7 +413,7 @@ impl Benchmark<'_> {
     }
 }
 
-fn lateness(table: &mut Table, what: &str, repeats: &Repeats) {
+fn lateness(table: &mut FigureTable, what: &str, repeats: &Repeats) {
     for (name, figure) in [("p50", "late_p50_ms"), ("p99", "late_p99_ms"), ("max", "late_max_ms")] {
         table.row(&format!("{what}, {name}"), "ms", &repeats.figure(figure));
     }

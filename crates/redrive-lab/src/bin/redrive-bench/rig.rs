@@ -12,8 +12,8 @@ use redrive_lab::order;
 use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::options::{Options, Style};
-use super::witness::{Witness, wall_micros};
+use super::options::{BenchOptions, Style};
+use super::witness::{BenchWitness, wall_micros};
 
 pub const PIPELINE: &str = "orders";
 /// Messages in one call of ingest.
@@ -30,7 +30,7 @@ pub struct Rig {
     pub engine: Embedded,
     pub redrive: Redrive,
     pub handle: PipelineHandle,
-    pub witness: Arc<Witness>,
+    pub witness: Arc<BenchWitness>,
 }
 
 /// A pipeline that runs.
@@ -47,7 +47,7 @@ fn never_opens() -> BreakerSettings {
 }
 
 impl Rig {
-    pub fn open(options: &Options, tiers: [&str; 3], witness: Witness) -> Result<Self, Error> {
+    pub fn open(options: &BenchOptions, tiers: [&str; 3], witness: BenchWitness) -> Result<Self, Error> {
         let engine = Embedded::open(&options.dir)?;
         let witness = Arc::new(witness);
         let (handling, parking) = (Arc::clone(&witness), Arc::clone(&witness));
@@ -136,7 +136,7 @@ impl Rig {
     }
 
     /// Waits until `count` says that `n` of something happened, and tells when that was.
-    pub async fn wait(&self, n: u64, count: impl Fn(&Witness) -> u64) -> Instant {
+    pub async fn wait(&self, n: u64, count: impl Fn(&BenchWitness) -> u64) -> Instant {
         while count(&self.witness) < n {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }

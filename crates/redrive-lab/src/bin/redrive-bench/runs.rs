@@ -4,12 +4,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::options::Options;
+use super::options::BenchOptions;
 use super::rig::Error;
 use redrive_lab::bench::{Figures, Repeats};
 
 pub struct Runs<'a> {
-    pub options: &'a Options,
+    pub options: &'a BenchOptions,
 }
 
 impl Runs<'_> {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use redrive::Time;
 
-use super::options::Options;
+use super::options::BenchOptions;
 use super::rig::{Error, PIPELINE, Rig};
-use super::witness::{Witness, wall_micros};
+use super::witness::{BenchWitness, wall_micros};
 use redrive_lab::bench::figures::Figures;
 use redrive_lab::bench::machine::{cpu_seconds, disk_bytes, rss_mb, rss_peak_mb};
 
@@ -18,7 +18,7 @@ const TIERS: [&str; 3] = ["1s", "2s", "4s"];
 const TIERS_FAR: [&str; 3] = ["1h", "2h", "4h"];
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-pub fn run(name: &str, options: &Options) -> Result<Figures, Error> {
+pub fn run(name: &str, options: &BenchOptions) -> Result<Figures, Error> {
     if name == "raw" {
         return raw(options);
     }
@@ -41,7 +41,7 @@ pub fn run(name: &str, options: &Options) -> Result<Figures, Error> {
 }
 
 /// What the disk allows: the same bytes in order, with the same number of syncs, and nothing else.
-fn raw(options: &Options) -> Result<Figures, Error> {
+fn raw(options: &BenchOptions) -> Result<Figures, Error> {
     fs::create_dir_all(&options.dir)?;
     let syncs = options.syncs.max(1);
     let piece = vec![0x5a; (options.bytes / syncs) as usize];
@@ -65,12 +65,12 @@ fn raw(options: &Options) -> Result<Figures, Error> {
     Ok(figures)
 }
 
-fn rig(options: &Options, tracked: u64, tiers: [&str; 3]) -> Result<Rig, Error> {
-    Rig::open(options, tiers, Witness::new(tracked, options.fates))
+fn rig(options: &BenchOptions, tracked: u64, tiers: [&str; 3]) -> Result<Rig, Error> {
+    Rig::open(options, tiers, BenchWitness::new(tracked, options.fates))
 }
 
 /// All messages are there, then the worker starts.
-async fn drain(options: &Options) -> Result<Figures, Error> {
+async fn drain(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options, options.n, TIERS)?;
     let began = Instant::now();
@@ -92,7 +92,7 @@ async fn drain(options: &Options) -> Result<Figures, Error> {
 }
 
 /// Messages come in and go out at the same time, as fast as both can.
-async fn flow(options: &Options) -> Result<Figures, Error> {
+async fn flow(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let rig = rig(options, options.n, TIERS)?;
     let cpu = cpu_seconds();
@@ -109,7 +109,7 @@ async fn flow(options: &Options) -> Result<Figures, Error> {
 }
 
 /// Messages come in at a fixed rate, whatever happens to them.
-async fn paced(options: &Options) -> Result<Figures, Error> {
+async fn paced(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let span = Duration::from_secs(options.seconds);
     let tracked = options.rate * options.seconds + 1;
@@ -130,9 +130,9 @@ async fn follow(rig: &Rig, n: u64, began: Instant, figures: &mut Figures) -> Res
     let first = rig.wait(n, |witness| witness.first.sum()).await - began;
     figures.set("first_s", first.as_secs_f64());
     figures.set("n", n as f64);
-    let most = rig.wait(n * 99 / 100, Witness::terminal).await - began;
+    let most = rig.wait(n * 99 / 100, BenchWitness::terminal).await - began;
     figures.set("t99_s", most.as_secs_f64());
-    let all = rig.wait(n, Witness::terminal).await - began;
+    let all = rig.wait(n, BenchWitness::terminal).await - began;
     figures.set("t100_s", all.as_secs_f64());
     figures.set("settled_s", (rig.wait_until_settled().await? - began).as_secs_f64());
     figures.set("succeeded", rig.witness.succeeded.sum() as f64);
@@ -157,14 +157,14 @@ fn ends(rig: &Rig, n: u64, figures: &mut Figures) {
 }
 
 /// Many messages wait for a retry that is far away, while some come due and fresh ones come and go.
-async fn pending(options: &Options) -> Result<Figures, Error> {
+async fn pending(options: &BenchOptions) -> Result<Figures, Error> {
     const FRESH_PER_SECOND: u64 = 50_000;
     const DUE_PER_SECOND: u64 = 10_000;
     const SECONDS: u64 = 10;
     let fresh = FRESH_PER_SECOND * SECONDS;
     let tracked = fresh + DUE_PER_SECOND * SECONDS + 1;
     let mut figures = Figures::default();
-    let witness = Witness::new(tracked, options.fates).expecting();
+    let witness = BenchWitness::new(tracked, options.fates).expecting();
     let rig = Rig::open(options, TIERS_FAR, witness)?;
     let run = rig.start();
     let (began, cpu) = (Instant::now(), cpu_seconds());
@@ -183,7 +183,7 @@ async fn pending(options: &Options) -> Result<Figures, Error> {
     tokio::time::sleep(Duration::from_millis((start_ms).saturating_sub(wall_micros() / 1000))).await;
     let cpu = cpu_seconds();
     let sent = rig.ingest_paced(0, FRESH_PER_SECOND, Duration::from_secs(SECONDS)).await?;
-    rig.wait(sent + tracked - fresh, Witness::terminal).await;
+    rig.wait(sent + tracked - fresh, BenchWitness::terminal).await;
     rig.wait_until_settled().await?;
     figures.set("cpu_us", (cpu_seconds() - cpu) * 1e6 / (sent + tracked - fresh) as f64);
     figures.set("rss_peak_mb", rss_peak_mb());
@@ -195,7 +195,7 @@ async fn pending(options: &Options) -> Result<Figures, Error> {
 }
 
 /// Leaves a store behind in which many messages wait; with `--kill` the process dies without closing it.
-async fn fill(options: &Options) -> Result<Figures, Error> {
+async fn fill(options: &BenchOptions) -> Result<Figures, Error> {
     let rig = rig(options, 0, TIERS_FAR)?;
     let run = rig.start();
     rig.ingest(0, options.pending, |_| None).await?;
@@ -209,7 +209,7 @@ async fn fill(options: &Options) -> Result<Figures, Error> {
 }
 
 /// How long it takes to open what [`fill`] left behind.
-async fn open(options: &Options) -> Result<Figures, Error> {
+async fn open(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let began = Instant::now();
     let rig = rig(options, 0, TIERS_FAR)?;
@@ -224,9 +224,9 @@ async fn open(options: &Options) -> Result<Figures, Error> {
 }
 
 /// Run B that kills itself after 40 % of the first attempts.
-async fn crash(options: &Options) -> Result<Figures, Error> {
+async fn crash(options: &BenchOptions) -> Result<Figures, Error> {
     let traces = traces_of(options)?;
-    let witness = Witness::new(options.n, options.fates).with_traces(&traces)?;
+    let witness = BenchWitness::new(options.n, options.fates).with_traces(&traces)?;
     let rig = Rig::open(options, TIERS, witness)?;
     rig.ingest(0, options.n, |_| None).await?;
     let _run = rig.start();
@@ -236,17 +236,17 @@ async fn crash(options: &Options) -> Result<Figures, Error> {
 }
 
 /// Goes on where [`crash`] was killed, and counts what became of every id.
-async fn resume(options: &Options) -> Result<Figures, Error> {
+async fn resume(options: &BenchOptions) -> Result<Figures, Error> {
     let mut figures = Figures::default();
     let began = Instant::now();
-    let witness = Witness::new(options.n, options.fates).with_traces(&traces_of(options)?)?;
+    let witness = BenchWitness::new(options.n, options.fates).with_traces(&traces_of(options)?)?;
     let before = witness.first.sum() + witness.terminal();
     let opening = Instant::now();
     let rig = Rig::open(options, TIERS, witness)?;
     figures.set("open_s", opening.elapsed().as_secs_f64());
     let started = rig.engine.report(PIPELINE).map_or(0, |report| report.started.len());
     figures.set("in_flight", started as f64);
-    // What became a letter before the end was told to a process that is gone.
+    // What became a letter before the kill was reported to a process that is gone.
     bury_letters(&rig).await?;
     let run = rig.start();
     while rig.witness.first.sum() + rig.witness.terminal() == before {
@@ -280,7 +280,7 @@ async fn bury_letters(rig: &Rig) -> Result<(), Error> {
     }
 }
 
-fn traces_of(options: &Options) -> Result<std::path::PathBuf, Error> {
+fn traces_of(options: &BenchOptions) -> Result<std::path::PathBuf, Error> {
     let traces = Path::new(&options.dir).with_extension("traces");
     fs::create_dir_all(&traces)?;
     Ok(traces)

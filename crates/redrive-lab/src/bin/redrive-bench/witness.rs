@@ -12,7 +12,7 @@ use redrive_lab::{fate::Fate, order};
 
 /// What the handler decides by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fates {
+pub enum BenchFates {
     /// All that are tracked succeed; all others fail, so that they wait for their retry.
     AllSucceed,
     /// As the workload says.
@@ -23,8 +23,8 @@ pub enum Fates {
 
 /// What the handler saw of each message.
 #[derive(Debug)]
-pub struct Witness {
-    fates: Fates,
+pub struct BenchWitness {
+    fates: BenchFates,
     attempts: Vec<AtomicU8>,
     successes: Vec<AtomicU8>,
     dead: Vec<AtomicU8>,
@@ -47,9 +47,9 @@ struct HandlerTraces {
 
 const DELAYS_MS: [u64; 3] = [1000, 2000, 4000];
 
-impl Witness {
+impl BenchWitness {
     /// Tracks the messages below `n`.
-    pub fn new(n: u64, fates: Fates) -> Self {
+    pub fn new(n: u64, fates: BenchFates) -> Self {
         let bytes = || (0..n).map(|_| AtomicU8::new(0)).collect();
         let witness = Self {
             fates,
@@ -63,7 +63,7 @@ impl Witness {
             late: Histogram::default(),
             traces: None,
         };
-        if fates == Fates::AllSucceed { witness } else { witness.expecting() }
+        if fates == BenchFates::AllSucceed { witness } else { witness.expecting() }
     }
 
     /// Makes room for due times, which are otherwise there only if messages fail.
@@ -119,9 +119,9 @@ impl Witness {
             self.late.record(wall_micros().saturating_sub(due_ms * 1000));
         }
         let fails = match self.fates {
-            Fates::AllSucceed => false,
-            Fates::Workload => Fate::of(id).fails(attempt),
-            Fates::OneIn(n) => attempt == 1 && i.is_multiple_of(n),
+            BenchFates::AllSucceed => false,
+            BenchFates::Workload => Fate::of(id).fails(attempt),
+            BenchFates::OneIn(n) => attempt == 1 && i.is_multiple_of(n),
         };
         if fails {
             if let Some(delay) = DELAYS_MS.get(usize::from(attempt) - 1) {

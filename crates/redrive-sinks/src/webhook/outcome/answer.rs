@@ -34,7 +34,7 @@ pub(crate) enum Delivery {
 
 /// What a receiver said, cleaned.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct WebhookAnswer {
     pub(crate) status: StatusCode,
     /// `redrive-class`.
     pub(crate) meaning: Option<Meaning>,
@@ -48,7 +48,7 @@ pub(crate) struct Answer {
     pub(crate) retry_after: Option<String>,
 }
 
-impl Answer {
+impl WebhookAnswer {
     pub(crate) fn of(status: StatusCode, headers: &HeaderMap, redactor: &Redactor, endpoint: &Uri) -> Self {
         let clean = |name: &HeaderName, max: usize| {
             let value = first(headers, name)?;

@@ -8,11 +8,11 @@ use redrive_core::{Class, FailureKind};
 
 use super::super::endpoint::EndpointFault;
 use super::super::signing::SigningError;
-use super::answer::{Answer, Delivery};
+use super::answer::{Delivery, WebhookAnswer};
 use super::classes::{ClassTable, Meaning, Trouble};
 use super::retry_after;
 
-/// Why a delivery failed. Its text is what is kept with the message.
+/// Why a delivery failed. Its text is stored with the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
     /// An answer that is not a success.
@@ -31,7 +31,7 @@ pub enum WebhookError {
 
 /// Who chose the endpoint, and so how far its word goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Receiver {
+pub(in super::super) enum EndpointOwner {
     /// The one of the configuration.
     Ours,
     /// One that a message names. It may speak for its own messages; what would hold up everybody's is not believed.
@@ -39,10 +39,14 @@ pub(in super::super) enum Receiver {
 }
 
 /// What the answer's head means, before its body is read.
-pub(in super::super) fn meaning(answer: &Answer, table: &ClassTable, receiver: Receiver) -> Meaning {
+pub(in super::super) fn meaning(
+    answer: &WebhookAnswer,
+    table: &ClassTable,
+    receiver: EndpointOwner,
+) -> Meaning {
     let said = answer.meaning.filter(|said| match (receiver, said) {
-        (Receiver::Theirs, Meaning::Fails(Class::Credential | Class::Reconnect)) => false,
-        (Receiver::Ours | Receiver::Theirs, _) => true,
+        (EndpointOwner::Theirs, Meaning::Fails(Class::Credential | Class::Reconnect)) => false,
+        (EndpointOwner::Ours | EndpointOwner::Theirs, _) => true,
     });
     let by_table = table.status(answer.status.as_u16());
     match (said, answer.delivery, by_table) {
@@ -55,7 +59,7 @@ pub(in super::super) fn meaning(answer: &Answer, table: &ClassTable, receiver: R
 }
 
 /// The failure that an answer of this class is.
-pub(in super::super) fn answered(answer: &Answer, class: Class, now: SystemTime) -> Failure {
+pub(in super::super) fn answered(answer: &WebhookAnswer, class: Class, now: SystemTime) -> Failure {
     let status = answer.status.as_u16();
     let mut text = named(answer);
     if !answer.reason.is_empty() {
@@ -77,14 +81,14 @@ pub(in super::super) fn answered(answer: &Answer, class: Class, now: SystemTime)
 pub(in super::super) fn unanswered(
     trouble: Trouble,
     text: &str,
-    status: Option<&Answer>,
+    status: Option<&WebhookAnswer>,
     sent: bool,
-    (table, receiver): (&ClassTable, Receiver),
+    (table, receiver): (&ClassTable, EndpointOwner),
 ) -> Failure {
     let text = status.map_or_else(|| text.to_owned(), |answer| format!("{}: {text}", named(answer)));
     let class = match (table.trouble(trouble), receiver) {
         // One receiver among many must not hold up the others; the proxy is ours.
-        (Class::Credential, Receiver::Theirs) if !trouble.is_before_receiver() => Class::Permanent,
+        (Class::Credential, EndpointOwner::Theirs) if !trouble.is_before_receiver() => Class::Permanent,
         (class, _) => class,
     };
     let failure = of_class(class, None, WebhookError::Unanswered { trouble, text });
@@ -107,7 +111,7 @@ pub(in super::super) fn unsigned(error: SigningError) -> Failure {
 }
 
 /// `503 Service Unavailable`, by our own words for the number and not by the receiver's.
-fn named(answer: &Answer) -> String {
+fn named(answer: &WebhookAnswer) -> String {
     let status = answer.status;
     status
         .canonical_reason()
@@ -133,21 +137,28 @@ mod tests {
 
     use super::*;
 
-    fn answer(status: u16) -> Answer {
+    fn answer(status: u16) -> WebhookAnswer {
         let status = StatusCode::from_u16(status).unwrap();
         let (reason, is_explained_by_body) = (String::new(), false);
-        Answer { status, meaning: None, delivery: None, reason, is_explained_by_body, retry_after: None }
+        WebhookAnswer {
+            status,
+            meaning: None,
+            delivery: None,
+            reason,
+            is_explained_by_body,
+            retry_after: None,
+        }
     }
 
     #[test]
     fn the_text_begins_with_the_status_and_goes_on_with_the_reason() {
         let plain = answered(&answer(503), Class::Transient, SystemTime::UNIX_EPOCH);
         assert_eq!(plain.chain(), "503 Service Unavailable");
-        let reasoned = Answer { reason: "no_lines".into(), ..answer(422) };
+        let reasoned = WebhookAnswer { reason: "no_lines".into(), ..answer(422) };
         let failure = answered(&reasoned, Class::Permanent, SystemTime::UNIX_EPOCH);
         assert_eq!(failure.chain(), "422 Unprocessable Entity: no_lines");
         assert_eq!((failure.kind().status(), failure.code()), (Some(422), Some("no_lines")));
-        let excerpt = Answer { is_explained_by_body: true, ..reasoned };
+        let excerpt = WebhookAnswer { is_explained_by_body: true, ..reasoned };
         let failure = answered(&excerpt, Class::Permanent, SystemTime::UNIX_EPOCH);
         assert_eq!(failure.code(), None, "the beginning of a body is no code");
         assert_eq!(answered(&answer(599), Class::Transient, SystemTime::UNIX_EPOCH).chain(), "599");
@@ -157,17 +168,17 @@ mod tests {
     fn a_stranger_cannot_stop_the_whole_sink() {
         let table = ClassTable::webhook();
         for class in [Class::Credential, Class::Reconnect] {
-            let says = Answer { meaning: Some(Meaning::Fails(class)), ..answer(500) };
-            assert_eq!(meaning(&says, &table, Receiver::Ours), Meaning::Fails(class));
-            assert_eq!(meaning(&says, &table, Receiver::Theirs), Meaning::Fails(Class::Transient));
+            let says = WebhookAnswer { meaning: Some(Meaning::Fails(class)), ..answer(500) };
+            assert_eq!(meaning(&says, &table, EndpointOwner::Ours), Meaning::Fails(class));
+            assert_eq!(meaning(&says, &table, EndpointOwner::Theirs), Meaning::Fails(Class::Transient));
         }
-        let gone = Answer { meaning: Some(Meaning::Fails(Class::Gone)), ..answer(500) };
-        assert_eq!(meaning(&gone, &table, Receiver::Theirs), Meaning::Fails(Class::Gone));
+        let gone = WebhookAnswer { meaning: Some(Meaning::Fails(Class::Gone)), ..answer(500) };
+        assert_eq!(meaning(&gone, &table, EndpointOwner::Theirs), Meaning::Fails(Class::Gone));
     }
 
     #[test]
     fn a_wait_is_kept_for_every_class_that_is_retried() {
-        let asks = Answer { retry_after: Some("7".into()), ..answer(503) };
+        let asks = WebhookAnswer { retry_after: Some("7".into()), ..answer(503) };
         for class in [Class::Transient, Class::RateLimited] {
             let failure = answered(&asks, class, SystemTime::UNIX_EPOCH);
             assert_eq!((failure.class(), failure.retry_after()), (class, Some(Duration::from_secs(7))));

@@ -6,7 +6,7 @@ const BYTES_MAX: usize = 8 << 20;
 
 /// The lines of one request, and where each came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Batch {
+pub struct ImportBatch {
     pub body: Vec<u8>,
     pub places: Vec<String>,
 }
@@ -14,12 +14,12 @@ pub struct Batch {
 /// Collects lines.
 #[derive(Debug, Default)]
 pub struct Batches {
-    open: Batch,
+    open: ImportBatch,
 }
 
 impl Batches {
     /// Takes a line; gives the batch before it if that is full.
-    pub fn push(&mut self, line: &[u8], place: String) -> Option<Batch> {
+    pub fn push(&mut self, line: &[u8], place: String) -> Option<ImportBatch> {
         let is_full = self.open.places.len() >= LINES_MAX || self.open.body.len() + line.len() > BYTES_MAX;
         let full = if is_full { self.take() } else { None };
         self.open.body.extend_from_slice(line);
@@ -29,7 +29,7 @@ impl Batches {
     }
 
     /// What was collected, if there is anything.
-    pub fn take(&mut self) -> Option<Batch> {
+    pub fn take(&mut self) -> Option<ImportBatch> {
         (!self.open.places.is_empty()).then(|| std::mem::take(&mut self.open))
     }
 }
@@ -42,7 +42,8 @@ mod tests {
     fn a_batch_ends_with_its_lines_or_its_bytes() {
         let mut batches = Batches::default();
         assert_eq!(batches.take(), None);
-        let given: Vec<Batch> = (0..2_500).filter_map(|n| batches.push(b"{}", format!("line {n}"))).collect();
+        let given: Vec<ImportBatch> =
+            (0..2_500).filter_map(|n| batches.push(b"{}", format!("line {n}"))).collect();
         assert_eq!(given.iter().map(|batch| batch.places.len()).collect::<Vec<_>>(), [1_000, 1_000]);
         assert_eq!(given[1].places[0], "line 1000");
         assert_eq!(batches.take().map(|rest| rest.places.len()), Some(500));

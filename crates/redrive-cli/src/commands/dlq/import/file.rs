@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::batch::{Batch, Batches};
+use super::batch::{Batches, ImportBatch};
 use super::tally::Tally;
 use crate::exit::Failed;
 
@@ -17,7 +17,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read + Send>, Failed> {
 }
 
 /// Gives the lines away in batches until nobody takes them any more.
-pub fn read(from: Box<dyn Read + Send>, give: &mut dyn FnMut(Batch) -> bool) -> Result<Tally, Failed> {
+pub fn read(from: Box<dyn Read + Send>, give: &mut dyn FnMut(ImportBatch) -> bool) -> Result<Tally, Failed> {
     let (mut tally, mut batches) = (Tally::default(), Batches::default());
     for (index, line) in BufReader::new(from).split(b'\n').enumerate() {
         let line = line.map_err(|error| Failed::usage(format!("line {}: {error}", index + 1)))?;

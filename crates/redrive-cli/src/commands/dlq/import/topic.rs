@@ -13,7 +13,7 @@ use redrive_kafka::record::all_headers;
 use redrive_kafka::topics::scan::{Scan, Span};
 use redrive_kafka::{Cluster, TopicsMode};
 
-use super::batch::{Batch, Batches};
+use super::batch::{Batches, ImportBatch};
 use super::tally::Tally;
 use super::{ImportArgs, line};
 use crate::args::Global;
@@ -80,14 +80,14 @@ impl Owned {
 }
 
 /// Reads one topic.
-pub struct Reader {
+pub struct TopicReader {
     cluster: Cluster,
     topic: String,
     dialect: Option<Dialect>,
     has_source: bool,
 }
 
-impl Reader {
+impl TopicReader {
     pub fn of(args: &ImportArgs, topic: &str, global: &Global) -> Result<Self, Failed> {
         let cluster = if args.brokers.is_empty() { configured(global)? } else { named(&args.brokers) };
         let (dialect, has_source) = (args.dialect.dialect(), args.source.is_some());
@@ -95,7 +95,7 @@ impl Reader {
     }
 
     /// Gives letters away in batches until nobody takes them any more.
-    pub fn read(self, give: &mut dyn FnMut(Batch) -> bool) -> Result<Tally, Failed> {
+    pub fn read(self, give: &mut dyn FnMut(ImportBatch) -> bool) -> Result<Tally, Failed> {
         let scan = Scan::new(&self.cluster).map_err(|error| engine_failed(&error))?;
         let spans = scan.bounds(&self.topic).map_err(|error| engine_failed(&error))?;
         if spans.is_empty() {
@@ -170,7 +170,7 @@ impl Work {
     fn give(
         &mut self,
         held: Vec<(Owned, Understood)>,
-        give: &mut dyn FnMut(Batch) -> bool,
+        give: &mut dyn FnMut(ImportBatch) -> bool,
     ) -> Result<bool, Failed> {
         let wanted = held.iter().filter(|(_, understood)| understood.is_pointer);
         let wanted: Vec<&Origin> = wanted.filter_map(|(_, understood)| understood.origin.as_ref()).collect();

@@ -1,4 +1,4 @@
-//! Opening a log: what is torn is cut off, what is rotten or missing is told, nothing is skipped silently.
+//! Opening a log: what is torn is cut off, what is rotten or missing is reported, nothing is skipped silently.
 //!
 //! What is torn and what is rot is said in `tail`. Whole frames beyond the durable part are kept, and made durable before
 //! the log is used.

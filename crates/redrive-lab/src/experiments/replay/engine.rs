@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use redrive::{Embedded, Pipeline, PipelineHandle, Policy, Redrive};
 
-use super::setting::LabEngine;
+use super::super::setup::LabEngine;
 use crate::order;
 use crate::testbed::{Load, Scratch};
 

@@ -3,13 +3,13 @@
 use redrive_core::OutageForecast;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::{mean, quantile};
-use crate::testbed::{Fates, Load, Outage, Record, Subject, Trace};
+use crate::testbed::{Fates, Load, MessageRecord, Outage, Subject, Trace};
 
 const FORECAST_MESSAGES: u32 = 50_000;
 
@@ -26,8 +26,8 @@ struct BackoffSweepParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &BackoffSweepParameters = &variant.parameters;
         let outage = Outage { at: p.before.0, lasts: p.outage.0 };
         let rates = Rates { transient: p.transient.0, ..Rates::NONE };
@@ -35,11 +35,11 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             fates: Fates::Rates(rates),
             outage: Some(outage),
             follow: p.after.0,
-            ..Load::steady(setting.seed, p.rate, outage.end() + p.before.0)
+            ..Load::steady(setup.seed, p.rate, outage.end() + p.before.0)
         };
         let policy = built(&tiers(&p.tiers).jitter(p.jitter.as_str()).outage_gate(false))?;
         let forecast = OutageForecast::of(&policy, p.outage.0, FORECAST_MESSAGES);
-        let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
+        let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace, outage);
         // Messages that would have failed anyway have fewer attempts left for the outage.
@@ -67,11 +67,11 @@ fn columns() -> Vec<Column> {
 }
 
 fn measure(name: &str, trace: &Trace, outage: Outage) -> (VariantResult, Curve) {
-    let failed: Vec<&Record> =
+    let failed: Vec<&MessageRecord> =
         trace.arrived().map(|(_, record)| record).filter(|r| r.calls > 1 || r.is_dead()).collect();
     let succeeded = || failed.iter().filter(|record| record.has_succeeded());
     let span = outage.at.as_millis() as u32..outage.end().as_millis() as u32;
-    let arrived: Vec<&Record> =
+    let arrived: Vec<&MessageRecord> =
         trace.arrived().map(|(_, record)| record).filter(|r| span.contains(&r.arrived_ms)).collect();
     let dead = arrived.iter().filter(|record| record.is_dead()).count() as f64;
     let wasted = trace.failed_between(outage.at, outage.end()) as f64;

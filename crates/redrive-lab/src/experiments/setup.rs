@@ -25,7 +25,7 @@ pub enum LabEngine<'a> {
 }
 
 #[derive(Clone, Copy)]
-pub struct Setting<'a> {
+pub struct ExperimentSetup<'a> {
     pub seed: u64,
     pub size: Size,
     pub engine: LabEngine<'a>,
@@ -36,16 +36,19 @@ pub struct Setting<'a> {
     pub watch: &'a dyn Watch,
 }
 
-impl std::fmt::Debug for Setting<'_> {
+impl std::fmt::Debug for ExperimentSetup<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Setting").field("seed", &self.seed).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("ExperimentSetup")
+            .field("seed", &self.seed)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }
 
 /// What the variants of a scenario came to, with what else each of them left; `None` where it was interrupted.
 pub type Each<T> = Vec<Option<(VariantResult, T)>>;
 
-impl Setting<'_> {
+impl ExperimentSetup<'_> {
     /// Runs the load by the clock that the scenario asks for; `None` if it was interrupted.
     pub fn play(
         &self,

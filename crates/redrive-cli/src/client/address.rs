@@ -9,14 +9,14 @@ use hyper::http::uri::{Authority, PathAndQuery, Scheme};
 
 /// A scheme, a host and a port; a path in front of the API's own is allowed, as behind a reverse proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ApiAddress {
     scheme: Scheme,
     authority: Authority,
     prefix: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceFault {
+pub enum ApiAddressFault {
     #[error("`{0}` is not the address of a processor; write it like http://127.0.0.1:7333")]
     Unreadable(String),
     // The address itself is not repeated: what stands before the @ is a secret.
@@ -26,17 +26,17 @@ pub enum PlaceFault {
     Credentials,
 }
 
-impl Place {
+impl ApiAddress {
     /// The full address of `path`, which begins with a slash and is already escaped.
-    pub fn uri(&self, path: &str) -> Result<Uri, PlaceFault> {
+    pub fn uri(&self, path: &str) -> Result<Uri, ApiAddressFault> {
         let full = format!("{}{path}", self.prefix);
-        let path = PathAndQuery::from_str(&full).map_err(|_| PlaceFault::Unreadable(full))?;
+        let path = PathAndQuery::from_str(&full).map_err(|_| ApiAddressFault::Unreadable(full))?;
         Uri::builder()
             .scheme(self.scheme.clone())
             .authority(self.authority.clone())
             .path_and_query(path)
             .build()
-            .map_err(|_| PlaceFault::Unreadable(self.to_string()))
+            .map_err(|_| ApiAddressFault::Unreadable(self.to_string()))
     }
 
     /// Whether what is sent is encrypted.
@@ -52,13 +52,13 @@ impl Place {
     }
 }
 
-impl FromStr for Place {
-    type Err = PlaceFault;
+impl FromStr for ApiAddress {
+    type Err = ApiAddressFault;
 
-    fn from_str(text: &str) -> Result<Self, PlaceFault> {
-        let unreadable = || PlaceFault::Unreadable(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, ApiAddressFault> {
+        let unreadable = || ApiAddressFault::Unreadable(text.to_owned());
         if text.contains('@') {
-            return Err(PlaceFault::Credentials);
+            return Err(ApiAddressFault::Credentials);
         }
         // `127.0.0.1:7333` alone is what people type.
         let full = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
@@ -74,7 +74,7 @@ impl FromStr for Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ApiAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://{}{}", self.scheme, self.authority, self.prefix)
     }
@@ -132,16 +132,16 @@ mod tests {
             ("https://ops.example/redrive/", "https://ops.example/redrive"),
             ("HTTPS://ops.example:8443", "https://ops.example:8443"),
         ] {
-            assert_eq!(text.parse::<Place>().unwrap().to_string(), shown);
+            assert_eq!(text.parse::<ApiAddress>().unwrap().to_string(), shown);
         }
     }
 
     #[test]
     fn other_schemes_and_credentials_are_refused_with_the_fix() {
-        let fault = "http://ops:hunter2@localhost".parse::<Place>().unwrap_err().to_string();
+        let fault = "http://ops:hunter2@localhost".parse::<ApiAddress>().unwrap_err().to_string();
         assert!(fault.contains("--token-file") && !fault.contains("hunter2"), "{fault}");
         for text in ["", "ftp://x", "http://", "http://a/?q=1", "not an address"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<ApiAddress>().is_err(), "{text}");
         }
     }
 
@@ -155,7 +155,7 @@ mod tests {
             ("10.0.0.1:7333", false),
             ("localhost.example", false),
         ] {
-            assert_eq!(text.parse::<Place>().unwrap().is_loopback(), loopback, "{text}");
+            assert_eq!(text.parse::<ApiAddress>().unwrap().is_loopback(), loopback, "{text}");
         }
     }
 

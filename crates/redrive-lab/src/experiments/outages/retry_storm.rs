@@ -6,8 +6,8 @@ use redrive::{BreakerSettings, Policy};
 use redrive_core::OutageForecast;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
 use crate::testbed::{Burst, Load, Outage, Subject, Trace};
@@ -66,11 +66,11 @@ impl RetryStormParameters {
     }
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let parameters: &RetryStormParameters = &variant.parameters;
-        let (load, subject) = (parameters.load(setting.seed), parameters.subject()?);
-        let Some(trace) = setting.play(scenario, &load, &subject, stage)? else { return Ok(None) };
+        let (load, subject) = (parameters.load(setup.seed), parameters.subject()?);
+        let Some(trace) = setup.play(scenario, &load, &subject, stage)? else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace);
         let forecasts =
             if parameters.is_raw() { forecast(&subject.policy, parameters, &result) } else { Vec::new() };

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::quantile;
-use crate::testbed::{Classes, Fates, Load, Record, Subject, Trace};
+use crate::testbed::{Classes, Fates, Load, MessageRecord, Subject, Trace};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,8 +26,8 @@ struct MisclassificationParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &MisclassificationParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
         let classes =
@@ -36,11 +36,11 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             fates: Fates::Rates(rates),
             classes,
             follow: Duration::from_mins(1),
-            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+            ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers).classify(p.classify))?;
         let waiting = policy.forecast().waiting_max;
-        let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
+        let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace);
         let line = (!p.classify).then(|| {
@@ -72,7 +72,7 @@ fn columns() -> Vec<Column> {
 }
 
 fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
-    let of = |wanted: fn(Fate) -> bool| -> Vec<&Record> {
+    let of = |wanted: fn(Fate) -> bool| -> Vec<&MessageRecord> {
         let is = |number: u64| wanted(trace.load.fate(number));
         trace.arrived().filter(|(number, _)| is(*number)).map(|(_, record)| record).collect()
     };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
 use crate::testbed::trace::quantile;
@@ -32,8 +32,8 @@ struct LatenessParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &LatenessParameters = &variant.parameters;
         let messages = p.backlog * p.thousand;
         let burst = (messages > 0).then_some(Burst { at: Duration::ZERO, messages });
@@ -41,10 +41,10 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             fates: Fates::FailOnceBesidePoisonBurst,
             burst,
             follow: p.delay.0 * 3,
-            ..Load::steady(setting.seed, p.rate, p.settle.0 + p.judge.0)
+            ..Load::steady(setup.seed, p.rate, p.settle.0 + p.judge.0)
         };
         let subject = Subject::plain(built(&unprotected(&p.tiers))?, p.concurrency);
-        let Some(trace) = setting.play(scenario, &load, &subject, stage)? else { return Ok(None) };
+        let Some(trace) = setup.play(scenario, &load, &subject, stage)? else { return Ok(None) };
         let (result, points) = measure(&variant.name, &trace, p);
         Ok(Some((result, (messages as f64, points))))
     })?;

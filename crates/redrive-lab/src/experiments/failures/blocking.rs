@@ -5,8 +5,8 @@ use std::time::Duration;
 use redrive::Mode;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, against_first, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, against_first, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -53,11 +53,11 @@ impl BlockingParameters {
     }
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let parameters: &BlockingParameters = &variant.parameters;
-        let (load, subject) = (parameters.load(setting.seed), parameters.subject()?);
-        let trace = setting.play(scenario, &load, &subject, stage)?;
+        let (load, subject) = (parameters.load(setup.seed), parameters.subject()?);
+        let trace = setup.play(scenario, &load, &subject, stage)?;
         Ok(trace.map(|trace| measure(&variant.name, &trace)))
     })?;
     let (variants, curves, is_partial) = complete(each);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use redrive::DeliveryOrder;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, against_first, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, against_first, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -27,20 +27,20 @@ struct OrderingParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &OrderingParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
         let load = Load {
             fates: Fates::Rates(rates),
             keys: p.keys,
             follow: Duration::from_mins(3),
-            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+            ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let ordering = if p.ordering == "key" { DeliveryOrder::Key } else { DeliveryOrder::None };
         let policy = built(&unprotected(&p.tiers))?;
         let subject = Subject { ordering, ..Subject::plain(policy, p.concurrency) };
-        let trace = setting.play(scenario, &load, &subject, stage)?;
+        let trace = setup.play(scenario, &load, &subject, stage)?;
         Ok(trace.map(|trace| measure(&variant.name, &trace)))
     })?;
     let (variants, curves, is_partial) = complete(each);

@@ -7,14 +7,14 @@ use redrive::dispatch::routes::Router;
 use redrive_core::endpoints::Endpoint;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::seed;
 use crate::testbed::simulated::{self, Reply, Responder};
 use crate::testbed::trace::quantile;
-use crate::testbed::{Answer, Audit, Load, Silent, Stage, Subject, Trace};
+use crate::testbed::{Audit, HandlerAnswer, Load, Silent, Stage, Subject, Trace};
 
 const SALT: u64 = 7;
 /// The endpoint that is slow; the others have the numbers after it.
@@ -63,7 +63,7 @@ struct EndpointServers {
 impl Responder for EndpointServers {
     fn call(&mut self, number: u64, _call: u16, _at: Duration) -> Reply {
         let is_slow = self.traffic.endpoint(number) == NOISY;
-        Reply { answer: Answer::Success, takes_ms: if is_slow { self.slow_ms } else { self.fast_ms } }
+        Reply { answer: HandlerAnswer::Success, takes_ms: if is_slow { self.slow_ms } else { self.fast_ms } }
     }
 }
 
@@ -74,8 +74,8 @@ struct ShareResult {
     audit: Audit,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &NoisyEndpointParameters = &variant.parameters;
         let mut results = Vec::new();
         for (i, percent) in p.shares.iter().enumerate() {
@@ -83,7 +83,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             if stage.is_interrupted() {
                 return Ok(None);
             }
-            let traffic = Traffic { seed: setting.seed, noisy_percent: *percent, others: p.others };
+            let traffic = Traffic { seed: setup.seed, noisy_percent: *percent, others: p.others };
             let trace = play(variant, traffic)?;
             let p99_ms = p99_of_the_others(&trace, traffic);
             results.push(ShareResult { percent: *percent, p99_ms, audit: trace.audit });

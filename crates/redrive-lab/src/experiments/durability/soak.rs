@@ -5,8 +5,8 @@ use std::sync::Arc;
 use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -35,14 +35,14 @@ struct SoakCurves {
     memory: Curve,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &SoakParameters = &variant.parameters;
         let load = Load {
             fates: Fates::Rates(Rates { poison: p.poison.0, transient: p.transient.0 }),
             lanes: p.partitions,
             follow: p.follow.0,
-            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+            ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers))?;
         let shares = Shares {
@@ -53,7 +53,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
         let amplification = policy.forecast().load(shares).amplification;
         let log = Arc::new(ByteLog::new(&load));
         let subject = Subject::plain(policy, p.concurrency);
-        let Some(end) = setting.play_with(&load, &subject, log.clone(), stage)? else { return Ok(None) };
+        let Some(end) = setup.play_with(&load, &subject, log.clone(), stage)? else { return Ok(None) };
         let (result, curves) = measure(&variant.name, &log, &end);
         // Drawn fates scatter around the shares.
         let by = 3.0 * (3.0 / load.messages().max(1) as f64).sqrt();

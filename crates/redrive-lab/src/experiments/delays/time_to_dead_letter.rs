@@ -5,8 +5,8 @@ use std::time::Duration;
 use redrive_core::Ratio;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
@@ -23,19 +23,19 @@ struct TimeToDeadLetterParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &TimeToDeadLetterParameters = &variant.parameters;
         let poison = Rates { poison: Ratio::WHOLE, transient: Ratio::ZERO };
         let waiting: Duration = p.tiers.iter().map(|tier| tier.0).sum();
         let load = Load {
             fates: Fates::Rates(poison),
             follow: waiting + Duration::from_mins(1),
-            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+            ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers).jitter(p.jitter.as_str()))?;
         let forecast = policy.forecast();
-        let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
+        let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace);
         let seconds = |what: &str, forecast: Duration, figure: &str, bound| {

@@ -6,8 +6,8 @@ use redrive::BreakerSettings;
 use redrive_core::OutageForecast;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::{Audit, Load, Outage, Stage, Subject, Trace};
@@ -36,9 +36,9 @@ struct OutageResult {
     audit: Audit,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
-        let Some(results) = sweep(scenario, variant, setting, stage)? else { return Ok(None) };
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
+        let Some(results) = sweep(scenario, variant, setup, stage)? else { return Ok(None) };
         let lines = if variant.parameters.breaker { Vec::new() } else { forecasts(variant, &results)? };
         Ok(Some(measured(&variant.name, &results, lines)))
     })?;
@@ -67,7 +67,7 @@ fn subject(p: &OutageSweepParameters) -> Result<Subject, LabError> {
 fn sweep(
     scenario: &Scenario,
     variant: &Variant<OutageSweepParameters>,
-    setting: &Setting<'_>,
+    setup: &ExperimentSetup<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<Vec<OutageResult>>, LabError> {
     let p = &variant.parameters;
@@ -78,10 +78,10 @@ fn sweep(
         let load = Load {
             outage: Some(outage),
             follow: p.after.0,
-            ..Load::steady(setting.seed, p.rate, outage.end() + p.before.0)
+            ..Load::steady(setup.seed, p.rate, outage.end() + p.before.0)
         };
         let part = stage.part(i, p.outages.len());
-        let Some(trace) = setting.play(scenario, &load, &subject, part)? else { return Ok(None) };
+        let Some(trace) = setup.play(scenario, &load, &subject, part)? else { return Ok(None) };
         results.push(OutageResult { lasts: lasts.0, dead: dead(&trace, outage), audit: trace.audit });
     }
     Ok(Some(results))

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, complete};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::Scenario;
 use crate::seed;
@@ -60,13 +60,13 @@ impl Bloom {
     }
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &BloomParameters = &variant.parameters;
         if stage.is_interrupted() {
             return Ok(None);
         }
-        let id = |number| seed::id(setting.seed, number);
+        let id = |number| seed::id(setup.seed, number);
         let (swallowed, forgotten, bytes) = if p.bits_per_id == 0 {
             let ledger: HashSet<u64> = (0..p.applied).map(|n| seed::draw(0, &id(n), SALT[0])).collect();
             let known = |number| ledger.contains(&seed::draw(0, &id(number), SALT[0]));

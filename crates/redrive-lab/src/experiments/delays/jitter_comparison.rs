@@ -11,8 +11,8 @@ use redrive_core::jitter::Unspread;
 use redrive_core::{Jitter, Random, SplitMix64};
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, complete};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::Scenario;
 
@@ -37,8 +37,8 @@ struct Contest {
     completion_ms: f64,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &JitterComparisonParameters = &variant.parameters;
         let jitter = match p.backoff.as_str() {
             "off" => None,
@@ -54,7 +54,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
                 return Ok(None);
             }
             let clients = p.clients * step / steps;
-            points.push((f64::from(clients), contest(p, jitter, clients, setting.seed)));
+            points.push((f64::from(clients), contest(p, jitter, clients, setup.seed)));
             stage.share(f64::from(step) / f64::from(steps));
         }
         let all = points.last().map_or(Contest::default(), |point| point.1);

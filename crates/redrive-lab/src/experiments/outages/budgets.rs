@@ -7,8 +7,8 @@ use redrive_core::policy::BudgetRate;
 use redrive_core::{Random, SplitMix64, Time};
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, complete};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share};
 
@@ -125,8 +125,8 @@ struct CallerLoad {
     served: f64,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &BudgetsParameters = &variant.parameters;
         let mut points = Vec::new();
         for percent in (0..=100).step_by(p.step_percent.max(1) as usize) {
@@ -134,7 +134,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
                 return Ok(None);
             }
             stage.share(percent as f64 / 100.0);
-            points.push((percent as f64, load(p, percent, setting.seed)?));
+            points.push((percent as f64, load(p, percent, setup.seed)?));
         }
         let at = |percent: f64| points.iter().find(|point| point.0 >= percent).map(|point| &point.1);
         let amplification = |percent: f64| at(percent).map_or(f64::NAN, |load| load.amplification);

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, against_first, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, against_first, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -24,14 +24,14 @@ struct FailureSweepParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &FailureSweepParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
         let load = Load {
             fates: Fates::Rates(rates),
             follow: Duration::from_mins(1),
-            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+            ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers))?;
         let shares = Shares {
@@ -40,7 +40,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
             poison: p.poison.0.as_f64(),
         };
         let amplification = policy.forecast().load(shares).amplification;
-        let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
+        let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace);
         // Drawn fates scatter around the shares.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, unprotected};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -28,19 +28,19 @@ struct PoisonGrowthParameters {
     concurrency: u32,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
         let p: &PoisonGrowthParameters = &variant.parameters;
         let rates = Rates { poison: p.poison.0, transient: p.transient.0 };
         let load = Load {
             fates: Fates::Rates(rates),
             triage_per_second: Some(p.triage),
-            ..Load::steady(setting.seed, p.rate, p.arrive_for.0)
+            ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers))?;
         let forecast = policy.forecast();
         let waiting = forecast.waiting_max;
-        let trace = setting.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
+        let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let shares = Shares { transient: p.transient.0.as_f64(), failing_twice: 1.0 / 3.0, poison: 0.0 };
         let divergence = forecast.divergence(shares, p.rate, p.triage).unwrap_or(f64::NAN);

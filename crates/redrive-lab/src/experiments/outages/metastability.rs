@@ -10,12 +10,12 @@ use redrive::{BreakerSettings, Policy};
 use redrive_core::Ratio;
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, built, complete, tiers};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Column, Curve, HeatMap, HeatPanel, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
 use crate::testbed::simulated::{self, Reply, Responder};
-use crate::testbed::{Answer, Audit, Load, Stage, Subject, Trace};
+use crate::testbed::{Audit, HandlerAnswer, Load, Stage, Subject, Trace};
 
 /// At least this share of the arrivals must be served at the end.
 const RECOVERED: f64 = 0.9;
@@ -73,9 +73,9 @@ impl Responder for ModelServer {
         self.free_ms = self.done_ms(self.free_ms.max(now_ms));
         let takes_ms = self.free_ms - now_ms;
         if takes_ms <= self.timeout_ms {
-            Reply { answer: Answer::Success, takes_ms: takes_ms.ceil() as u64 }
+            Reply { answer: HandlerAnswer::Success, takes_ms: takes_ms.ceil() as u64 }
         } else {
-            Reply { answer: Answer::Transient, takes_ms: self.timeout_ms as u64 }
+            Reply { answer: HandlerAnswer::Transient, takes_ms: self.timeout_ms as u64 }
         }
     }
 }
@@ -90,9 +90,9 @@ struct Cell {
     curve: Vec<(f64, f64)>,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
-        let Some(cells) = map(variant, setting, stage)? else { return Ok(None) };
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
+        let Some(cells) = map(variant, setup, stage)? else { return Ok(None) };
         let (result, curve) = measure(variant, &cells);
         Ok(Some((result, (curve, text(variant, &cells), panel(variant, &cells)))))
     })?;
@@ -103,7 +103,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
         notes.push(note);
         panels.push(panel);
     }
-    let heat_maps = vec![heat_map(scenario, setting, panels)?];
+    let heat_maps = vec![heat_map(scenario, setup, panels)?];
     let title = "Goodput through the published trigger";
     let plots = vec![Plot::new("goodput", title, "seconds", "served, share of the arrivals", curves)];
     let columns = vec![
@@ -133,7 +133,7 @@ fn subject(p: &MetastabilityParameters) -> Result<Subject, LabError> {
 /// `None` if it was interrupted.
 fn map(
     variant: &Variant<MetastabilityParameters>,
-    setting: &Setting<'_>,
+    setup: &ExperimentSetup<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<Vec<Cell>>, LabError> {
     let p = &variant.parameters;
@@ -143,7 +143,7 @@ fn map(
     for depth in &p.depths {
         for length in &p.lengths {
             stage.share(cells.len() as f64 / all as f64);
-            let Some(trace) = play(p, *depth, length.0, &subject, setting)? else { return Ok(None) };
+            let Some(trace) = play(p, *depth, length.0, &subject, setup)? else { return Ok(None) };
             let goodput = goodput(&trace, p.judged.0);
             let curve = served(&trace);
             cells.push(Cell { depth: *depth, length: length.0, goodput, audit: trace.audit, curve });
@@ -157,9 +157,9 @@ fn play(
     depth: u32,
     length: Duration,
     subject: &Subject,
-    setting: &Setting<'_>,
+    setup: &ExperimentSetup<'_>,
 ) -> Result<Option<Trace>, LabError> {
-    let load = Load::steady(setting.seed, p.rate, p.before.0 + length + p.after.0);
+    let load = Load::steady(setup.seed, p.rate, p.before.0 + length + p.after.0);
     let ms = |span: Duration| span.as_secs_f64() * 1000.0;
     let trigger = Trigger {
         taken: Ratio::percent(depth.min(100) as u16).as_f64(),
@@ -173,7 +173,7 @@ fn play(
         free_ms: 0.0,
     };
     // One cell takes a moment, so ^C is looked at between two of them.
-    let stage = Stage::of(setting.watch, "", 0, 1);
+    let stage = Stage::of(setup.watch, "", 0, 1);
     if stage.is_interrupted() {
         return Ok(None);
     }
@@ -230,8 +230,12 @@ fn panel(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> HeatPane
 }
 
 /// All variants have the same grid.
-fn heat_map(scenario: &Scenario, setting: &Setting<'_>, panels: Vec<HeatPanel>) -> Result<HeatMap, LabError> {
-    let variants = scenario.variants::<MetastabilityParameters>(setting.size)?;
+fn heat_map(
+    scenario: &Scenario,
+    setup: &ExperimentSetup<'_>,
+    panels: Vec<HeatPanel>,
+) -> Result<HeatMap, LabError> {
+    let variants = scenario.variants::<MetastabilityParameters>(setup.size)?;
     let grid = variants.first().map(|first| &first.parameters);
     let rows = grid.map_or_else(Vec::new, |p| p.depths.iter().map(|depth| format!("−{depth} %")).collect());
     let columns = grid.map_or_else(Vec::new, |p| {

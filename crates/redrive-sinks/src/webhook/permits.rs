@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-/// Places per endpoint. An endpoint is known only while somebody is there or waits, so there are never more of them than
+/// Permits per endpoint. An endpoint is known only while somebody is there or waits, so there are never more of them than
 /// calls.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct EndpointPermits {
     each: usize,
     known: Mutex<HashMap<u64, KnownEndpoint>>,
 }
@@ -20,42 +20,42 @@ struct KnownEndpoint {
     free: Arc<Semaphore>,
 }
 
-/// A call at an endpoint: it waits for its place or has it. Dropping it gives everything back.
+/// A call at an endpoint: it waits for its permit or has it. Dropping it gives everything back.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
-    places: &'a Places,
+pub(super) struct EndpointPermit<'a> {
+    permits: &'a EndpointPermits,
     unit: u64,
     free: Arc<Semaphore>,
     taken: bool,
 }
 
-impl Places {
+impl EndpointPermits {
     pub(super) fn new(each: usize) -> Self {
         Self { each, known: Mutex::default() }
     }
 
-    /// How many places there are at each.
+    /// How many permits there are at each.
     pub(super) fn limit(&self) -> usize {
         self.each
     }
 
-    /// Waits for a place.
-    pub(super) async fn take(&self, unit: u64) -> Place<'_> {
-        let mut place = self.join(unit);
+    /// Waits for a permit.
+    pub(super) async fn take(&self, unit: u64) -> EndpointPermit<'_> {
+        let mut permit = self.join(unit);
         // Never closed, so never an error.
-        if let Ok(permit) = place.free.acquire().await {
-            permit.forget();
-            place.taken = true;
+        if let Ok(acquired) = permit.free.acquire().await {
+            acquired.forget();
+            permit.taken = true;
         }
-        place
+        permit
     }
 
-    fn join(&self, unit: u64) -> Place<'_> {
+    fn join(&self, unit: u64) -> EndpointPermit<'_> {
         let mut known = self.known();
         let new = || KnownEndpoint { calls: 0, free: Arc::new(Semaphore::new(self.each)) };
         let entry = known.entry(unit).or_insert_with(new);
         entry.calls += 1;
-        Place { places: self, unit, free: Arc::clone(&entry.free), taken: false }
+        EndpointPermit { permits: self, unit, free: Arc::clone(&entry.free), taken: false }
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<u64, KnownEndpoint>> {
@@ -63,12 +63,12 @@ impl Places {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for EndpointPermit<'_> {
     fn drop(&mut self) {
         if self.taken {
             self.free.add_permits(1);
         }
-        let mut known = self.places.known();
+        let mut known = self.permits.known();
         if let Some(entry) = known.get_mut(&self.unit) {
             entry.calls -= 1;
             if entry.calls == 0 {
@@ -90,22 +90,22 @@ mod tests {
 
     #[tokio::test]
     async fn a_full_endpoint_makes_its_own_calls_wait_and_no_others() {
-        let places = Places::new(2);
-        let first = places.take(1).await;
-        let _second = places.take(1).await;
-        assert!(timeout(SOON, places.take(1)).await.is_err());
-        assert!(timeout(SOON, places.take(2)).await.is_ok());
+        let permits = EndpointPermits::new(2);
+        let first = permits.take(1).await;
+        let _second = permits.take(1).await;
+        assert!(timeout(SOON, permits.take(1)).await.is_err());
+        assert!(timeout(SOON, permits.take(2)).await.is_ok());
         drop(first);
-        assert!(timeout(SOON, places.take(1)).await.is_ok());
+        assert!(timeout(SOON, permits.take(1)).await.is_ok());
     }
 
     #[tokio::test]
     async fn an_endpoint_is_forgotten_with_its_last_call() {
-        let places = Places::new(1);
-        let held = places.take(1).await;
-        assert!(timeout(SOON, places.take(1)).await.is_err(), "gave up waiting");
-        assert_eq!(places.known().len(), 1);
+        let permits = EndpointPermits::new(1);
+        let held = permits.take(1).await;
+        assert!(timeout(SOON, permits.take(1)).await.is_err(), "gave up waiting");
+        assert_eq!(permits.known().len(), 1);
         drop(held);
-        assert_eq!(places.known().len(), 0);
+        assert_eq!(permits.known().len(), 0);
     }
 }

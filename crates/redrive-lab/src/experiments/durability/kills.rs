@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use super::fault::LabError;
-use super::setting::{Setting, complete};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, complete};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::trace::EngineCounts;
@@ -30,9 +30,9 @@ struct KillParameters {
     durable: bool,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let each = setting.each(scenario, |variant, stage| {
-        let played = play(variant, setting, stage).map_err(|error| LabError::Run(error.to_string()))?;
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let each = setup.each(scenario, |variant, stage| {
+        let played = play(variant, setup, stage).map_err(|error| LabError::Run(error.to_string()))?;
         played.map(|order| measure(variant, &order)).transpose()
     })?;
     let (variants, curves, is_partial) = complete(each);
@@ -53,10 +53,10 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// Lives and kills, and a last life that comes to its end; `None` if it was interrupted.
+/// Lives and kills, and a last life that runs to its end; `None` if it was interrupted.
 fn play(
     variant: &Variant<KillParameters>,
-    setting: &Setting<'_>,
+    setup: &ExperimentSetup<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<(VictimOrder, Scratch)>, crate::testbed::Error> {
     let p = &variant.parameters;
@@ -64,7 +64,7 @@ fn play(
     let calls_per_life = (p.rate * p.life.0.as_secs_f64()).ceil() as u64;
     let mut order = VictimOrder {
         dir: scratch.path().to_owned(),
-        seed: setting.seed,
+        seed: setup.seed,
         rate: p.rate,
         // The last life has something to do as well.
         messages: calls_per_life * (u64::from(p.kills) + 2),
@@ -76,7 +76,7 @@ fn play(
     for life in 0..=p.kills {
         order.life = life;
         stage.share(f64::from(life) / f64::from(p.kills + 1));
-        let mut victim = Victim::start(setting.victim, &order)?;
+        let mut victim = Victim::start(setup.victim, &order)?;
         let (done, began) = (order.done(life), Instant::now());
         loop {
             if stage.is_interrupted() {

@@ -11,10 +11,10 @@ use redrive_core::Ratio;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
-use super::fault::LabError;
-use super::replay_engine::ReplayEngine;
-use super::replay_store::{Effects, Store};
-use super::setting::{Setting, built, complete, tiers};
+use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, tiers};
+use super::engine::ReplayEngine;
+use super::store::{Effects, Store};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
@@ -96,14 +96,13 @@ struct Steps {
     pending: u64,
 }
 
-pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabError> {
-    let place =
-        setting.postgres.map_or("a set in memory", |_| "PostgreSQL, id and effect in one transaction");
-    let each = setting.each(scenario, |variant: &Variant<ReplayParameters>, stage| {
-        let engine = ReplayEngine::new(setting.engine).map_err(|error| LabError::Run(error.to_string()))?;
+pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
+    let place = setup.postgres.map_or("a set in memory", |_| "PostgreSQL, id and effect in one transaction");
+    let each = setup.each(scenario, |variant: &Variant<ReplayParameters>, stage| {
+        let engine = ReplayEngine::new(setup.engine).map_err(|error| LabError::Run(error.to_string()))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| LabError::Run(error.to_string()))?;
-        let played = runtime.block_on(play(variant, setting, &engine, stage));
+        let played = runtime.block_on(play(variant, setup, &engine, stage));
         drop(runtime);
         played.map_err(|error| LabError::Run(error.to_string()))
     })?;
@@ -129,7 +128,7 @@ pub fn run(scenario: &Scenario, setting: &Setting<'_>) -> Result<Outcome, LabErr
 
 async fn play(
     variant: &Variant<ReplayParameters>,
-    setting: &Setting<'_>,
+    setup: &ExperimentSetup<'_>,
     engine: &ReplayEngine<'_>,
     stage: Stage<'_>,
 ) -> Result<Option<(VariantResult, (Curve, Vec<String>))>, Error> {
@@ -138,9 +137,9 @@ async fn play(
     // Only ids and fates of it are used: the messages come at once.
     let load = Load {
         fates: Fates::Rates(rates),
-        ..Load::steady(setting.seed, p.messages as f64, Duration::from_secs(1))
+        ..Load::steady(setup.seed, p.messages as f64, Duration::from_secs(1))
     };
-    let store = Store::open(setting.postgres, p.messages, p.ledger).await?;
+    let store = Store::open(setup.postgres, p.messages, p.ledger).await?;
     let zeros = || (0..p.messages).map(|_| AtomicU8::new(0)).collect();
     let downstream = Arc::new(FixableHandler {
         load,

@@ -1,0 +1,7 @@
+//! Messages that fail, and what that does to the others: blocking, order, poison, wrong classes.
+
+pub(super) mod blocking;
+pub(super) mod failure_sweep;
+pub(super) mod misclassification;
+pub(super) mod ordering;
+pub(super) mod poison_growth;
