@@ -265,7 +265,8 @@ fn what_is_missing_is_named_and_given_up_only_when_asked() {
         assert_eq!(ran.code, Some(1), "{}", ran.stdout);
         assert!(ran.stdout.contains("missing: positions"), "{}", ran.stdout);
     }
-    let opened = Embedded::open(&store).unwrap().store("orders", redrive::engine::StoreOptions::default());
+    let opened =
+        Embedded::open(&store).unwrap().store("orders", redrive::internal::engine::StoreOptions::default());
     assert!(opened.unwrap_err().to_string().contains("--accept-loss"));
 
     let ran = redrive(dir.path(), &["journal", "data", "--accept-loss"]);
@@ -275,7 +276,12 @@ fn what_is_missing_is_named_and_given_up_only_when_asked() {
     assert!(ran.stdout.contains("bytes of the journal, with at most"), "{}", ran.stdout);
     let actions = fs::read_to_string(store.join("actions.ndjson")).unwrap();
     assert!(actions.contains("accept_loss") && actions.contains("bytes of the journal"), "{actions}");
-    drop(Embedded::open(&store).unwrap().store("orders", redrive::engine::StoreOptions::default()).unwrap());
+    drop(
+        Embedded::open(&store)
+            .unwrap()
+            .store("orders", redrive::internal::engine::StoreOptions::default())
+            .unwrap(),
+    );
     let ran = redrive(dir.path(), &["journal", "data", "--pipeline", "orders", "--accept-loss"]);
     assert!(ran.stderr.contains("nothing is missing"), "{}{}", ran.stdout, ran.stderr);
 }

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use redrive::engine::embedded::Tuning;
-use redrive::engine::{DeliveryOrder, StoreOptions};
+use redrive::internal::engine::embedded::Tuning;
+use redrive::internal::engine::{DeliveryOrder, StoreOptions};
 use redrive_core::{Message, SplitMix64, Time};
 
 /// One pipeline without order, one with.

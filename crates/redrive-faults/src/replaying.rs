@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::engine::StoreOptions;
+use redrive::internal::engine::StoreOptions;
+use redrive::internal::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use redrive::letters::Selection;
-use redrive::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use redrive::replay::{Plan, PlanOptions, ReplaySpec, ReplayState, Replays};
 use redrive::{
     Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle, Policy, Redrive,

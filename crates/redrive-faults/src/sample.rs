@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use redrive::engine::embedded::{Embedded, StoreReport, dir::EmbeddedStore};
-use redrive::engine::{
+use redrive::internal::engine::embedded::{Embedded, StoreReport, dir::EmbeddedStore};
+use redrive::internal::engine::{
     Delivery, Engine, EngineError, Event, LetterChange, LetterState, MessagePhase, NewMessage, Settlement,
     StoreNotice, StoreOptions, Ticket,
 };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive::engine::{Attempt, Delivery, Settlement, Verdict};
+use redrive::internal::engine::{Attempt, Delivery, Settlement, Verdict};
 use redrive_core::{Class, FailureKind, Reason, Time};
 
 use crate::acks::Step;

@@ -8,8 +8,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use redrive::engine::embedded::{Embedded, StoreReport, Tuning};
-use redrive::engine::{Engine, LetterState};
+use redrive::internal::engine::embedded::{Embedded, StoreReport, Tuning};
+use redrive::internal::engine::{Engine, LetterState};
 use redrive_core::Time;
 
 use crate::acks::{self, Step};
@@ -120,7 +120,7 @@ fn settle_all(
     if asked.started {
         all_started(&book, report)?;
     }
-    let text = |error: redrive::engine::EngineError| error.to_string();
+    let text = |error: redrive::internal::engine::EngineError| error.to_string();
     let counts = store.counts();
     let letters = store.letters(None, None, usize::MAX).map_err(text)?;
     let mut states: HashMap<u64, LetterState> = HashMap::new();
@@ -186,7 +186,7 @@ fn all_started(book: &Book, report: &StoreReport) -> Result<(), String> {
 /// Takes and settles until nothing is left. Returns the numbers that were delivered.
 fn deliver_all(store: &mut impl Engine, book: &mut Book) -> Result<HashSet<u64>, String> {
     let later = Time::from_millis(plan::now().as_millis() + 10 * 3_600_000);
-    let text = |error: redrive::engine::EngineError| error.to_string();
+    let text = |error: redrive::internal::engine::EngineError| error.to_string();
     for known in book.known.values_mut() {
         (known.out, known.settling) = (false, false);
     }

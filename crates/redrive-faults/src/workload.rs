@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
-use redrive::engine::ingest::IngestAnswer;
-use redrive::engine::{
+use redrive::internal::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
+use redrive::internal::engine::ingest::IngestAnswer;
+use redrive::internal::engine::{
     Delivery, Engine, EngineError, Event, Ingest, IngestError, LetterChange, LetterState, NewMessage,
     ReplayAnswer, ReplayJob, ReplayTarget, Ticket,
 };
@@ -147,7 +147,7 @@ impl Lane {
             Ok(Ok(accepted)) => {
                 assert_eq!(accepted.len(), ids.len());
                 for (accepted, id) in accepted.into_iter().zip(ids) {
-                    let redrive::engine::Accepted::New { seq } = accepted else {
+                    let redrive::internal::engine::Accepted::New { seq } = accepted else {
                         panic!("{id}: a duplicate")
                     };
                     acks.say(&Line::Accepted { pipeline: name.into(), seq, id: id.clone() });

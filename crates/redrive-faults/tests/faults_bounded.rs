@@ -5,8 +5,10 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive::engine::embedded::{Embedded, dir::EmbeddedStore};
-use redrive::engine::{Delivery, Engine, NewMessage, ReplayAnswer, ReplayJob, ReplayTarget, Settlement};
+use redrive::internal::engine::embedded::{Embedded, dir::EmbeddedStore};
+use redrive::internal::engine::{
+    Delivery, Engine, NewMessage, ReplayAnswer, ReplayJob, ReplayTarget, Settlement,
+};
 use redrive_core::{Reason, Time};
 use redrive_faults::plan;
 use redrive_faults::settle;
@@ -50,7 +52,7 @@ fn settle_now(store: &mut EmbeddedStore, settlement: Settlement) {
     loop {
         let mut events = Vec::new();
         store.poll(&mut events).expect("it goes on");
-        if events.contains(&redrive::engine::Event::Durable(ticket)) {
+        if events.contains(&redrive::internal::engine::Event::Durable(ticket)) {
             return;
         }
         std::thread::yield_now();
@@ -135,8 +137,10 @@ fn a_letter_that_is_replayed_again_and_again_does_not_fill_the_disk() {
 fn remembered_ids_are_not_carried_forward_again_and_again() {
     let scratch = Scratch::new().expect("a scratch directory");
     let embedded = Embedded::open_with(&scratch.0, plan::tuning()).expect("it opens");
-    let options =
-        redrive::engine::StoreOptions { dedup: Some(Duration::from_hours(24)), ..plan::options("plain") };
+    let options = redrive::internal::engine::StoreOptions {
+        dedup: Some(Duration::from_hours(24)),
+        ..plan::options("plain")
+    };
     let mut store = embedded.store("plain", options).expect("it opens");
     let now = plan::now();
     for batch in 0..80 {

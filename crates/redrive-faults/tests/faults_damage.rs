@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use redrive::engine::{EngineError, MessagePhase, StoreNotice};
+use redrive::internal::engine::{EngineError, MessagePhase, StoreNotice};
 use redrive_core::SplitMix64;
 use redrive_faults::sample::{self, Fates, FoundStore, SampleFate};
 use redrive_faults::verify::{Scratch, copy_dir};

@@ -5,8 +5,8 @@ mod support;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use redrive::engine::embedded::{Embedded, Tuning, dir::FORMAT};
-use redrive::engine::{Engine, EngineError};
+use redrive::internal::engine::embedded::{Embedded, Tuning, dir::FORMAT};
+use redrive::internal::engine::{Engine, EngineError};
 use redrive_faults::plan;
 use redrive_faults::verify::copy_dir;
 use support::{Rig, files_in};

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use redrive::engine::embedded::Embedded;
-use redrive::engine::{Engine, LetterState};
+use redrive::internal::engine::embedded::Embedded;
+use redrive::internal::engine::{Engine, LetterState};
 use redrive_core::SplitMix64;
 use redrive_core::{Reason, Time};
 use redrive_faults::plan;
@@ -36,7 +36,7 @@ impl Found {
 }
 
 fn look(dir: &Path, pipeline: &str) -> Result<Found, String> {
-    let text = |error: redrive::engine::EngineError| error.to_string();
+    let text = |error: redrive::internal::engine::EngineError| error.to_string();
     let embedded = Embedded::open_with(dir, plan::tuning()).map_err(text)?;
     let mut store = embedded.store(pipeline, plan::options(pipeline)).map_err(text)?;
     let report = embedded.report(pipeline).unwrap_or_default();

@@ -8,8 +8,8 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use image::Image;
-use redrive::engine::embedded::{Embedded, Tuning};
-use redrive::engine::{Accepted, Engine, EngineError, Event, IngestError, NewMessage};
+use redrive::internal::engine::embedded::{Embedded, Tuning};
+use redrive::internal::engine::{Accepted, Engine, EngineError, Event, IngestError, NewMessage};
 use redrive_faults::plan;
 use redrive_faults::settle;
 use redrive_faults::workload::Work;

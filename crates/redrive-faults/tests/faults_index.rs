@@ -5,8 +5,8 @@ mod support;
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use redrive::engine::embedded::Embedded;
-use redrive::engine::{
+use redrive::internal::engine::embedded::Embedded;
+use redrive::internal::engine::{
     Accepted, Engine, EngineError, IngestError, LetterState, MessagePhase, NewMessage, StoreNotice,
 };
 use redrive_core::Reason;
@@ -171,7 +171,8 @@ fn ids_outlive_the_segments_they_came_in() {
     let scratch = Scratch::new().expect("a scratch directory");
     let open = || {
         let embedded = Embedded::open_with(&scratch.0, plan::tuning()).expect("it opens");
-        let options = redrive::engine::StoreOptions { dedup: Some(WINDOW), ..plan::options("plain") };
+        let options =
+            redrive::internal::engine::StoreOptions { dedup: Some(WINDOW), ..plan::options("plain") };
         embedded.store("plain", options).expect("it opens")
     };
     let first_segment = || {

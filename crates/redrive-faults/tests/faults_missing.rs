@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use redrive::engine::embedded::directory::accept::accept_loss;
-use redrive::engine::embedded::{Embedded, Tuning};
-use redrive::engine::{Engine, EngineError, MessagePhase};
+use redrive::internal::engine::embedded::directory::accept::accept_loss;
+use redrive::internal::engine::embedded::{Embedded, Tuning};
+use redrive::internal::engine::{Engine, EngineError, MessagePhase};
 use redrive_core::Time;
 use redrive_faults::plan;
 use redrive_faults::sample::{self, Fates, SampleFate};
@@ -246,7 +246,7 @@ fn a_cut_after_an_unclean_end_is_refused_up_to_the_last_acknowledgement() {
         let ingest = store.ingest().expect("ingest");
         for n in 0..30 {
             let message = plan::message(&format!("m-{n}"), None);
-            let new = redrive::engine::NewMessage { message, due: None };
+            let new = redrive::internal::engine::NewMessage { message, due: None };
             let now = Time::from_millis(sample::NOW.as_millis());
             ingest.submit(vec![new], now).blocking_recv().expect("answered").expect("accepted");
             // As a process leaves it that is killed right after the answer.

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use redrive::engine::embedded::disk::real::RealDisk;
-use redrive::engine::embedded::index::runs::SortedRuns;
-use redrive::engine::embedded::index::tables::{IndexTables as _, Space};
+use redrive::internal::engine::embedded::disk::real::RealDisk;
+use redrive::internal::engine::embedded::index::runs::SortedRuns;
+use redrive::internal::engine::embedded::index::tables::{IndexTables as _, Space};
 use redrive_faults::plan::PIPELINES;
 use redrive_faults::sample;
 use redrive_faults::verify::{Scratch, copy_dir};

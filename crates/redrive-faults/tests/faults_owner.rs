@@ -4,12 +4,12 @@
 use std::fs;
 use std::path::Path;
 
-use redrive::engine::embedded::disk::real::RealDisk;
-use redrive::engine::embedded::index::runs::SortedRuns;
-use redrive::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
-use redrive::engine::embedded::store::open::open;
-use redrive::engine::embedded::{Embedded, dir::EmbeddedStore};
-use redrive::engine::{Accepted, Engine, EngineError, NewMessage};
+use redrive::internal::engine::embedded::disk::real::RealDisk;
+use redrive::internal::engine::embedded::index::runs::SortedRuns;
+use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
+use redrive::internal::engine::embedded::store::open::open;
+use redrive::internal::engine::embedded::{Embedded, dir::EmbeddedStore};
+use redrive::internal::engine::{Accepted, Engine, EngineError, NewMessage};
 use redrive_faults::verify::Scratch;
 use redrive_faults::{plan, sample};
 use std::sync::Arc;

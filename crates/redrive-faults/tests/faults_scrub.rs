@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive::engine::embedded::{Embedded, Tuning, inspect};
-use redrive::engine::{Engine, StoreNotice};
+use redrive::internal::engine::embedded::{Embedded, Tuning, inspect};
+use redrive::internal::engine::{Engine, StoreNotice};
 use redrive_faults::plan;
 use redrive_faults::sample;
 use redrive_faults::verify::{Scratch, copy_dir};

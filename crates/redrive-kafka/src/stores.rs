@@ -1,7 +1,7 @@
 //! Opens the engine of each pipeline.
 
 use redrive::Stores;
-use redrive::engine::{Engine, EngineError, StoreOptions};
+use redrive::internal::engine::{Engine, EngineError, StoreOptions};
 
 use crate::engine::{self, KafkaEngine};
 use crate::options::{Cluster, KafkaPipeline};

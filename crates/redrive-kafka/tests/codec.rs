@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders, OwnedMessage};
-use redrive::engine::{Attempt, Grouping, History};
+use redrive::internal::engine::{Attempt, Grouping, History};
 use redrive_core::{Class, FailureKind, Message, Meta, Pick, Reason, Time};
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers, names};
 use redrive_kafka::{KafkaPipeline, Only};

@@ -4,9 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::engine::conformance::{Harness, check_seeds, seeds_from_env};
-use redrive::engine::ingest::{Accepted, IngestAnswer, NewMessage};
-use redrive::engine::{Engine, StoreOptions};
+use redrive::internal::engine::conformance::{Harness, check_seeds, seeds_from_env};
+use redrive::internal::engine::ingest::{Accepted, IngestAnswer, NewMessage};
+use redrive::internal::engine::{Engine, StoreOptions};
 use redrive_core::{Message, Time};
 use redrive_kafka::KafkaEngine;
 use tokio::sync::oneshot;

@@ -4,8 +4,8 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::engine::groups::list::list;
-use redrive::engine::{
+use redrive::internal::engine::groups::list::list;
+use redrive::internal::engine::{
     Attempt, Engine, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling, History,
     LetterChange, Settlement, StoreOptions, Verdict,
 };
@@ -34,7 +34,7 @@ fn attempt(error: &str) -> Attempt {
 /// Lets the next messages die, each of the error that `error` says for its number.
 fn kill(engine: &mut KafkaEngine, count: usize, now: u64, error: impl Fn(usize) -> String) {
     let taken = take(engine, at(now), count);
-    let settlement = |(n, delivery): (usize, redrive::engine::Delivery)| {
+    let settlement = |(n, delivery): (usize, redrive::internal::engine::Delivery)| {
         let meta = Meta { attempts: 1, ..delivery.meta };
         let verdict = Verdict::Dead { reason: Reason::Permanent, meta, at: at(now) };
         Settlement { delivery, verdict, attempt: Some(attempt(&error(n))) }

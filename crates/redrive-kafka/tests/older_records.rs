@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, OwnedHeaders, OwnedMessage};
-use redrive::engine::{Attempt, Grouping, History, Letter, LetterState};
+use redrive::internal::engine::{Attempt, Grouping, History, Letter, LetterState};
 use redrive::letters::Filter;
 use redrive_core::{Class, FailureKind, Message, Meta, Reason, Time};
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers};

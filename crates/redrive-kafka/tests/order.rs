@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::engine::{
+use redrive::internal::engine::{
     AfterDead, Delivery, Engine, ForeignLetter, History, LetterChange, ReplayAnswer, ReplayJob, ReplayTarget,
     Settlement, StoreOptions, Verdict,
 };

@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive::engine::{
+use redrive::internal::engine::{
     Engine, EngineError, ReplayAnswer, ReplayJob, ReplayTarget, StoreOptions, TakeGate, Verdict,
 };
 use redrive_core::Reason;

@@ -8,7 +8,9 @@ use std::time::Duration;
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use redrive::engine::{Delivery, Engine, LetterState, ReplayJob, ReplayTarget, StoreOptions, Verdict};
+use redrive::internal::engine::{
+    Delivery, Engine, LetterState, ReplayJob, ReplayTarget, StoreOptions, Verdict,
+};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
 use redrive_kafka::topics::scan::Scan;
@@ -124,7 +126,7 @@ fn a_replay_onto_the_source_that_died_again_is_not_delivered_a_second_time_after
     engine.commit_every(Duration::from_hours(1));
     let again = take(&mut engine, at(100), 5);
     assert!(again.iter().all(|one| one.meta.replays == 1));
-    let batch = again.into_iter().map(|one| redrive::engine::Settlement {
+    let batch = again.into_iter().map(|one| redrive::internal::engine::Settlement {
         verdict: dead(&one),
         delivery: one,
         attempt: None,

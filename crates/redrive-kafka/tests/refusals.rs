@@ -6,7 +6,7 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive::engine::{
+use redrive::internal::engine::{
     Delivery, Engine, ProblemKind, ReplayAnswer, ReplayJob, Settlement, StoreOptions, Verdict,
 };
 use redrive_core::{Meta, Reason};
@@ -146,7 +146,7 @@ fn finish_suspects(engine: &mut KafkaEngine, count: usize) -> Vec<String> {
                 wait("it is announced", || {
                     engine.poll(&mut Vec::new()).expect("polling works");
                     engine.announce(&[delivery.receipt], at(1_000)).unwrap()
-                        == redrive::engine::Announced::Yes
+                        == redrive::internal::engine::Announced::Yes
                 });
             }
         }
@@ -257,8 +257,12 @@ fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_n
         assert_eq!((letter.reason, letter.message.key()), (reason, Some(&b"k"[..])));
         let start = letter.message.payload().expect("a part of it is there");
         assert!(start.len() < 100_000 && large(id).payload().unwrap().starts_with(start));
-        let job =
-            ReplayJob { id: 7, due: at(9), force: false, target: redrive::engine::ReplayTarget::default() };
+        let job = ReplayJob {
+            id: 7,
+            due: at(9),
+            force: false,
+            target: redrive::internal::engine::ReplayTarget::default(),
+        };
         assert_eq!(
             engine.replay(&job, &[letter.id], at(9).into()).unwrap(),
             [ReplayAnswer::Damaged],

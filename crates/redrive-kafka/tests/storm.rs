@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use redrive::engine::conformance::{Rng, seeds_from_env};
-use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
+use redrive::internal::engine::conformance::{Rng, seeds_from_env};
+use redrive::internal::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason, Time};
 
 use support::{World, message, wait};

@@ -6,7 +6,7 @@ mod broker;
 use std::time::{Duration, Instant};
 
 use redrive::Time;
-use redrive::subscriptions::{Admission, Answer, EndpointId, Purge, Subscriptions};
+use redrive::internal::subscriptions::{Admission, Answer, EndpointId, Purge, Subscriptions};
 use redrive_kafka::group::subscriptions::SubscriptionTopic;
 use redrive_kafka::topics::{self, Role, Topics, TopicsFault};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};

@@ -155,7 +155,7 @@ fn a_cluster_that_does_not_answer_and_a_source_that_is_not_there_are_told_apart(
     let nobody = Cluster { brokers: vec![free.to_string()], ..cluster };
     let fault = prepare(&nobody, &orders, TopicsMode::Verify).unwrap_err();
     assert!(matches!(fault, TopicsFault::Unreachable { .. }), "{fault}");
-    assert!(matches!(fault.into(), redrive::engine::EngineError::Unavailable(_)));
+    assert!(matches!(fault.into(), redrive::internal::engine::EngineError::Unavailable(_)));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redrive::GroupId;
-use redrive::engine::{GroupState, GroupSummary};
+use redrive::internal::engine::{GroupState, GroupSummary};
 use tokio::time::timeout;
 
 use crate::service::Service;

@@ -7,8 +7,8 @@ mod limit;
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use redrive::letters::correlation_id;
-use redrive::letters::select::LetterIds;
+use redrive::internal::letters::correlation_id;
+use redrive::internal::letters::select::LetterIds;
 use redrive::{AttemptFailed, DeadLetter, Decided, Time, timestamp};
 
 use limit::{Group, LeftOut, LogLimit, WINDOW};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use redrive::engine::{ClusterStanding, GroupState, ProblemKind};
 use redrive::figures::{Figures, Histogram};
-use redrive::subscriptions::Counts as SubscriptionCounts;
+use redrive::internal::engine::{ClusterStanding, GroupState, ProblemKind};
+use redrive::internal::subscriptions::Counts as SubscriptionCounts;
 use redrive_core::breaker::BreakerState;
 use redrive_core::{Reason, Time};
 

@@ -6,7 +6,7 @@ use crate::answer::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use redrive::HandleError;
-use redrive::engine::{EngineError, IngestError};
+use redrive::internal::engine::{EngineError, IngestError};
 use redrive::messages::SteerError;
 use redrive_api::Refusal;
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use redrive::HandleError;
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use crate::problem::{Code, Problem};
 

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicU64;
 
 use redrive::PipelineHandle;
 use redrive::actions::Actions;
-use redrive::events::Events;
+use redrive::internal::events::Events;
+use redrive::internal::subscriptions::{Counts as SubscriptionCounts, Subscriptions};
 use redrive::letters::Redaction;
 use redrive::replay::Replays;
-use redrive::subscriptions::{Counts as SubscriptionCounts, Subscriptions};
 use redrive_core::nearest::nearest;
 
 use crate::ingest::Intake;

@@ -25,7 +25,7 @@ use crate::figures::Figures;
 use crate::handler::SinkDescription;
 use crate::run::built::Built;
 use crate::run::clock::Clock;
-use crate::run::command::Asked;
+use crate::run::command::EngineAccess;
 
 /// How long a question about letters waits until they are read: ten seconds.
 const LOADING_LOOK_EVERY: Duration = Duration::from_millis(25);
@@ -152,7 +152,7 @@ impl PipelineHandle {
         self.built.seat.is_paused()
     }
 
-    /// Whether a pause holds for all processes that share the pipeline, and is kept by the engine. Asked before it runs.
+    /// Whether a pause holds for all processes that share the pipeline, and is kept by the engine. EngineAccess before it runs.
     pub fn shares_pause(&self) -> bool {
         self.built.seat.look(|engine| engine.shared_gate().is_some()).unwrap_or(false)
     }
@@ -546,7 +546,7 @@ impl PipelineHandle {
     /// deliveries do not.
     pub(crate) async fn ask_about_letters<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Asked<'_>) -> Result<T, EngineError> + Send + 'static,
+        question: impl FnOnce(&mut EngineAccess<'_>) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, HandleError> {
         for _ in 0..LOADING_LOOKS_MAX {
             if !self.figures().condition.letters_loading || Handle::try_current().is_err() {
@@ -560,7 +560,7 @@ impl PipelineHandle {
     /// Asks whoever has the engine: its dispatch thread, or, while the pipeline does not run, the caller.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Asked<'_>) -> Result<T, EngineError> + Send + 'static,
+        question: impl FnOnce(&mut EngineAccess<'_>) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, HandleError> {
         // Whether somebody still waits for the answer does not matter.
         self.ask_later(move |asked, reply| drop(reply.send(question(asked)))).await
@@ -569,10 +569,10 @@ impl PipelineHandle {
     /// Asks for something that is answered later.
     pub(crate) async fn ask_later<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&mut Asked<'_>, oneshot::Sender<Result<T, EngineError>>) + Send + 'static,
+        question: impl FnOnce(&mut EngineAccess<'_>, oneshot::Sender<Result<T, EngineError>>) + Send + 'static,
     ) -> Result<T, HandleError> {
         let (reply, answer) = oneshot::channel();
-        let command = Box::new(move |asked: &mut Asked<'_>| question(asked, reply));
+        let command = Box::new(move |asked: &mut EngineAccess<'_>| question(asked, reply));
         self.built.seat.ask(command, self.clock.now(), &self.built.wake);
         let answer = answer.await.map_err(|_| HandleError::Stopped(self.name().to_owned()))?;
         Ok(answer?)

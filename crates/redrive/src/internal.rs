@@ -76,6 +76,9 @@ pub mod replay {
     pub mod pace {
         pub use crate::replay::pace::*;
     }
+    pub mod stop {
+        pub use crate::replay::stop::*;
+    }
 }
 
 /// The dispatch machine on a virtual clock, with a checker per invariant.

@@ -40,52 +40,43 @@
 
 mod backoff;
 mod builder;
-#[doc(hidden)]
-pub mod failure;
+mod failure;
 pub mod figures;
 mod handler;
 mod json;
 
 mod handle;
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod name;
-#[doc(hidden)]
+mod name;
 #[allow(missing_docs)]
-pub mod naming;
+mod naming;
 mod private;
 mod redrive;
 mod sync;
 
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod engine;
+mod engine;
 mod stores;
 
 pub mod actions;
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod adopt;
-#[doc(hidden)]
+mod adopt;
 #[allow(missing_docs)]
-pub mod events;
+mod events;
 pub mod letters;
 pub mod messages;
 pub mod replay;
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod subscriptions;
+mod subscriptions;
 
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod dispatch;
+mod dispatch;
 mod run;
 mod settle;
 
 #[cfg(feature = "testing")]
-#[doc(hidden)]
 #[allow(missing_docs)]
-pub mod sim;
+mod sim;
 
 #[doc(hidden)]
 pub mod internal;

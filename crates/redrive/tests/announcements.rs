@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Time;
-use redrive::engine::EngineError;
-use redrive::subscriptions::entry::Entry;
-use redrive::subscriptions::file::SubscriptionFile;
-use redrive::subscriptions::{
+use redrive::internal::engine::EngineError;
+use redrive::internal::subscriptions::entry::Entry;
+use redrive::internal::subscriptions::file::SubscriptionFile;
+use redrive::internal::subscriptions::{
     Answer, EndpointId, Purge, Registered, Standing, SubscriptionStore as _, Subscriptions,
 };
 use serde_json::{Value, json};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use redrive::actions::{Action, ActionKind, Actions};
-use redrive::replay::auto::{self, ACTOR};
+use redrive::internal::replay::auto::{self, ACTOR};
 use redrive::replay::{AutoReplay, ReplayState, ReplayView, Replays};
 use redrive::{
     BreakerSettings, Failure, GuardSettings, MemoryStores, Message, Pipeline, PipelineHandle, Redrive,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use redrive::engine::{Engine, EngineError, StoreOptions, Verdict};
+use redrive::internal::engine::{Engine, EngineError, StoreOptions, Verdict};
 use redrive::{
     DeliveryOrder, Embedded, Failure, LetterState, MemoryStores, Message, Pipeline, Policy, Redrive, Time,
 };
@@ -43,7 +43,7 @@ async fn an_ordering_that_would_leave_followers_behind_is_refused() {
     assert_eq!(taken.len(), 1, "the second waits for the first");
     let delivery = taken.remove(0);
     let verdict = Verdict::Retry { due: Time::from_millis(2_000), meta: delivery.meta };
-    store.settle(vec![redrive::engine::Settlement { delivery, verdict, attempt: None }]).unwrap();
+    store.settle(vec![redrive::internal::engine::Settlement { delivery, verdict, attempt: None }]).unwrap();
     store.close().unwrap();
     drop(store);
     let refused = embedded.store("orders", StoreOptions::default()).unwrap_err();

@@ -3,9 +3,11 @@
 //! `REDRIVE_SEED=7` runs exactly that seed, `REDRIVE_SEEDS=100000` that many.
 
 use proptest::prelude::*;
-use redrive::engine::Memory;
-use redrive::engine::conformance::{Command, Harness, Rng, check_seeds, run_commands, seeds_from_env};
-use redrive::engine::seam::{AfterDead, DeliveryOrder, Engine, StoreOptions};
+use redrive::internal::engine::Memory;
+use redrive::internal::engine::conformance::{
+    Command, Harness, Rng, check_seeds, run_commands, seeds_from_env,
+};
+use redrive::internal::engine::seam::{AfterDead, DeliveryOrder, Engine, StoreOptions};
 
 struct MemoryHarness(Memory);
 

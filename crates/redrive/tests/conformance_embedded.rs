@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use redrive::engine::conformance::{Harness, check_seeds, seeds_from_env};
-use redrive::engine::embedded::disk::real::{Disk as _, DiskFile as _};
-use redrive::engine::embedded::disk::sim::SimDisk;
-use redrive::engine::embedded::index::runs::SortedRuns;
-use redrive::engine::embedded::store::Store;
-use redrive::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
-use redrive::engine::embedded::store::open::open_by_hand;
-use redrive::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
-use redrive::engine::seam::{Engine, StoreOptions};
+use redrive::internal::engine::conformance::{Harness, check_seeds, seeds_from_env};
+use redrive::internal::engine::embedded::disk::real::{Disk as _, DiskFile as _};
+use redrive::internal::engine::embedded::disk::sim::SimDisk;
+use redrive::internal::engine::embedded::index::runs::SortedRuns;
+use redrive::internal::engine::embedded::store::Store;
+use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
+use redrive::internal::engine::embedded::store::open::open_by_hand;
+use redrive::internal::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
+use redrive::internal::engine::seam::{Engine, StoreOptions};
 
 /// Small enough that a few messages roll segments, cut checkpoints and start the cleaner.
 fn tiny() -> Tuning {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use redrive::engine::conformance::Rng;
+use redrive::internal::engine::conformance::Rng;
 use redrive::messages::MessageQuery;
 use redrive::{
     BreakerSettings, Clock, DeliveryOrder, Embedded, Failure, Figures, GuardSettings, MemoryStores, Message,

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redrive::actions::{ActionError, ActionKind, Actions, EditPlan, EditUndone, EditWish, NotUndone};
-use redrive::engine::edit::EDITS_MAX;
-use redrive::letters::edit::json_text::JsonText;
+use redrive::internal::engine::edit::EDITS_MAX;
+use redrive::internal::letters::json_text::JsonText;
+use redrive::internal::letters::select;
 use redrive::letters::edit::{Condition, MessageChange, MessageIds, Pointer};
-use redrive::letters::{Filter, Selection, select};
+use redrive::letters::{Filter, Selection};
 use redrive::messages;
 use redrive::{
     Accepted, BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message,

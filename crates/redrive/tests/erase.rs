@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use redrive::actions::{ActionKind, Actions, EditWish, RETENTION_ACTOR};
-use redrive::engine::embedded::Tuning;
-use redrive::engine::embedded::disk::real::{Disk as _, DiskFile as _};
-use redrive::engine::embedded::disk::sim::SimDisk;
-use redrive::engine::embedded::index::runs::SortedRuns;
-use redrive::engine::embedded::store::Store;
-use redrive::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
-use redrive::engine::embedded::store::open::{StoreReport, open_by_hand};
-use redrive::engine::erase::is_tombstone;
-use redrive::engine::{
+use redrive::internal::engine::embedded::Tuning;
+use redrive::internal::engine::embedded::disk::real::{Disk as _, DiskFile as _};
+use redrive::internal::engine::embedded::disk::sim::SimDisk;
+use redrive::internal::engine::embedded::index::runs::SortedRuns;
+use redrive::internal::engine::embedded::store::Store;
+use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
+use redrive::internal::engine::embedded::store::open::{StoreReport, open_by_hand};
+use redrive::internal::engine::erase::is_tombstone;
+use redrive::internal::engine::{
     Attempt, Engine, EraseAnswer, EraseOrder, LetterEdit, LetterVersion, NewMessage, Settlement,
     StoreOptions, Verdict,
 };
-use redrive::letters::edit::json_text::JsonText;
+use redrive::internal::letters::json_text::JsonText;
 use redrive::letters::edit::{MessageChange, Pointer};
 use redrive::{
     BreakerSettings, Embedded, Failure, GuardSettings, LetterState, Message, Pipeline, PipelineHandle,
@@ -266,7 +266,7 @@ fn fill(store: &mut SimStore, letters: u64) {
                 Verdict::Dead { reason: Reason::Permanent, meta, at: NOW }
             };
             store.settle(vec![Settlement { delivery, verdict, attempt: Some(attempt) }]).unwrap();
-            while store.counts().settling != redrive::engine::seam::Settling::default()
+            while store.counts().settling != redrive::internal::engine::seam::Settling::default()
                 || store.counts().in_flight > 0
             {
                 store.poll(&mut Vec::new()).unwrap();

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use redrive::actions::{ActionError, Actions};
-use redrive::engine::GroupState::{self, Open, Regressed, Resolved, Snoozed};
-use redrive::engine::{GroupSummary, Handling};
+use redrive::internal::engine::GroupState::{self, Open, Regressed, Resolved, Snoozed};
+use redrive::internal::engine::{GroupSummary, Handling};
 use redrive::letters::{Filter, Selection};
 use redrive::{
     Clock, Embedded, Failure, GroupId, GroupRule, LetterState, Message, Pipeline, PipelineHandle, Redrive,

@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::actions::{ActionKind, Actions};
-use redrive::engine::embedded::Tuning;
-use redrive::engine::embedded::disk::sim::{SimDisk, SimOp};
-use redrive::engine::embedded::index::runs::SortedRuns;
-use redrive::engine::embedded::store::Store;
-use redrive::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
-use redrive::engine::embedded::store::open::open_by_hand;
-use redrive::engine::letter::ReplayTarget;
-use redrive::engine::seam::{DeliveryOrder, Engine, StoreOptions};
-use redrive::engine::{
+use redrive::internal::engine::embedded::Tuning;
+use redrive::internal::engine::embedded::disk::sim::{SimDisk, SimOp};
+use redrive::internal::engine::embedded::index::runs::SortedRuns;
+use redrive::internal::engine::embedded::store::Store;
+use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
+use redrive::internal::engine::embedded::store::open::open_by_hand;
+use redrive::internal::engine::letter::ReplayTarget;
+use redrive::internal::engine::seam::{DeliveryOrder, Engine, StoreOptions};
+use redrive::internal::engine::{
     Attempt, ForeignLetter, History, ImportAnswer, LetterState, Memory, NewMessage, ReplayAnswer, ReplayJob,
 };
 use redrive::{
@@ -214,9 +214,9 @@ fn imported_letters_outlive_the_segment_they_were_written_to() {
         ingest(&mut store, &format!("filler-{round}-{}", "x".repeat(400)));
         let mut out = Vec::new();
         store.take(NOW, 10, &mut out).unwrap();
-        let done = out.into_iter().map(|delivery| redrive::engine::Settlement {
+        let done = out.into_iter().map(|delivery| redrive::internal::engine::Settlement {
             delivery,
-            verdict: redrive::engine::Verdict::Done,
+            verdict: redrive::internal::engine::Verdict::Done,
             attempt: None,
         });
         store.settle(done.collect()).unwrap();

@@ -4,8 +4,8 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::engine::letter::SCAN_BYTES;
-use redrive::letters::select::{PAGE_BYTES, PAGE_MAX, letter_id, resolve};
+use redrive::internal::engine::letter::SCAN_BYTES;
+use redrive::internal::letters::select::{PAGE_BYTES, PAGE_MAX, letter_id, resolve};
 use redrive::letters::{Filter, SelectError, Selection};
 use redrive::{
     BreakerSettings, DeliveryOrder, Embedded, Failure, FailureKind, GuardSettings, HandleError, Letter,

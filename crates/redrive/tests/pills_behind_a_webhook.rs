@@ -9,7 +9,7 @@ mod support;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use redrive::dispatch::ProtectionSettings;
+use redrive::internal::dispatch::ProtectionSettings;
 use redrive::{Policy, Reason};
 use support::service::{Answer, STEP, Service};
 
@@ -66,7 +66,7 @@ fn play(setting: Setting) -> Figures {
     service.run(Duration::from_secs(1), &mut answer);
     let mut calls_of: BTreeMap<&str, usize> = BTreeMap::new();
     service.calls.iter().for_each(|called| *calls_of.entry(&called.id).or_default() += 1);
-    let is_pill = |parked: &&redrive::dispatch::Parked| parked.message.id().starts_with("pill");
+    let is_pill = |parked: &&redrive::internal::dispatch::Parked| parked.message.id().starts_with("pill");
     let (pills_dead, innocents): (Vec<_>, Vec<_>) = service.parked.iter().partition(is_pill);
     Figures {
         innocents_dead: innocents.len(),

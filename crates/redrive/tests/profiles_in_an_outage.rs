@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::dispatch::{Machine, ProtectionSettings};
-use redrive::engine::{AfterDead, DeliveryOrder, StoreOptions};
+use redrive::internal::dispatch::{Machine, ProtectionSettings};
+use redrive::internal::engine::{AfterDead, DeliveryOrder, StoreOptions};
 use redrive::{
     BreakerSettings, Embedded, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive,
     VirtualClock,
@@ -163,8 +163,9 @@ fn a_budget_that_was_empty_before_makes_no_letters_of_the_outage() {
         let (service, _) = play(policy, breaker, &outage);
         let away = STARTED.plus(BEFORE)..STARTED.plus(BEFORE + length);
         let of = |away: &std::ops::Range<redrive::Time>| {
-            let first =
-                |parked: &&redrive::dispatch::Parked| away.contains(&parked.meta.first_failed.unwrap());
+            let first = |parked: &&redrive::internal::dispatch::Parked| {
+                away.contains(&parked.meta.first_failed.unwrap())
+            };
             service.parked.iter().filter(first).map(|parked| parked.reason).collect::<Vec<_>>()
         };
         let before = of(&(STARTED..away.start));

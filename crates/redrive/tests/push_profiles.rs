@@ -7,9 +7,9 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::dispatch::routes::Router;
-use redrive::dispatch::{Machine, ProtectionSettings};
-use redrive::engine::StoreOptions;
+use redrive::internal::dispatch::routes::Router;
+use redrive::internal::dispatch::{Machine, ProtectionSettings};
+use redrive::internal::engine::StoreOptions;
 use redrive::{BreakerSettings, Endpoint, Message, Policy, Reason};
 use redrive_core::breaker::BreakerState;
 use redrive_core::profiles;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use redrive::dispatch::routes::Router;
-use redrive::dispatch::{Machine, ProtectionSettings};
-use redrive::engine::StoreOptions;
+use redrive::internal::dispatch::routes::Router;
+use redrive::internal::dispatch::{Machine, ProtectionSettings};
+use redrive::internal::engine::StoreOptions;
 use redrive::{
     Call, Delivery, Endpoint, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive, Sink,
 };

@@ -5,9 +5,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive::dispatch::ProtectionSettings;
-use redrive::engine::letter::ReplayTarget;
-use redrive::engine::{Engine, ReplayJob};
+use redrive::internal::dispatch::ProtectionSettings;
+use redrive::internal::engine::letter::ReplayTarget;
+use redrive::internal::engine::{Engine, ReplayJob};
 use redrive::{LetterState, Policy};
 use redrive_core::breaker::BreakerState;
 use support::service::{Answer, Called, Service};

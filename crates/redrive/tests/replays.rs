@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive::engine::{Engine, EngineError, ReplayTarget, StoreOptions};
+use redrive::internal::engine::{Engine, EngineError, ReplayTarget, StoreOptions};
+use redrive::internal::replay::stop::STOP_AT_DEFAULT;
 use redrive::letters::Selection;
-use redrive::replay::stop::STOP_AT_DEFAULT;
 use redrive::replay::{
     Ambiguous, Plan, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView, Replays,
 };

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive::dispatch::{CallId, Ended, Machine, Parked, Start};
-use redrive::engine::conformance::Rng;
-use redrive::engine::{Engine, Event, Memory, NewMessage, StoreOptions, TakeGate, Verdict};
+use redrive::internal::dispatch::{CallId, Ended, Machine, Parked, Start};
+use redrive::internal::engine::conformance::Rng;
+use redrive::internal::engine::{Engine, Event, Memory, NewMessage, StoreOptions, TakeGate, Verdict};
 use redrive::{
     Call, Delivery, DeliveryOrder, Embedded, Failure, LetterState, MemoryStores, Message, Mode, Pipeline,
     Policy, Reason, Redrive, Sink, Time, VirtualClock,

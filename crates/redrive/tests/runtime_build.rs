@@ -51,9 +51,10 @@ fn a_store_that_does_not_open_is_a_fault_of_its_pipeline() {
         fn open(
             &self,
             _: &str,
-            _: redrive::engine::StoreOptions,
-        ) -> Result<Box<dyn redrive::engine::Engine>, redrive::engine::EngineError> {
-            Err(redrive::engine::EngineError::Owned("pid 7".into()))
+            _: redrive::internal::engine::StoreOptions,
+        ) -> Result<Box<dyn redrive::internal::engine::Engine>, redrive::internal::engine::EngineError>
+        {
+            Err(redrive::internal::engine::EngineError::Owned("pid 7".into()))
         }
     }
     let error =

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use redrive::engine::ReplayAnswer;
+use redrive::internal::engine::ReplayAnswer;
 use redrive::{
     AfterDead, Clock, DeliveryOrder, Failure, LetterState, MemoryStores, Message, Pipeline, Reason, Redrive,
     Time, VirtualClock, WallClock,

@@ -5,8 +5,8 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::dispatch::{CallId, Ended, Machine, Parked, Start};
-use redrive::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::dispatch::{CallId, Ended, Machine, Parked, Start};
+use redrive::internal::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::Random;
 use support::message;

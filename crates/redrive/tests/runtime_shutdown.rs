@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use redrive::engine::{Engine, StoreOptions};
+use redrive::internal::engine::{Engine, StoreOptions};
 use redrive::{HandleError, MemoryStores, Message, Pipeline, Redrive, RunError};
 use support::{guarded, message, until};
 use tokio::sync::Notify;
@@ -204,7 +204,7 @@ impl redrive::Stores for Failing {
         &self,
         pipeline: &str,
         options: StoreOptions,
-    ) -> Result<Box<dyn Engine>, redrive::engine::EngineError> {
+    ) -> Result<Box<dyn Engine>, redrive::internal::engine::EngineError> {
         let engine = self.memory.open(pipeline, options)?;
         Ok(if pipeline == "bad" { Box::new(support::Faulty::unsettling(engine)) } else { engine })
     }

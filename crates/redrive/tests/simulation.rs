@@ -2,8 +2,9 @@
 //!
 //! `REDRIVE_SEED=7` runs exactly that seed, `REDRIVE_SIM_SEEDS=1000000` that many (use `--release` for a soak).
 
-use redrive::engine::conformance::seeds_from_env;
-use redrive::{Reason, sim};
+use redrive::Reason;
+use redrive::internal::engine::conformance::seeds_from_env;
+use redrive::internal::sim;
 
 #[test]
 fn every_invariant_holds_on_every_seed() {

@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use redrive::actions::{Action, ActionError, ActionKind, Actions};
-use redrive::engine::EngineError;
-use redrive::engine::embedded::accept;
-use redrive::engine::embedded::inspect::{self, Inspection, LogInspection};
-use redrive::subscriptions::check;
+use redrive::internal::engine::EngineError;
+use redrive::internal::engine::embedded::accept;
+use redrive::internal::engine::embedded::inspect::{self, Inspection, LogInspection};
+use redrive::internal::subscriptions::check;
 use redrive::{Clock as _, Embedded, WallClock};
 use redrive_core::nearest::nearest;
 use serde_json::{Value, json};

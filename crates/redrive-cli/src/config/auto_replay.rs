@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use redrive::internal::replay::pace::RATE_MAX;
 use redrive::replay::AutoReplay;
-use redrive::replay::pace::RATE_MAX;
 use redrive_core::duration::print;
 use redrive_core::rate;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive::internal::name::{self, NameFault};
 use redrive::letters::Redaction;
-use redrive::name::{self, NameFault};
 use redrive::{AfterDead, DeliveryOrder};
 use redrive_core::profiles;
 use redrive_core::{

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use redrive::engine::embedded::frame::frame_len;
-use redrive::engine::embedded::record::{Stored, Was};
-use redrive::engine::{Attempt, Grouping, History, LetterState};
+use redrive::internal::engine::embedded::frame::frame_len;
+use redrive::internal::engine::embedded::record::{Stored, Was};
+use redrive::internal::engine::{Attempt, Grouping, History, LetterState};
 use redrive_core::duration::print;
 use redrive_core::forecast::{RetryLoad, Shares};
 use redrive_core::forecast_budget::{BudgetForecast, dead_in_outage};

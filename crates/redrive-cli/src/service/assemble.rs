@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::actions::Actions;
-use redrive::engine::StoreNotice;
-use redrive::engine::embedded::Tuning;
-use redrive::events::Events;
-use redrive::naming::Naming;
+use redrive::internal::engine::StoreNotice;
+use redrive::internal::engine::embedded::Tuning;
+use redrive::internal::events::Events;
+use redrive::internal::naming::Naming;
+use redrive::internal::subscriptions::Subscriptions;
 use redrive::replay::{AutoReplay, Replays};
-use redrive::subscriptions::Subscriptions;
 use redrive::{
     BuildError, Clock as _, DeadLetter, Embedded, FaultKind, MemoryStores, Pipeline, Redrive, Sink, Time,
     WallClock,

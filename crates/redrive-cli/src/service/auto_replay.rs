@@ -1,6 +1,7 @@
 //! Starts the controller of a pipeline whose letters are replayed by themselves.
 
-use redrive::replay::{AutoReplay, auto};
+use redrive::internal::replay::auto;
+use redrive::replay::AutoReplay;
 use redrive_server::Service;
 use tokio::runtime::Runtime;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::letters::correlation_id;
+use redrive::internal::letters::correlation_id;
 use redrive::{Call, Delivery, Endpoint, LimitBy, Message, Notes, Sink, StatusPage};
 use redrive_core::{Ratio, SplitMix64};
 

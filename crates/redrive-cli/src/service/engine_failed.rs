@@ -1,6 +1,6 @@
 //! From an engine that failed to the exit code that scripts rely on.
 
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use crate::exit::{Exit, Failed};
 

@@ -1,11 +1,11 @@
 //! What happens in a pipeline, as events that others follow: dead letters, the health of the sink, replays, subscriptions.
 //! Like the log they hold no payload, no endpoint and no text of an error.
 
-use redrive::events::{EventKind, Events};
-use redrive::letters::correlation_id;
-use redrive::letters::select::LetterIds;
+use redrive::internal::events::{EventKind, Events};
+use redrive::internal::letters::correlation_id;
+use redrive::internal::letters::select::LetterIds;
+use redrive::internal::subscriptions::{Change, Changed};
 use redrive::replay::ReplayView;
-use redrive::subscriptions::{Change, Changed};
 use redrive::{DeadLetter, HealthChange, HealthChanged, Time};
 use serde_json::{Value, json};
 

@@ -31,7 +31,7 @@ impl HealthLog {
         }
         if let (HealthChange::Flood(flood), Some(actions)) = (change, self.actions.get()) {
             let mut action = Action::new(*at, ACTOR, ActionKind::Pause, pipeline);
-            action.note = Some(redrive::dispatch::health::flood(flood));
+            action.note = Some(redrive::internal::dispatch::health::flood(flood));
             let actions = actions.clone();
             tokio::spawn(async move {
                 if let Err(error) = actions.record(action).await {

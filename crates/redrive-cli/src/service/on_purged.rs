@@ -9,8 +9,8 @@ mod schedule;
 use std::time::Duration;
 
 use redrive::PipelineHandle;
-use redrive::engine::Condition;
-use redrive::subscriptions::{Change, Changed, EndpointId, Subscriptions};
+use redrive::internal::engine::Condition;
+use redrive::internal::subscriptions::{Change, Changed, EndpointId, Subscriptions};
 use redrive::{Time, timestamp};
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -171,7 +171,7 @@ fn event_id(endpoint: EndpointId, at: Time, subscription: Option<&str>) -> Strin
 mod tests {
     use std::sync::Arc;
 
-    use redrive::engine::PartitionFlow;
+    use redrive::internal::engine::PartitionFlow;
 
     use super::*;
 

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use redrive::engine::embedded::inspect;
+use redrive::internal::engine::embedded::inspect;
 
 use crate::config::PipelineConfig;
 use crate::output::count;

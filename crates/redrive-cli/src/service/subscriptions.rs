@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use redrive::engine::EngineError;
-use redrive::subscriptions::check;
-use redrive::subscriptions::file::SubscriptionFile;
-use redrive::subscriptions::{SubscriptionStore, Subscriptions};
+use redrive::internal::engine::EngineError;
+use redrive::internal::subscriptions::check;
+use redrive::internal::subscriptions::file::SubscriptionFile;
+use redrive::internal::subscriptions::{SubscriptionStore, Subscriptions};
 use tokio::runtime::Runtime;
 
 use super::engine_failed::engine_failed;

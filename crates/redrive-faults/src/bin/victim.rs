@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 use redrive_faults::{plan, verify, workload::Work};
 
 fn main() -> ExitCode {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use redrive::engine::{AfterDead, DeliveryOrder, LetterState, StoreOptions};
+use redrive::internal::engine::{AfterDead, DeliveryOrder, LetterState, StoreOptions};
 use redrive_core::Message;
 
 use super::keys::{Keys, hash_of};

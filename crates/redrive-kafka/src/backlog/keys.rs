@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use redrive::engine::numbers::NumberMap;
+use redrive::internal::engine::numbers::NumberMap;
 use redrive_core::Message;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -224,7 +224,7 @@ impl KeyQueue {
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::history::History;
+    use redrive::internal::engine::history::History;
     use redrive_core::Meta;
 
     use super::*;

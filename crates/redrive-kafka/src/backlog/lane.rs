@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::engine::ProblemKind;
-use redrive::engine::completion::CompletionSet;
-use redrive::engine::numbers::NumberMap;
+use redrive::internal::engine::ProblemKind;
+use redrive::internal::engine::completion::CompletionSet;
+use redrive::internal::engine::numbers::NumberMap;
 
 use crate::commit::progress::{CHUNK, CommitStanding, chunk_bytes};
 use crate::consume::room::LookAheadLimit;

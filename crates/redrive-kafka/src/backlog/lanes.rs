@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-use redrive::engine::Receipt;
+use redrive::internal::engine::Receipt;
 
 use super::lane::PartitionLane;
 use crate::consume::mailbox::Mailbox;
@@ -134,7 +134,7 @@ impl IndexMut<usize> for Lanes {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use redrive::engine::completion::CompletionSet;
+    use redrive::internal::engine::completion::CompletionSet;
 
     use super::*;
     use crate::consume::room::LookAheadLimit;

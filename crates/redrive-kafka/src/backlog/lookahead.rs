@@ -226,7 +226,7 @@ impl LookAhead {
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::history::History;
+    use redrive::internal::engine::history::History;
     use redrive_core::{Message, Meta};
 
     use super::*;
@@ -317,8 +317,8 @@ mod tests {
         use std::sync::Arc;
         use std::time::Instant;
 
-        use redrive::engine::delay::{DelayIndex, DelayKey};
-        use redrive::engine::overlay::Far;
+        use redrive::internal::engine::delay::{DelayIndex, DelayKey};
+        use redrive::internal::engine::overlay::Far;
 
         /// No table behind it: Kafka holds the truth.
         struct Nothing;

@@ -1,9 +1,9 @@
 //! What waits in this member's memory: listed, and taken out by number. What was not read yet, and what other members own,
 //! is not seen here.
 
-use redrive::engine::Delivery;
-use redrive::engine::letter::SCAN_BYTES;
-use redrive::engine::pending::{PendingAt, PendingMessage, PendingScan, PendingState};
+use redrive::internal::engine::Delivery;
+use redrive::internal::engine::letter::SCAN_BYTES;
+use redrive::internal::engine::pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 use redrive_core::Time;
 
 use super::lane::PartitionLane;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::engine::place::Place;
-use redrive::engine::seam::share;
-use redrive::engine::{Delivery, Receipt, SourcePlace};
+use redrive::internal::engine::place::Place;
+use redrive::internal::engine::seam::share;
+use redrive::internal::engine::{Delivery, Receipt, SourcePlace};
 use redrive_core::{Reason, Time};
 
 use super::due_reserve::DueReserve;
@@ -412,8 +412,8 @@ impl Backlog {
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::StoreOptions;
-    use redrive::engine::history::History;
+    use redrive::internal::engine::StoreOptions;
+    use redrive::internal::engine::history::History;
     use redrive_core::{Message, Meta};
 
     use super::super::lanes::tests::lanes;

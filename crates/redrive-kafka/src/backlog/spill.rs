@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use redrive::engine::history::History;
+use redrive::internal::engine::history::History;
 use redrive_core::{Message, Reason};
 
 use crate::record::meta::{META_BYTES, get_meta, get_part, get_time, put_meta, put_time};

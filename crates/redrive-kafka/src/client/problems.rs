@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use crate::locked::locked;
 

@@ -9,7 +9,7 @@ use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::metadata::Metadata;
 use rdkafka::producer::{BaseProducer, DeliveryResult, Producer as _, ProducerContext};
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use crate::Cluster;
 use crate::locked::locked;

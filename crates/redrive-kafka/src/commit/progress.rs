@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use redrive::engine::completion::CompletionSet;
+use redrive::internal::engine::completion::CompletionSet;
 
 use crate::crash::crashes::{Crashes, Named, read_alone, read_crashed};
 

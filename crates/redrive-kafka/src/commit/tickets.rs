@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redrive::engine::{Event, Ticket};
+use redrive::internal::engine::{Event, Ticket};
 
 use crate::backlog::lanes::Lanes;
 

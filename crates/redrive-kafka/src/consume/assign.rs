@@ -8,7 +8,7 @@ use rdkafka::Message as _;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::engine::completion::CompletionSet;
+use redrive::internal::engine::completion::CompletionSet;
 
 use crate::commit::progress::{CommitNote, CommitStanding, apply_chunk, note, read_chunk_key};
 use crate::consume::begin;

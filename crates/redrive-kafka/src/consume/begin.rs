@@ -2,7 +2,7 @@
 //! lost its offsets (Kafka drops those of a group that was empty for seven days): to begin at the end would skip what came
 //! meanwhile, to begin at the beginning would repeat everything, so somebody has to say.
 
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use crate::Cluster;
 use crate::topics::Topics;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::Thread;
 
-use redrive::engine::ProblemKind;
-use redrive::engine::completion::CompletionSet;
+use redrive::internal::engine::ProblemKind;
+use redrive::internal::engine::completion::CompletionSet;
 
 use crate::consume::room::LookAheadLimit;
 use crate::crash::suspects::Suspected;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redrive::engine::{Settlement, Ticket};
+use redrive::internal::engine::{Settlement, Ticket};
 
 /// Who the assigned partitions belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

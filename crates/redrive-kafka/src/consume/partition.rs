@@ -7,7 +7,7 @@ use std::time::Duration;
 use rdkafka::consumer::base_consumer::PartitionQueue;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
-use redrive::engine::ProblemKind;
+use redrive::internal::engine::ProblemKind;
 
 use super::callbacks::ConsumerCallbacks;
 use super::mailbox::{LaneStart, Mailbox, Note};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use crate::consume::begin::RanBefore;
 use crate::options::{Cluster, GroupStart, KafkaPipeline};

@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::Arc;
 
-use redrive::engine::completion::CompletionSet;
-use redrive::engine::{Delivery, Execution, LastEnd, Receipt, StoreOptions};
+use redrive::internal::engine::completion::CompletionSet;
+use redrive::internal::engine::{Delivery, Execution, LastEnd, Receipt, StoreOptions};
 use redrive_core::Time;
 
 use super::started::{self, StartedFile};

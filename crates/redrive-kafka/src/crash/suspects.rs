@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use redrive::engine::Suspect;
+use redrive::internal::engine::Suspect;
 use redrive_core::Time;
 
 use crate::commit::progress::CommitNote;
@@ -248,7 +248,7 @@ impl Suspected {
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::completion::CompletionSet;
+    use redrive::internal::engine::completion::CompletionSet;
 
     use super::*;
     use crate::commit::progress::{CommitStanding, note};

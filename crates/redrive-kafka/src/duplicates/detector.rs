@@ -182,7 +182,7 @@ impl Duplicates {
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::history::History;
+    use redrive::internal::engine::history::History;
     use redrive_core::{Message, Meta};
 
     use super::*;

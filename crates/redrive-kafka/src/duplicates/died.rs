@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 use redrive_core::Time;
 
 use crate::Cluster;

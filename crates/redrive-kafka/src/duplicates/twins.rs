@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use redrive::engine::numbers::NumberMap;
+use redrive::internal::engine::numbers::NumberMap;
 use redrive_core::{Meta, Time};
 
 use crate::record::Replaces;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::engine::ingest::Ingest;
-use redrive::engine::{
+use redrive::internal::engine::ingest::Ingest;
+use redrive::internal::engine::{
     Announced, Claimed, Deliver, Delivery, EngineError, Event, PendingAt, Receipt, Settlement, TakeGate,
     Ticket,
 };

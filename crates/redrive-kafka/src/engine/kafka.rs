@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::engine::{Announced, Delivery, EngineError, Event, Grouping, LetterState, ProblemKind, Receipt};
+use redrive::internal::engine::{
+    Announced, Delivery, EngineError, Event, Grouping, LetterState, ProblemKind, Receipt,
+};
 use redrive::timestamp;
 use redrive_core::{Reason, Time};
 
@@ -60,7 +62,7 @@ pub struct KafkaEngine {
     pub(super) source: Arc<str>,
     /// This process, as others see it.
     pub(super) name: String,
-    /// A local file for [`redrive::engine::Deliver::keep_reminder`].
+    /// A local file for [`redrive::internal::engine::Deliver::keep_reminder`].
     pub(super) reminder: PathBuf,
 
     pub(super) mailbox: Arc<Mailbox>,
@@ -604,7 +606,7 @@ impl KafkaEngine {
 }
 
 impl Drop for KafkaEngine {
-    /// Without [`redrive::engine::Deliver::close`] it ends as a process that dies: nothing more is committed.
+    /// Without [`redrive::internal::engine::Deliver::close`] it ends as a process that dies: nothing more is committed.
     fn drop(&mut self) {
         self.poller.abort();
     }

@@ -1,6 +1,6 @@
 //! The engine changes letters, after it has seen that their records are written.
 
-use redrive::engine::{
+use redrive::internal::engine::{
     EditAnswer, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupMark, ImportAnswer, KeepLetters,
     LetterChange, LetterEdit, OnBehalf, Query, ReplayAnswer, ReplayJob, WipeProgress,
 };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use redrive::engine::{DeliveryOrder, EngineError, StoreOptions};
+use redrive::internal::engine::{DeliveryOrder, EngineError, StoreOptions};
 use redrive_core::Time;
 
 use super::kafka::{KafkaEngine, Upkeep};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::{
+use redrive::internal::engine::{
     Condition, Counts, EngineError, GroupFigures, GroupMarks, Letter, LetterScan, LetterStanding,
     LetterState, Oldest, Partitions, PendingScan, PendingState, ProblemKind, Query, SharedRecords,
 };

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use rdkafka::error::RDKafkaErrorCode;
-use redrive::engine::{Delivery, EngineError, History, Settlement, Ticket, Verdict};
+use redrive::internal::engine::{Delivery, EngineError, History, Settlement, Ticket, Verdict};
 use redrive_core::{Message, Meta, Time};
 
 use super::kafka::KafkaEngine;

@@ -15,7 +15,7 @@ use rdkafka::message::BorrowedMessage;
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientContext, Message as _};
-use redrive::engine::{EngineError, GroupMark, GroupMarks, SharedRecords};
+use redrive::internal::engine::{EngineError, GroupMark, GroupMarks, SharedRecords};
 use redrive_core::GroupId;
 use serde::{Deserialize, Serialize};
 
@@ -354,7 +354,7 @@ mod tests {
     fn what_was_decided_about_a_group_holds_until_it_is_taken_back() {
         let mark = GroupMark {
             group: GroupId::of(1, &["x"]),
-            handling: redrive::engine::Handling::Resolved,
+            handling: redrive::internal::engine::Handling::Resolved,
             at: redrive_core::Time::from_millis(1_000),
             by: "ops".to_owned(),
             note: None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use crate::Cluster;
 use crate::client::reach;

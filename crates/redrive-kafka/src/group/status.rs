@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::{ClusterStanding, Condition, PartitionFlow, ProblemKind};
+use redrive::internal::engine::{ClusterStanding, Condition, PartitionFlow, ProblemKind};
 
 use super::standing::Watcher;
 use crate::backlog::lane::PartitionLane;

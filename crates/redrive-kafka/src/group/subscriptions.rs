@@ -13,10 +13,10 @@ use rdkafka::producer::{
 };
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientContext, Message as _};
-use redrive::engine::EngineError;
-use redrive::subscriptions::SubscriptionStore;
-use redrive::subscriptions::entry::Entry;
-use redrive::subscriptions::store::Follower;
+use redrive::internal::engine::EngineError;
+use redrive::internal::subscriptions::SubscriptionStore;
+use redrive::internal::subscriptions::entry::Entry;
+use redrive::internal::subscriptions::store::Follower;
 
 use crate::client::threads::ClientThreads;
 use crate::options::{Cluster, KafkaPipeline};

@@ -16,7 +16,7 @@ use super::file::{LetterFile, LetterReader};
 use super::index::{Index, LearnedFrom};
 use super::state::{BEGIN, StateRecord};
 use crate::record::CopyRecord;
-use redrive::engine::{EngineError, Grouping, LetterState};
+use redrive::internal::engine::{EngineError, Grouping, LetterState};
 use redrive_core::{Message, Reason, Time};
 
 /// A place in the file that no letter has: its bytes could not be written, so it is shown as damaged.

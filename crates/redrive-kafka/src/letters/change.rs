@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::letter::{REPLAYS_MAX, ReplayTarget};
-use redrive::engine::{EngineError, LetterChange, LetterState, OnBehalf, ReplayAnswer, ReplayJob};
+use redrive::internal::engine::letter::{REPLAYS_MAX, ReplayTarget};
+use redrive::internal::engine::{EngineError, LetterChange, LetterState, OnBehalf, ReplayAnswer, ReplayJob};
 use redrive_core::Time;
 
 use super::content::Content;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use redrive::engine::History;
+use redrive::internal::engine::History;
 use redrive_core::{Fingerprint, Message, Meta};
 
 use crate::record::group;
@@ -56,7 +56,7 @@ impl Content {
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::Attempt;
+    use redrive::internal::engine::Attempt;
     use redrive_core::{Class, FailureKind, Time};
 
     use super::*;
@@ -74,7 +74,8 @@ mod tests {
             error: "503: no".to_owned(),
         };
         let message = Message::builder("o-1").key("c-7").header("a", "b").payload("{}").build().unwrap();
-        let group = redrive::engine::Grouping::default().of(redrive_core::Reason::MaxRetries, Some(&attempt));
+        let group = redrive::internal::engine::Grouping::default()
+            .of(redrive_core::Reason::MaxRetries, Some(&attempt));
         Content {
             message,
             meta,

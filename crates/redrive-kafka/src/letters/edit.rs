@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use redrive::engine::edit::EDITS_MAX;
-use redrive::engine::{EditAnswer, EngineError, LetterEdit, LetterState, OnBehalf, Replaced};
+use redrive::internal::engine::edit::EDITS_MAX;
+use redrive::internal::engine::{EditAnswer, EngineError, LetterEdit, LetterState, OnBehalf, Replaced};
 use redrive_core::{Message, Time};
 
 use super::edit_record::EditRecord;

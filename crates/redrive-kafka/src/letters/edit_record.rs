@@ -4,7 +4,7 @@
 //! state. A letter that dies again is in `T.DLQ` as it was delivered, and the versions before are still here.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use redrive::engine::Replaced;
+use redrive::internal::engine::Replaced;
 use redrive::timestamp;
 use redrive_core::{Message, Time};
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@
 //! met a second time: a record in `T.DLQ` opens its generation, a state speaks of its own generation only, the later
 //! generation counts.
 
-use redrive::engine::LetterState;
+use redrive::internal::engine::LetterState;
 use redrive_core::{GroupId, Reason, Time};
 
 use super::state::{JOBS_MAX, StateRecord};

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::erase::{tombstone, untitled};
-use redrive::engine::{EngineError, EraseAnswer, EraseOrder, LetterState};
+use redrive::internal::engine::erase::{tombstone, untitled};
+use redrive::internal::engine::{EngineError, EraseAnswer, EraseOrder, LetterState};
 use redrive_core::Time;
 
 use super::edit_record::EditRecord;

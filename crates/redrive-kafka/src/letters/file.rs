@@ -159,14 +159,14 @@ fn read_up_to(file: &File, into: &mut [u8], at: u64) -> io::Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::History;
+    use redrive::internal::engine::History;
     use redrive_core::{Message, Meta};
 
     use super::*;
 
     fn content(id: &str, bytes: usize) -> Content {
         let message = Message::builder(id).payload(vec![7; bytes]).build().unwrap();
-        let group = redrive::engine::Grouping::default().of(redrive_core::Reason::Gone, None);
+        let group = redrive::internal::engine::Grouping::default().of(redrive_core::Reason::Gone, None);
         let topic = Arc::from("orders");
         Content { message, meta: Meta::default(), history: History::default(), topic, group, options: None }
     }

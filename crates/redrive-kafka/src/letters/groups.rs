@@ -5,7 +5,7 @@ use std::time::Duration;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::{Offset, TopicPartitionList};
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use super::mirror::partitions_in;
 use crate::Cluster;

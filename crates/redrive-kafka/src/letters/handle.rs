@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use redrive::engine::{
+use redrive::internal::engine::{
     EditAnswer, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupFigures, Grouping, ImportAnswer,
     Letter, LetterChange, LetterEdit, LetterScan, LetterStanding, LetterState, OnBehalf, ReplayAnswer,
     ReplayJob,

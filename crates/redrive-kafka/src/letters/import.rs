@@ -7,9 +7,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::engine::import::{content_hash, is_same};
-use redrive::engine::place::Place;
-use redrive::engine::{EngineError, ForeignLetter, ImportAnswer, LetterState, OnBehalf};
+use redrive::internal::engine::import::{content_hash, is_same};
+use redrive::internal::engine::place::Place;
+use redrive::internal::engine::{EngineError, ForeignLetter, ImportAnswer, LetterState, OnBehalf};
 use redrive_core::{Message, Reason, Time};
 
 use super::entry::{DlqPosition, LetterEntry};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use redrive::engine::groups::OpenGroups;
-use redrive::engine::{LetterStanding, LetterState};
+use redrive::internal::engine::groups::OpenGroups;
+use redrive::internal::engine::{LetterStanding, LetterState};
 use redrive_core::{GroupId, Time};
 
 use super::edit_record::EditedLetter;

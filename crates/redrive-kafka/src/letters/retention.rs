@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use redrive::actions::CLOSED_KEEP;
-use redrive::engine::LetterState;
+use redrive::internal::engine::LetterState;
 use redrive_core::Time;
 
 use super::entry::{DlqPosition, LetterEntry};

@@ -1,6 +1,6 @@
 //! What became of a letter, as one line of JSON in `T.DLQ.state`.
 
-use redrive::engine::LetterState;
+use redrive::internal::engine::LetterState;
 use redrive::timestamp;
 use redrive_core::Time;
 use serde_json::{Map, Value, json};

@@ -14,8 +14,8 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
-use redrive::engine::erase::is_tombstone;
-use redrive::engine::{EngineError, LetterState};
+use redrive::internal::engine::erase::is_tombstone;
+use redrive::internal::engine::{EngineError, LetterState};
 use redrive_core::Time;
 
 use super::cache::LetterCache;

@@ -1,8 +1,8 @@
 //! Lookups of letters: lists, scans, one letter, the state of a replay job.
 
-use redrive::engine::erase::{is_tombstone, untitled};
-use redrive::engine::letter::SCAN_BYTES;
-use redrive::engine::{
+use redrive::internal::engine::erase::{is_tombstone, untitled};
+use redrive::internal::engine::letter::SCAN_BYTES;
+use redrive::internal::engine::{
     EngineError, GroupFigures, Grouping, History, Letter, LetterScan, LetterStanding, LetterState,
 };
 use redrive_core::message::MessageError;

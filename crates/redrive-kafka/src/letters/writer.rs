@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::producer::Producer;
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use super::cache::LetterCache;
 use super::mirror::partitions_in;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use redrive::engine::Ticket;
+use redrive::internal::engine::Ticket;
 use redrive_core::Time;
 
 /// What follows when a record is acknowledged.

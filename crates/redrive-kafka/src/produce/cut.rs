@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rdkafka::error::RDKafkaErrorCode;
-use redrive::engine::Attempt;
+use redrive::internal::engine::Attempt;
 use redrive_core::{Class, FailureKind, Message, MessageParts, Reason, Time};
 
 use super::after::{AfterWrite, CopyKind, Mark};
@@ -130,7 +130,7 @@ pub(super) fn truncated(
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::History;
+    use redrive::internal::engine::History;
     use redrive_core::Meta;
 
     use super::*;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::engine::history::History;
+use redrive::internal::engine::history::History;
 use redrive_core::{Message, Meta, Reason, Time};
 use serde::{Deserialize, Serialize};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redrive::engine::numbers::NumberMap;
+use redrive::internal::engine::numbers::NumberMap;
 use redrive_core::Time;
 
 #[derive(Debug, Default)]

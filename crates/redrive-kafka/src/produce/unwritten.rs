@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use rdkafka::error::RDKafkaErrorCode;
-use redrive::engine::{Condition, ProblemKind};
+use redrive::internal::engine::{Condition, ProblemKind};
 
 use super::after::AfterWrite;
 use super::outbox::Failing;

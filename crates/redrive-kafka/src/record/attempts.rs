@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use redrive::engine::history::kind_of_text;
-use redrive::engine::{Attempt, History};
+use redrive::internal::engine::history::kind_of_text;
+use redrive::internal::engine::{Attempt, History};
 use redrive_core::{Class, FailureKind, Time};
 use serde::{Deserialize, Serialize};
 

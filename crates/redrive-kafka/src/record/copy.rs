@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive::engine::History;
+use redrive::internal::engine::History;
 use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
 use super::origin::Origin;

@@ -1,10 +1,10 @@
 //! [`Meta`] as bytes, for local files that live no longer than the process: the spill files and the cache of letters.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use redrive::engine::meta_codec;
+use redrive::internal::engine::meta_codec;
 use redrive_core::Meta;
 
-pub(crate) use redrive::engine::meta_codec::{get_time, put_time};
+pub(crate) use redrive::internal::engine::meta_codec::{get_time, put_time};
 
 /// The bytes of every [`Meta`].
 pub(crate) const META_BYTES: usize = meta_codec::META_BYTES + 1;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redrive::engine::place::Place;
+use redrive::internal::engine::place::Place;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {

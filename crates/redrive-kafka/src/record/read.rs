@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rdkafka::message::Message as Record;
-use redrive::engine::History;
+use redrive::internal::engine::History;
 use redrive_core::message::limits;
 use redrive_core::{Message, MessageParts, Meta, Reason, Time};
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use rdkafka::Message as _;
 use rdkafka::message::BorrowedMessage;
-use redrive::engine::history::History;
+use redrive::internal::engine::history::History;
 use redrive_core::{Message, Meta, Reason, Time};
 
 use crate::record::Replaces;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 
 use super::plan::Planned;
 use crate::client::reach;

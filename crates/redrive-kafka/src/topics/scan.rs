@@ -8,7 +8,7 @@ use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::BorrowedMessage;
 use rdkafka::{Message as _, Offset, TopicPartitionList};
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 use redrive_core::Time;
 
 use crate::Cluster;

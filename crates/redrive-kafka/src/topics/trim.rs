@@ -10,7 +10,7 @@ use rdkafka::TopicPartitionList;
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::error::KafkaError;
-use redrive::engine::{EngineError, WipeProgress};
+use redrive::internal::engine::{EngineError, WipeProgress};
 
 use crate::Cluster;
 use crate::client::threads::ClientThreads;

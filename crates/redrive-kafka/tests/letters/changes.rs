@@ -1,6 +1,6 @@
 //! Letters are listed, looked at, discarded and taken back, by one process and as another sees it.
 
-use redrive::engine::{LetterChange, LetterState};
+use redrive::internal::engine::{LetterChange, LetterState};
 use redrive_core::Reason;
 use redrive_kafka::letters::KafkaLetters;
 

@@ -1,6 +1,6 @@
 //! Edits of letters: durable, seen by other processes, replayed as edited, and undone by any of them.
 
-use redrive::engine::{
+use redrive::internal::engine::{
     EditAnswer, Letter, LetterChange, LetterEdit, LetterState, LetterVersion, ReplayAnswer,
 };
 use redrive_core::Message;

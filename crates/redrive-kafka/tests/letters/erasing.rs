@@ -1,7 +1,7 @@
 //! Erased letters: a tombstone at the end of the topic, seen by other processes, and nothing in their local files.
 
-use redrive::engine::erase::is_tombstone;
-use redrive::engine::{
+use redrive::internal::engine::erase::is_tombstone;
+use redrive::internal::engine::{
     EditAnswer, EraseAnswer, EraseOrder, LetterEdit, LetterState, LetterVersion, ReplayAnswer,
 };
 use redrive_core::Message;

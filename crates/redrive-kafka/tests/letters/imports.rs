@@ -1,7 +1,7 @@
 //! Letters that died elsewhere: records of `T.DLQ` like any other, made once by whichever process.
 
-use redrive::engine::place::Place;
-use redrive::engine::{
+use redrive::internal::engine::place::Place;
+use redrive::internal::engine::{
     ForeignLetter, ImportAnswer, LetterChange, LetterState, OnBehalf, ReplayAnswer, SourcePlace,
 };
 use redrive_core::{Message, Reason};

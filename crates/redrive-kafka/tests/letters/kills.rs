@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use redrive::engine::{LetterState, ReplayAnswer};
+use redrive::internal::engine::{LetterState, ReplayAnswer};
 use redrive_kafka::letters::KafkaLetters;
 
 use crate::desk::{Desk, NOW, job};
@@ -80,7 +80,7 @@ fn a_replay_that_is_killed_twenty_times_publishes_every_letter_once() {
     assert_eq!(published, once);
     let letters = desk.letters();
     let standings = letters.letter_standings(JOB, &numbers).unwrap();
-    let in_job = |standing: &redrive::engine::LetterStanding| {
+    let in_job = |standing: &redrive::internal::engine::LetterStanding| {
         standing.state == LetterState::Replaying && standing.in_job && standing.is_last_job
     };
     assert!(standings.iter().all(|standing| standing.as_ref().is_some_and(in_job)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive::engine::{LetterChange, LetterState, ReplayAnswer};
+use redrive::internal::engine::{LetterChange, LetterState, ReplayAnswer};
 use redrive_core::Time;
 use redrive_kafka::letters::{KafkaLetters, Rules, Trimmed};
 use redrive_kafka::topics::scan::Scan;

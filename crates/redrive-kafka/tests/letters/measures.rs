@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use redrive::engine::ReplayAnswer;
+use redrive::internal::engine::ReplayAnswer;
 
 use crate::desk::{Desk, NOW, job};
 

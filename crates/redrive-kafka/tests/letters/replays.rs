@@ -1,7 +1,7 @@
 //! A replay publishes each letter once, and says what it did not.
 
-use redrive::engine::letter::{REPLAYS_MAX, ReplayTarget};
-use redrive::engine::{LetterState, ReplayAnswer, ReplayJob};
+use redrive::internal::engine::letter::{REPLAYS_MAX, ReplayTarget};
+use redrive::internal::engine::{LetterState, ReplayAnswer, ReplayJob};
 use redrive_kafka::letters::other_groups;
 use redrive_kafka::record::CopyRecord;
 

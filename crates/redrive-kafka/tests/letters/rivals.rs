@@ -1,7 +1,7 @@
 //! Two processes change the same letters at the same time: the transactions of one fence those of the other, and what
 //! one did the other knows before it does anything, although its mirror is late.
 
-use redrive::engine::{LetterChange, LetterState, ReplayAnswer};
+use redrive::internal::engine::{LetterChange, LetterState, ReplayAnswer};
 
 use crate::desk::{Desk, NOW, job};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redrive::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
+use redrive::internal::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
 use redrive_core::Time;
 use redrive_kafka::KafkaEngine;
 
@@ -64,7 +64,7 @@ pub fn finish_all(engines: &mut [&mut KafkaEngine], now: Time, count: usize) -> 
 }
 
 pub fn ordered() -> StoreOptions {
-    StoreOptions { ordering: redrive::engine::DeliveryOrder::Key, ..StoreOptions::default() }
+    StoreOptions { ordering: redrive::internal::engine::DeliveryOrder::Key, ..StoreOptions::default() }
 }
 
 pub fn of_key(ids: std::ops::Range<u32>, key: &'static str) -> Vec<redrive_core::Message> {

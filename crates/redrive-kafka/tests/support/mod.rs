@@ -13,7 +13,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::engine::{Engine, Event, StoreOptions};
+use redrive::internal::engine::{Engine, Event, StoreOptions};
 use redrive_core::{Message, Pick};
 use redrive_kafka::record::{CopyRecord, Origin, headers};
 use redrive_kafka::{Cluster, GroupStart, KafkaEngine, KafkaPipeline, KafkaStores, Only, TopicsMode};
@@ -230,7 +230,7 @@ pub fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Polls until this ticket is durable.
-pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::engine::Ticket) {
+pub fn wait_durable(engine: &mut dyn Engine, ticket: redrive::internal::engine::Ticket) {
     let mut events = Vec::new();
     wait("the batch is durable", || {
         engine.poll(&mut events).expect("polling works");

@@ -7,7 +7,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use redrive::engine::{Announced, Delivery, Engine, ReplayJob, ReplayTarget, StoreOptions, Verdict};
+use redrive::internal::engine::{
+    Announced, Delivery, Engine, ReplayJob, ReplayTarget, StoreOptions, Verdict,
+};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
 

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use redrive::engine::IngestError;
+use redrive::internal::engine::IngestError;
 use redrive::{Accepted, PipelineHandle};
 
 use super::answer::BatchAnswer;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::engine::IngestError;
+use redrive::internal::engine::IngestError;
 use redrive::{Embedded, NewMessage, PipelineHandle, Redrive};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;

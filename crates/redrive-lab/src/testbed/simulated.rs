@@ -8,8 +8,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::dispatch::{CallId, Ended, HealthEntry, Machine, ProtectionSettings, Start};
-use redrive::engine::{
+use redrive::internal::dispatch::{CallId, Ended, HealthEntry, Machine, ProtectionSettings, Start};
+use redrive::internal::engine::{
     Delivery, Engine, EngineError, Event, Ingest, LetterChange, Memory, NewMessage, StoreOptions,
 };
 use redrive::{GuardSettings, HealthChange, Time};

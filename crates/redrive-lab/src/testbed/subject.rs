@@ -1,6 +1,6 @@
 //! The settings under test.
 
-use redrive::dispatch::routes::Router;
+use redrive::internal::dispatch::routes::Router;
 use redrive::{BreakerSettings, DeliveryOrder, Policy};
 
 /// One pipeline as a scenario sets it. The dead-letter guard is off: scenarios park many messages on purpose.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use redrive::engine::IngestError;
+use redrive::internal::engine::IngestError;
 use redrive::{
     Embedded, Failure, LastEnd, MemoryStores, Message, NewMessage, Pipeline, PipelineHandle, Redrive,
 };

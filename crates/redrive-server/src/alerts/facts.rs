@@ -1,9 +1,9 @@
 //! What is known of a pipeline at one moment, as plain numbers.
 
-use redrive::dispatch::health::{cause, flood};
 use redrive::figures::Figures;
+use redrive::internal::dispatch::health::{cause, flood};
+use redrive::internal::subscriptions::Stopped;
 use redrive::replay::StoppedReplays;
-use redrive::subscriptions::Stopped;
 use redrive::{DeadLetter, Reason, StatusPage, Time};
 
 /// One pipeline, now. Counters are those since the process began.

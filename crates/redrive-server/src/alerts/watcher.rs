@@ -155,7 +155,7 @@ mod tests {
     /// The breaker of the pipeline stays closed when one of several push services is paused.
     #[test]
     fn a_push_service_that_is_paused_alone_is_told_as_well() {
-        use redrive::dispatch::EndpointFigures;
+        use redrive::internal::dispatch::EndpointFigures;
         const PAGES: &[redrive::StatusPage] = &[redrive::StatusPage { service: "FCM", url: "https://x" }];
         let mut figures = redrive::Figures::default();
         let waits = std::sync::Arc::from(Vec::new());

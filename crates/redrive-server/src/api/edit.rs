@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use redrive::actions::{EditPlan, EditWish, NewPayload, Skipped};
+use redrive::internal::letters::json_text::JsonText;
+use redrive::internal::letters::select::LetterIds;
 use redrive::letters::Redaction;
-use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
-use redrive::letters::select::LetterIds;
 use redrive_api::{
     DifferenceView, Edit, EditAnswer, EditUndone, Edited, FirstEdited, LetterPayload, MessageIdChoice,
     Payload, SkippedLetters,

@@ -14,7 +14,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;
 use bytes::Bytes;
 use hyper::body::Frame;
-use redrive::events::{Event, EventKind, Events};
+use redrive::internal::events::{Event, EventKind, Events};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
@@ -250,7 +250,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_is_too_slow_is_told_so_and_its_stream_ends() {
         let events = Events::default();
-        push(&events, redrive::events::EVENTS_MAX + 5);
+        push(&events, redrive::internal::events::EVENTS_MAX + 5);
         let (reader, sender, mut receiver) = reader(&events, Some("7-2"));
         tokio::spawn(async move { reader.run(&sender).await });
         assert_eq!(read(&mut receiver).await, "retry: 2000\n\n");

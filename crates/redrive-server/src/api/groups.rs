@@ -1,9 +1,9 @@
 //! Groups of dead letters: counted, shown with why their letters belong together, and decided about.
 
 use axum::extract::State;
-use redrive::engine::groups::mark::{MORE_MAX, NOTE_BYTES_MAX};
-use redrive::engine::{GroupState, GroupSummary, Handling};
-use redrive::letters::select::LetterIds;
+use redrive::internal::engine::groups::mark::{MORE_MAX, NOTE_BYTES_MAX};
+use redrive::internal::engine::{GroupState, GroupSummary, Handling};
+use redrive::internal::letters::select::LetterIds;
 use redrive::letters::{Filter, Selection};
 use redrive::{GroupId, LetterState, Time, timestamp};
 use redrive_api::{GroupDecision, GroupDetail, GroupView, Groups, Instant, RuleView};
@@ -38,7 +38,7 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         oldest: figures.oldest.map(|(dead_at, _)| Instant(dead_at)),
         class: last.as_ref().map(|last| name(last.class.name())),
         reason: cause.map(|letter| name(letter.reason.name())),
-        status: last.as_ref().and_then(redrive::letters::status_of),
+        status: last.as_ref().and_then(redrive::internal::letters::status_of),
         sink: cause.map(|_| name(served.handle.sink().name)),
         error: summary.title().to_owned(),
         rule: cause.and_then(|letter| rule(served, &letter.group)),

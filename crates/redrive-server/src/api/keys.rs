@@ -2,7 +2,7 @@
 
 use axum::extract::State;
 use redrive::DeliveryOrder;
-use redrive::letters::select::LetterIds;
+use redrive::internal::letters::select::LetterIds;
 use redrive_api::KeyView;
 
 use super::view;

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use axum::extract::State;
 use axum::response::Response;
-use redrive::letters::select::Page;
-use redrive::letters::{Selection, select};
+use redrive::internal::letters::select;
+use redrive::internal::letters::select::Page;
+use redrive::letters::Selection;
 use redrive::{Letter, LetterState, Time};
 use redrive_api::{
     Discard, DiscardAnswer, Discarded, Instant, LetterCounts, LetterPage, LetterStats, LettersOfTenant,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use redrive::DeliveryOrder;
-use redrive::engine::ReplayTarget;
+use redrive::internal::engine::ReplayTarget;
 use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped};
 use redrive_api::{
     Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters,

@@ -1,6 +1,6 @@
 //! Which letters a request means: read from its fields, and checked before anything is touched.
 
-use redrive::letters::select::{self, LetterIds};
+use redrive::internal::letters::select::{self, LetterIds};
 use redrive::letters::{Filter, FilterError, SelectError, Selection};
 use redrive::{LetterState, PipelineHandle, Time};
 use redrive_api::{LetterSelection, NotOpenLetter};

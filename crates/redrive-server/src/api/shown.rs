@@ -1,8 +1,8 @@
 //! Letters as they leave: with the place they came from, and without what their pipeline redacts.
 
-use redrive::engine::place::Place;
+use redrive::internal::engine::place::Place;
+use redrive::internal::letters::select::{LetterIds, Page, SelectError};
 use redrive::letters::Selection;
-use redrive::letters::select::{LetterIds, Page, SelectError};
 use redrive::{Letter, Message};
 use redrive_api::LetterView;
 use serde::Serialize;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use axum::extract::State;
 use redrive::Time;
 use redrive::actions::ActionKind;
-use redrive::subscriptions::{EndpointId, Listed, Standing, Subscriptions, SubscriptionsError};
+use redrive::internal::subscriptions::{EndpointId, Listed, Standing, Subscriptions, SubscriptionsError};
 use redrive_api::{
     Instant, NamedSubscription, NewSubscription, Purging, PurgingStopped, RemovedSubscription,
     SubscriptionKey, SubscriptionKeys, SubscriptionPage, SubscriptionView, UndoSubscription,

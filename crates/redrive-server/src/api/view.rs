@@ -5,10 +5,10 @@ use std::collections::btree_map::Entry;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use redrive::engine::Attempt;
-use redrive::letters::correlation_id;
+use redrive::internal::engine::Attempt;
+use redrive::internal::letters::correlation_id;
+use redrive::internal::letters::select::LetterIds;
 use redrive::letters::redact::{REDACTED, Redaction};
-use redrive::letters::select::LetterIds;
 use redrive::replay::{ReplayView, StoppedReplays};
 use redrive::{
     Counts, DeliveryOrder, Letter, LetterState, MessagePhase, MessageState, Policy, Reason, Time, messages,

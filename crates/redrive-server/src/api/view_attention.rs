@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use redrive::dispatch::health;
+use redrive::internal::dispatch::health;
+use redrive::internal::subscriptions::{Counts as SubscriptionCounts, Stopped};
 use redrive::replay::StoppedReplays;
-use redrive::subscriptions::{Counts as SubscriptionCounts, Stopped};
 use redrive::{Figures, HealthChange, HealthEntry, HealthFigures, StatusPage, Time, timestamp};
 use redrive_api::{AttentionNotice, Level, Subject};
 use redrive_core::breaker::{BreakerState, BreakerView};

@@ -1,6 +1,6 @@
 //! What the API shows of the condition of a pipeline's engine.
 
-use redrive::engine::{Condition, Problem};
+use redrive::internal::engine::{Condition, Problem};
 use redrive_api::{ConditionView, Partitions, PipelineProblem};
 
 /// Partitions, what is stored aside, and what needs a person.

@@ -1,6 +1,6 @@
 //! What the API shows of the health of a pipeline's sink.
 
-use redrive::dispatch::{self, EndpointFigures, health};
+use redrive::internal::dispatch::{self, EndpointFigures, health};
 use redrive::{Figures, HealthFigures};
 use redrive_api::{EndpointWait, Endpoints, HealthChange, Incident, Instant, Recovery, Resets, SinkHealth};
 use redrive_core::breaker::BreakerState;

@@ -1,7 +1,7 @@
 //! What the API shows of a pipeline's last minutes: how quick it was, how long messages were held, and what failed.
 
 use redrive::Histogram;
-use redrive::figures::recent::{RecentFigures, WINDOW};
+use redrive::internal::figures::recent::{RecentFigures, WINDOW};
 use redrive_api::{FailedKind, Recent};
 
 pub fn recent(recent: &RecentFigures) -> Recent {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use redrive::engine::{ForeignLetter, ImportAnswer};
+use redrive::internal::engine::{ForeignLetter, ImportAnswer};
 use redrive::{GroupId, Time};
 use redrive_api::{ImportedGroup, ImportedLetters, LineProblem};
 use serde::Deserialize;

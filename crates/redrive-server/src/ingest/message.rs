@@ -6,7 +6,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use redrive::engine::ingest::DUE_MAX;
+use redrive::internal::engine::ingest::DUE_MAX;
 use redrive::{Message, NewMessage, Time};
 use redrive_core::message::MessageError;
 use redrive_core::{Pick, duration};

@@ -75,9 +75,11 @@ fn tidy(schema: &mut Value) {
 
 #[cfg(test)]
 mod tests {
-    use redrive::engine::{GroupState, LetterState, MessagePhase, PendingState, ProblemKind, ReplayTarget};
+    use redrive::internal::engine::{
+        GroupState, LetterState, MessagePhase, PendingState, ProblemKind, ReplayTarget,
+    };
+    use redrive::internal::subscriptions::Standing;
     use redrive::replay::ReplayState;
-    use redrive::subscriptions::Standing;
     use serde_json::json;
 
     use super::*;

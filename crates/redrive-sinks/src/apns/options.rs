@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hyper::Uri;
-use redrive::subscriptions::{Purge, Subscriptions};
+use redrive::internal::subscriptions::{Purge, Subscriptions};
 
 use super::classes::ROWS;
 use super::token::ProviderToken;

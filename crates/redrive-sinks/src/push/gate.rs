@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use hyper::StatusCode;
-use redrive::subscriptions::{
+use redrive::internal::subscriptions::{
     Admission, Answer, EndpointId, Reader, Record, Registered, Stored, Subscriptions,
 };
 use redrive::timestamp;
@@ -174,7 +174,7 @@ impl std::fmt::Debug for SubscriptionGate {
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderMap;
-    use redrive::subscriptions::{Purge, Standing};
+    use redrive::internal::subscriptions::{Purge, Standing};
     use redrive_core::Class;
 
     use super::*;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive::subscriptions::Stored;
+use redrive::internal::subscriptions::Stored;
 use redrive_core::Message;
 use redrive_core::nearest::nearest;
 use redrive_core::text::redact;

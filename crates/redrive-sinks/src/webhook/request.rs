@@ -4,7 +4,7 @@ use hyper::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
 };
 use hyper::{Method, Request, Uri};
-use redrive::engine::SourcePlace;
+use redrive::internal::engine::SourcePlace;
 use redrive::{Call, Time};
 use redrive_core::text::connection_header::is_connection_header;
 

@@ -252,7 +252,7 @@ mod tests {
     fn a_text_is_the_id_of_a_stored_subscription_with_the_key_it_was_made_with() {
         use std::sync::Arc;
 
-        use redrive::subscriptions::{EndpointId, Registered, Stored};
+        use redrive::internal::subscriptions::{EndpointId, Registered, Stored};
         use redrive_core::Time;
 
         let registered = Registered { endpoint: EndpointId::from_number(1), key: Some("BOld".to_owned()) };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use redrive::subscriptions::{Purge, Subscriptions};
+use redrive::internal::subscriptions::{Purge, Subscriptions};
 
 use super::classes::ROWS;
 use super::vapid::Vapid;

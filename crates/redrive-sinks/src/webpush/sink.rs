@@ -9,7 +9,7 @@ use hyper::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
 };
 use hyper::{Method, Request, StatusCode, Uri};
-use redrive::subscriptions::{Reader, Registered};
+use redrive::internal::subscriptions::{Reader, Registered};
 use redrive::{Call, Delivery, Endpoint, Failure, Message, Notes, Sink, StatusPage};
 use tokio::time::{Instant, timeout_at};
 

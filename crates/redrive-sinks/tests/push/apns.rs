@@ -1,6 +1,6 @@
 //! APNs: what is sent, and what every answer means.
 
-use redrive::subscriptions::{Purge, Standing, Subscriptions};
+use redrive::internal::subscriptions::{Purge, Standing, Subscriptions};
 use redrive::{Class, Message, Time};
 use redrive_sinks::push::Verdict;
 use redrive_sinks::push::failing::PushError;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use redrive::subscriptions::{Purge, Standing, Subscriptions};
+use redrive::internal::subscriptions::{Purge, Standing, Subscriptions};
 use redrive::{Class, Failure, Message};
 use redrive_sinks::push::Verdict;
 use redrive_sinks::push::failing::PushError;

@@ -163,13 +163,13 @@ async fn a_stack_trace_in_the_body_is_the_exception_and_where_it_was_thrown() {
             "java.lang.IllegalStateException: order {order} is locked by worker w-{order}\n\tat com.example.Orders.load(Orders.java:42)\n\tat com.example.Main.main(Main.java:7)\n"
         )
     };
-    let grouping = redrive::engine::Grouping { sink: "webhook", ..Default::default() };
+    let grouping = redrive::internal::engine::Grouping { sink: "webhook", ..Default::default() };
     let title = async |body: String| {
         let server = Server::saying(500, &[], &body).await;
         let failed = failure(&sink(to(server.url("/"))), order()).await;
         let error = failed.chain();
         assert!(error.starts_with("500 Internal Server Error: ") && error.len() < 300, "{error}");
-        let attempt = redrive::engine::Attempt {
+        let attempt = redrive::internal::engine::Attempt {
             number: 1,
             at: redrive::Time::ZERO,
             took_ms: 1,

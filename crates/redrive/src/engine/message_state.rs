@@ -162,3 +162,16 @@ impl MessageState {
         Self { attempts: meta.attempts, deadline: meta.deadline, history: history.attempts(), ..self }
     }
 }
+
+/// More than this are not counted: who asks must not hold up deliveries.
+pub const WAITING_MAX: usize = 10_000;
+
+/// A key of which a message has not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyLine {
+    /// The one that runs, or waits for its due time, and that the others wait for; with `block_key` the open letter that
+    /// blocks the key.
+    pub head: MessageState,
+    /// How many stand behind it, as far as they were looked at; at most [`WAITING_MAX`].
+    pub waiting: u64,
+}

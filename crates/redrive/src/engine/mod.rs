@@ -9,7 +9,6 @@ pub mod groups;
 pub mod history;
 pub mod import;
 pub mod ingest;
-pub mod key_line;
 pub mod letter;
 pub mod letter_options;
 pub mod message_state;
@@ -39,12 +38,12 @@ pub use groups::{GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, 
 pub use history::{Attempt, History};
 pub use import::{ForeignLetter, ImportAnswer};
 pub use ingest::{Accepted, Ingest, IngestError, NewMessage};
-pub use key_line::KeyLine;
+
 pub use letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob, ReplayTarget,
 };
 pub use memory::Memory;
-pub use message_state::{MessagePhase, MessageState};
+pub use message_state::{KeyLine, MessagePhase, MessageState};
 pub use pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 pub use place::SourcePlace;
 pub use seam::{

@@ -4,8 +4,7 @@
 //! most every 50 ms. A reader gets that copy and never makes the thread wait.
 
 mod histogram;
-#[doc(hidden)]
-pub mod recent;
+pub(crate) mod recent;
 mod tallies;
 
 use std::sync::Arc;

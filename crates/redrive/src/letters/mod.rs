@@ -1,8 +1,7 @@
 //! Dead letters from outside: a language to say which, and selections made with it.
 
 pub(crate) mod correlation;
-#[doc(hidden)]
-pub mod decimal;
+pub(crate) mod decimal;
 pub mod edit;
 mod filter;
 pub(crate) mod filter_match;
@@ -11,14 +10,9 @@ mod filter_parse;
 pub(crate) mod groups;
 pub mod redact;
 
-#[doc(hidden)]
-pub mod select;
+pub(crate) mod select;
 
-#[doc(hidden)]
-pub use correlation::correlation_id;
 pub use filter::{Filter, FilterError};
-#[doc(hidden)]
-pub use filter_match::status_of;
 pub use redact::Redaction;
 pub use select::{Page, SelectError, Selection, letter_id};
 

@@ -2,8 +2,7 @@
 
 mod cursor;
 mod find;
-#[doc(hidden)]
-pub mod page;
+pub(crate) mod page;
 mod steer;
 
 #[doc(hidden)]

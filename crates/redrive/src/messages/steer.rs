@@ -6,7 +6,7 @@ use super::find::{Located, SEARCH_MAX, locate};
 use crate::engine::{EngineError, MessagePhase, PendingAt, PendingState};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::select::LetterIds;
-use crate::run::command::{Asked, Running};
+use crate::run::command::{EngineAccess, MachineAccess};
 use crate::run::steer::{Reply, Steer, Steered, steer_at_rest};
 
 /// A message may change its place between being found and being steered: then it is looked for again, so often.
@@ -161,9 +161,9 @@ impl Steering {
 }
 
 /// Steers a message, in the machine while the pipeline runs. The answer comes when it is durable.
-fn steer(at: PendingAt, how: Steer, asked: &mut Asked<'_>, reply: Reply) {
+fn steer(at: PendingAt, how: Steer, asked: &mut EngineAccess<'_>, reply: Reply) {
     match &mut asked.running {
-        Some(Running { machine, answers }) => {
+        Some(MachineAccess { machine, answers }) => {
             answers.steer((at, how), reply, machine, asked.engine, asked.now);
         }
         None => drop(reply.send(steer_at_rest(at, how, asked.engine, asked.now))),

@@ -15,10 +15,8 @@ mod plan;
 
 mod ends;
 mod job;
-#[doc(hidden)]
-pub mod pace;
-#[doc(hidden)]
-pub mod stop;
+pub(crate) mod pace;
+pub(crate) mod stop;
 
 mod book;
 mod error;
@@ -32,8 +30,7 @@ mod group;
 
 mod replays;
 
-#[doc(hidden)]
-pub mod auto;
+pub(crate) mod auto;
 mod stopped;
 
 #[doc(hidden)]

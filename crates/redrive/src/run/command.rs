@@ -13,23 +13,23 @@ use crate::dispatch::Machine;
 use crate::engine::{Engine, EngineError, TakeGate};
 
 /// One question or order, which answers by itself. Nobody waiting for an answer is no reason not to act.
-pub(crate) type Command = Box<dyn FnOnce(&mut Asked<'_>) + Send>;
+pub(crate) type Command = Box<dyn FnOnce(&mut EngineAccess<'_>) + Send>;
 
 /// What a command works on: the engine, and the machine while the pipeline runs.
-pub(crate) struct Asked<'a> {
+pub(crate) struct EngineAccess<'a> {
     pub(crate) engine: &'a mut dyn Engine,
-    pub(crate) running: Option<Running<'a>>,
+    pub(crate) running: Option<MachineAccess<'a>>,
     pub(crate) now: Time,
     paused: &'a AtomicBool,
 }
 
 /// What the dispatch thread has beside the engine.
-pub(crate) struct Running<'a> {
+pub(crate) struct MachineAccess<'a> {
     pub(crate) machine: &'a mut Machine,
     pub(crate) answers: &'a mut DurableAnswers,
 }
 
-impl Asked<'_> {
+impl EngineAccess<'_> {
     /// Closes or opens the gate of all processes that share the pipeline. After an error it is as it was.
     pub(crate) fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
         self.engine.gate_all(gate)?;
@@ -71,10 +71,10 @@ impl Seat {
         &self,
         command: Command,
         engine: &mut dyn Engine,
-        running: Option<Running<'_>>,
+        running: Option<MachineAccess<'_>>,
         now: Time,
     ) {
-        command(&mut Asked { engine, running, now, paused: &self.paused });
+        command(&mut EngineAccess { engine, running, now, paused: &self.paused });
     }
 
     /// Another process has paused or resumed the pipeline for all.

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::board::Board;
 use super::clock::Clock;
-use super::command::{Running, Seat};
+use super::command::{MachineAccess, Seat};
 use super::dice::Dice;
 use super::exchange::Exchange;
 use super::hooks::Hooks;
@@ -173,7 +173,7 @@ impl Dispatcher {
         let commands = self.seat.commands();
         let heard_engine = self.hear_engine()?;
         for command in commands {
-            let running = Running { machine: &mut self.machine, answers: &mut self.answers };
+            let running = MachineAccess { machine: &mut self.machine, answers: &mut self.answers };
             self.seat.carry_out(command, self.engine.as_mut(), Some(running), now);
             self.watch.happened();
         }

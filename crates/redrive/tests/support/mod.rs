@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::engine::{
+use redrive::internal::engine::{
     Claimed, Counts, Deliver, Delivery, EditAnswer, Engine, EngineError, EraseAnswer, EraseOrder, Event,
     Ingest, KeepLetters, LetterChange, LetterEdit, LetterScan, LetterStanding, OnBehalf, PendingAt,
     PendingScan, PendingState, Query, ReplayAnswer, ReplayJob, Settlement, TakeGate, Ticket, WipeProgress,

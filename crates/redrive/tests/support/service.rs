@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::dispatch::{CallId, Ended, HealthEntry, Machine, Parked, ProtectionSettings, Start};
-use redrive::engine::{Announced, Delivery, Engine, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::dispatch::{CallId, Ended, HealthEntry, Machine, Parked, ProtectionSettings, Start};
+use redrive::internal::engine::{Announced, Delivery, Engine, Event, Memory, NewMessage, StoreOptions};
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::{FailureKind, Random};
 

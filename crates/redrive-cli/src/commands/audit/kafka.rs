@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use rdkafka::Message as _;
 use rdkafka::message::BorrowedMessage;
-use redrive::engine::EngineError;
+use redrive::internal::engine::EngineError;
 use redrive_kafka::record::{CopyRecord, Read, RecordReader};
 use redrive_kafka::topics::scan::{Scan, Span};
 use redrive_kafka::topics::{Topics, survey};

@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
-use redrive::engine::continued::ids_before;
+use redrive::internal::engine::continued::ids_before;
 
 /// The longest range: 500 MB.
 pub const RANGE_MAX: u64 = 500_000_000;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redrive::letters::edit::json_text::JsonText;
+use redrive::internal::letters::json_text::JsonText;
 use redrive::letters::edit::{Condition, Pointer, header_fault};
 use redrive_api::{DifferenceView, Edit, Edited, LetterSelection, MessageIdChoice, Payload, SkippedLetters};
 use serde_json::json;

@@ -1,7 +1,7 @@
 //! `redrive dlq edit --jq`: reads the letters, makes their new payloads here, and sends them as one edit.
 
+use redrive::internal::letters::json_text::JsonText;
 use redrive::letters::edit::Condition;
-use redrive::letters::edit::json_text::JsonText;
 use redrive_api::{Edited, LetterPayload, LetterSelection, LetterView, Payload, SkippedLetters};
 use serde::Deserialize as _;
 use serde_json::json;

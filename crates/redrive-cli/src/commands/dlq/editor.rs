@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 
-use redrive::letters::edit::json_text::JsonText;
+use redrive::internal::letters::json_text::JsonText;
 use tokio::process::Command;
 
 use crate::exit::{Exit, Failed};

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, sync_channel};
 
 use bytes::Bytes;
-use redrive::adopt;
+use redrive::internal::adopt;
 use serde_json::json;
 
 use batch::ImportBatch;

@@ -8,8 +8,8 @@ use jaq_core::data::JustLut;
 use jaq_core::load::{self, Arena, File, Loader};
 use jaq_core::{Compiler, Ctx, Native, Vars, compile, unwrap_valr};
 use jaq_json::{Val, read};
+use redrive::internal::letters::json_text::JsonText;
 use redrive::letters::edit::Pointer;
-use redrive::letters::edit::json_text::JsonText;
 
 /// What jq's library defines with functions that are not built in here: regular expressions, dates, mathematics beyond
 /// arithmetic, encodings, and what reaches outside of the program.

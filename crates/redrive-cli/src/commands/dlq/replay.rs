@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redrive::letters::select::SELECTION_MAX;
+use redrive::internal::letters::select::SELECTION_MAX;
 use redrive_api::{JobState, ReplayJob, StartReplay};
 use redrive_core::Ratio;
 

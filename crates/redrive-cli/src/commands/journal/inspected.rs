@@ -1,7 +1,7 @@
 //! A store and the log of subscriptions beside it, as they were read, and as JSON.
 
-use redrive::engine::embedded::inspect::{Inspection, LogInspection};
-use redrive::subscriptions::check::SubscriptionLogCheck;
+use redrive::internal::engine::embedded::inspect::{Inspection, LogInspection};
+use redrive::internal::subscriptions::check::SubscriptionLogCheck;
 use serde_json::{Value, json};
 
 /// A store, and the log of subscriptions beside it.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use redrive::engine::embedded::directory::manifest::{self, Holding};
+use redrive::internal::engine::embedded::directory::manifest::{self, Holding};
 use redrive::{Time, timestamp};
 use serde_json::{Value, json};
 

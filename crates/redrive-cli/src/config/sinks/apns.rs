@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive::subscriptions::Purge;
+use redrive::internal::subscriptions::Purge;
 use redrive_sinks::apns::classes::ROWS;
 use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SANDBOX};
 use redrive_sinks::push::PushClasses;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive::subscriptions::Purge;
+use redrive::internal::subscriptions::Purge;
 use redrive_core::rate;
 use redrive_sinks::fcm::classes::ROWS;
 use redrive_sinks::fcm::options::{CONNECTIONS, CONNECTIONS_MAX, GOOGLE};

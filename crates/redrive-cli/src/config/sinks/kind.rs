@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive::subscriptions::{Purge, Subscriptions};
+use redrive::internal::subscriptions::{Purge, Subscriptions};
 use redrive_sinks::{Secret, SinkFault};
 
 use super::super::alert::target::AlertTarget;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use redrive::subscriptions::Purge;
+use redrive::internal::subscriptions::Purge;
 use redrive_sinks::{Secret, SinkFault, WebhookOptions, check_hash_key};
 
 use super::super::alert::target::AlertTarget;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive::subscriptions::Purge;
+use redrive::internal::subscriptions::Purge;
 use redrive_sinks::push::PushClasses;
 use redrive_sinks::webpush::classes::ROWS;
 use redrive_sinks::webpush::options::PER_ENDPOINT;

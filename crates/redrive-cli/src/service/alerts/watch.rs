@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive::engine::embedded::Tuning;
+use redrive::internal::engine::embedded::Tuning;
+use redrive::internal::subscriptions::Subscriptions;
 use redrive::replay::{Replays, StoppedReplays};
-use redrive::subscriptions::Subscriptions;
 use redrive::{Clock as _, PipelineHandle, WallClock};
 use redrive_server::alerts::{AlertKind, Facts, Limits, Notice, Watcher};
 use tokio::runtime::Runtime;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use redrive::Time;
-use redrive::subscriptions::EndpointId;
+use redrive::internal::subscriptions::EndpointId;
 use tokio::time::Instant;
 
 /// The waits after the first failures; the last one holds for all that follow.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use redrive::engine::IngestError;
+use redrive::internal::engine::IngestError;
 use redrive::{Message, NewMessage, PipelineHandle};
 use redrive_lab::bench::{Figures, machine};
 use redrive_lab::kafka::Error;

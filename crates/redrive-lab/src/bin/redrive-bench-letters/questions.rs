@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use redrive::actions::Actions;
-use redrive::engine::{GroupSummary, LetterState};
+use redrive::internal::engine::{GroupSummary, LetterState};
 use redrive::letters::{Filter, Page, Selection};
 use redrive::{GroupId, PipelineHandle};
 use redrive_lab::bench::{Figures, machine};

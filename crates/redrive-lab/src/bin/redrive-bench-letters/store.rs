@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use redrive::engine::embedded::Embedded;
-use redrive::letters::select::LetterIds;
+use redrive::internal::engine::embedded::Embedded;
+use redrive::internal::letters::select::LetterIds;
 use redrive::{
     BreakerSettings, GuardSettings, Message, Pipeline, PipelineHandle, Policy, Redrive, RunReport,
 };

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redrive::engine::embedded::Embedded;
-use redrive::engine::{Accepted, IngestError};
+use redrive::internal::engine::embedded::Embedded;
+use redrive::internal::engine::{Accepted, IngestError};
 use redrive::{BreakerSettings, Message, NewMessage, Pipeline, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::SplitMix64;
 use redrive_lab::bench::figures::Figures;
@@ -89,7 +89,10 @@ pub async fn dedup(options: &BenchOptions) -> Result<Figures, Error> {
     let engine = Embedded::open(&options.dir)?;
     let store = engine.store(
         PIPELINE,
-        redrive::engine::StoreOptions { dedup: Some(WINDOW), ..redrive::engine::StoreOptions::default() },
+        redrive::internal::engine::StoreOptions {
+            dedup: Some(WINDOW),
+            ..redrive::internal::engine::StoreOptions::default()
+        },
     )?;
     figures.set("open_ms", began.elapsed().as_secs_f64() * 1e3);
     drop(store);

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use redrive::engine::embedded::Embedded;
+use redrive::internal::engine::embedded::Embedded;
 use redrive::letters::{Filter, Selection};
 use redrive::{BreakerSettings, Failure, GuardSettings, Message, Pipeline, PipelineHandle, Policy, Redrive};
 use redrive_lab::bench::figures::Figures;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::engine::embedded::Embedded;
+use redrive::internal::engine::embedded::Embedded;
 use redrive::{
     BreakerSettings, DeliveryOrder, GuardSettings, Message, NewMessage, Pipeline, PipelineHandle, Policy,
     Redrive, RunReport, Time,
@@ -94,7 +94,7 @@ impl Rig {
                 for first in firsts.step_by(PRODUCERS as usize) {
                     offer(&handle, first, (first + BATCH).min(to), due).await?;
                 }
-                Ok::<_, redrive::engine::IngestError>(())
+                Ok::<_, redrive::internal::engine::IngestError>(())
             });
         }
         while let Some(ended) = producers.join_next().await {
@@ -105,7 +105,7 @@ impl Rig {
 
     /// Ingests `rate` messages per second for `span`, whether or not they are answered in time. Returns how many.
     pub async fn ingest_paced(&self, first: u64, rate: u64, span: Duration) -> Result<u64, Error> {
-        let mut answers: JoinSet<Result<(), redrive::engine::IngestError>> = JoinSet::new();
+        let mut answers: JoinSet<Result<(), redrive::internal::engine::IngestError>> = JoinSet::new();
         let began = Instant::now();
         let mut sent = 0;
         let mut tick = tokio::time::interval(Duration::from_millis(2));
@@ -177,12 +177,14 @@ async fn offer(
     from: u64,
     to: u64,
     due: impl Due,
-) -> Result<(), redrive::engine::IngestError> {
+) -> Result<(), redrive::internal::engine::IngestError> {
     // Made once: making the messages again for each try would be most of the work of a store that is busy.
     let messages = batch(from, to, due);
     loop {
         match handle.ingest(messages.iter().cloned()).await {
-            Err(redrive::engine::IngestError::Busy) => tokio::time::sleep(Duration::from_millis(1)).await,
+            Err(redrive::internal::engine::IngestError::Busy) => {
+                tokio::time::sleep(Duration::from_millis(1)).await
+            }
             answer => return answer.map(drop),
         }
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redrive::Message;
-use redrive::dispatch::routes::Router;
+use redrive::internal::dispatch::routes::Router;
 use redrive_core::endpoints::Endpoint;
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 //! What is said of which figures.
 
-use redrive::dispatch::{AskedWait, EndpointFigures, ResetFigures};
-use redrive::engine::{Problem, ProblemKind};
+use redrive::internal::dispatch::{AskedWait, EndpointFigures, ResetFigures};
+use redrive::internal::engine::{Problem, ProblemKind};
 use redrive::{FailureKind, LimitBy};
 use redrive_core::breaker::Cause;
 use redrive_core::guard::Flood;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use redrive::Failure;
-use redrive::failure::Cause;
+use redrive::internal::failure::Cause;
 use redrive_core::{Class, FailureKind};
 
 use super::super::endpoint::EndpointFault;

@@ -15,10 +15,10 @@ use crate::engine::erase::{EraseAnswer, EraseOrder, WipeProgress};
 use crate::engine::groups::GroupFigures;
 use crate::engine::import::{ForeignLetter, ImportAnswer, is_same};
 use crate::engine::ingest::{Ingest, IngestAnswer, NewMessage};
-use crate::engine::key_line::KeyLine;
 use crate::engine::letter::{
     Letter, LetterChange, LetterScan, LetterStanding, LetterState, ReplayAnswer, ReplayJob, SCAN_BYTES,
 };
+use crate::engine::message_state::KeyLine;
 use crate::engine::message_state::MessageState;
 use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{

@@ -7,8 +7,8 @@ use redrive_core::Time;
 
 use super::inner::{EntryState, Inner};
 use crate::engine::groups::OpenGroups;
-use crate::engine::key_line::{KeyLine, WAITING_MAX};
 use crate::engine::letter::{Letter, LetterStanding, LetterState, SCAN_BYTES};
+use crate::engine::message_state::{KeyLine, WAITING_MAX};
 use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 use crate::engine::seam::{AfterDead, EngineError};

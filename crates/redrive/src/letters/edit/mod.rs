@@ -4,8 +4,7 @@ pub(crate) mod change;
 mod condition;
 mod diff;
 mod json_scalars;
-#[doc(hidden)]
-pub mod json_text;
+pub(crate) mod json_text;
 mod json_value;
 
 #[doc(hidden)]

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use redrive::adopt::{ForeignRecord, Understood};
+use redrive::internal::adopt::{ForeignRecord, Understood};
 use redrive::{Time, timestamp};
 use serde_json::{Map, Value, json};
 
@@ -44,7 +44,7 @@ fn bytes(value: &[u8]) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use redrive::adopt::Dialect;
+    use redrive::internal::adopt::Dialect;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use redrive::adopt::{Dialect, ForeignRecord, NotUnderstood, Understood};
+use redrive::internal::adopt::{Dialect, ForeignRecord, NotUnderstood, Understood};
 use redrive_api::ImportedLetters;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use rdkafka::Message as _;
 use rdkafka::message::BorrowedMessage;
 use redrive::Time;
-use redrive::adopt::{Dialect, ForeignRecord, NotUnderstood, Origin, Understood};
+use redrive::internal::adopt::{Dialect, ForeignRecord, NotUnderstood, Origin, Understood};
 use redrive_kafka::record::all_headers;
 use redrive_kafka::topics::scan::{Scan, Span};
 use redrive_kafka::{Cluster, TopicsMode};

@@ -1,6 +1,6 @@
 //! Reads a store without opening it: nothing is locked, cut, repaired or written. For people in trouble.
 //!
-//! The rules for damage are those of `journal/recover.rs`. A running owner is no hindrance: files only grow or disappear, and
+//! The rules for damage are those of `journal/tail.rs`. A running owner is no hindrance: files only grow or disappear, and
 //! what is not finished at the end counts as such.
 
 use std::fs;

@@ -8,7 +8,7 @@ use super::find::Lookup;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, Space, WaitPlace};
 use crate::engine::embedded::state::lines::LineKey;
-use crate::engine::key_line::{KeyLine, WAITING_MAX};
+use crate::engine::message_state::{KeyLine, WAITING_MAX};
 use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::seam::{AfterDead, DeliveryOrder, EngineError};
 

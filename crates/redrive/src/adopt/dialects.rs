@@ -1,54 +1,10 @@
-//! What each framework writes: a table of header names and what is peculiar to it; how a record is recognised and read by
-//! these tables.
-
-mod connect;
-mod karafka;
-mod kip1191;
-mod plain;
-mod spring;
-mod streams;
-mod watermill;
+//! How the record of a framework is recognised and read by its table.
 
 use super::cause;
 use super::dialect::Dialect;
+use super::frameworks::{self, Names};
 use super::record::ForeignRecord;
 use super::understood::{NotUnderstood, Origin, Understood};
-
-/// The headers of a framework. Of several names for one thing, the first that is there counts.
-pub(super) struct Names {
-    /// For people.
-    pub reads: &'static str,
-    /// Beginnings of names that only this framework writes.
-    pub marks: &'static [&'static str],
-    pub topic: &'static [&'static str],
-    pub partition: &'static [&'static str],
-    pub offset: &'static [&'static str],
-    pub id: &'static [&'static str],
-    pub exception: &'static [&'static str],
-    /// The exception inside of one that only says that something failed.
-    pub inner_exception: &'static [&'static str],
-    pub message: &'static [&'static str],
-    pub stacktrace: &'static [&'static str],
-    pub attempts: &'static [&'static str],
-    pub created: &'static [&'static str],
-}
-
-impl Names {
-    pub(super) const NONE: Self = Self {
-        reads: "",
-        marks: &[],
-        topic: &[],
-        partition: &[],
-        offset: &[],
-        id: &[],
-        exception: &[],
-        inner_exception: &[],
-        message: &[],
-        stacktrace: &[],
-        attempts: &[],
-        created: &[],
-    };
-}
 
 impl Dialect {
     /// The headers it is understood by, for people.
@@ -58,13 +14,13 @@ impl Dialect {
 
     const fn names(self) -> &'static Names {
         match self {
-            Self::Spring => &spring::NAMES,
-            Self::Connect => &connect::NAMES,
-            Self::Streams => &streams::NAMES,
-            Self::Kip1191 => &kip1191::NAMES,
-            Self::Watermill => &watermill::NAMES,
-            Self::Karafka => &karafka::NAMES,
-            Self::Plain => &plain::NAMES,
+            Self::Spring => &frameworks::SPRING,
+            Self::Connect => &frameworks::CONNECT,
+            Self::Streams => &frameworks::STREAMS,
+            Self::Kip1191 => &frameworks::KIP1191,
+            Self::Watermill => &frameworks::WATERMILL,
+            Self::Karafka => &frameworks::KARAFKA,
+            Self::Plain => &frameworks::PLAIN,
         }
     }
 
@@ -91,8 +47,8 @@ impl Dialect {
     ) -> Result<Understood, NotUnderstood> {
         let understood = read(self, self.names(), record)?;
         let understood = match self {
-            Self::Kip1191 => kip1191::complete(understood, record),
-            Self::Watermill => watermill::complete(understood, record),
+            Self::Kip1191 => frameworks::complete_kip1191(understood, record),
+            Self::Watermill => frameworks::complete_watermill(understood, record),
             _ => understood,
         };
         if understood.is_pointer && understood.origin.is_none() {
