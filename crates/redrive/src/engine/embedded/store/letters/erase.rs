@@ -37,14 +37,15 @@ pub(crate) fn plan<D: Disk, S: IndexTables>(
         let answer = match lookup.book.asked_letter(*seq)? {
             None => EraseAnswer::NotFound,
             Some(_) if chosen.contains(seq) => EraseAnswer::Already,
-            Some(slot) => match EraseAnswer::refusal(slot.state) {
-                Some(refusal) => refusal,
-                None => {
+            Some(slot) => {
+                if let Some(refusal) = EraseAnswer::refusal(slot.state) {
+                    refusal
+                } else {
                     stones.letters.push((*seq, tombstone_of(lookup, *seq, slot, order, now)?));
                     chosen.insert(*seq);
                     EraseAnswer::Done
                 }
-            },
+            }
         };
         stones.answers.push(answer);
     }
