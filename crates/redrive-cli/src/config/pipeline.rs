@@ -249,7 +249,12 @@ fn order(reader: &mut SettingReader, section: &Section<'_>) -> (DeliveryOrder, A
 }
 
 /// The line of a key is kept by the process that has both, its fresh messages and its retries.
-fn only(reader: &mut SettingReader, section: &Section<'_>, ordering: DeliveryOrder, kafka: Option<&KafkaConfig>) {
+fn only(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    ordering: DeliveryOrder,
+    kafka: Option<&KafkaConfig>,
+) {
     let Some(part) = kafka.map(|kafka| kafka.only).filter(|part| *part != Part::Everything) else { return };
     if ordering == DeliveryOrder::Key {
         let problem = format!(

@@ -50,17 +50,22 @@ impl Default for AutoReplay {
 /// One of its own jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnJob {
+    /// Its name.
     pub id: String,
+    /// How far it is.
     pub state: ReplayState,
+    /// When it was started.
     pub created: Time,
 }
 
 /// What there is to see of the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
+    /// When this was seen.
     pub now: Time,
     /// Whether nothing is known to be wrong with the sink, and the pipeline runs.
     pub is_healthy: bool,
+    /// Open letters of the pipeline.
     pub letters_open: u64,
     /// Whether a replay of the pipeline runs, whoever started it.
     pub is_replaying: bool,
@@ -77,6 +82,7 @@ pub struct Controller {
 }
 
 impl Controller {
+    /// A controller that has seen nothing yet.
     pub fn new(settings: AutoReplay) -> Self {
         Self { settings, healthy_since: None, last_start: None }
     }
@@ -134,10 +140,13 @@ fn filter(age_max: Duration) -> String {
 /// Why a job could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum AutoReplayError {
+    /// The letters could not be selected.
     #[error(transparent)]
     Select(#[from] SelectError),
+    /// The job could not be started.
     #[error(transparent)]
     Replay(#[from] ReplayError),
+    /// The start could not be recorded.
     #[error(transparent)]
     Action(#[from] ActionError),
 }
