@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use redrive::internal::engine::embedded::{Embedded, StoreReport, dir::EmbeddedStore};
 use redrive::internal::engine::{
-    Delivery, Engine, EngineError, Event, LetterChange, LetterState, MessagePhase, NewMessage, Settlement,
-    StoreNotice, StoreOptions, Ticket,
+    Deliver, Delivery, EngineError, Event, KeepLetters, LetterChange, LetterState, MessagePhase, NewMessage,
+    Query, Settlement, StoreNotice, StoreOptions, Ticket,
 };
 use redrive::letters::Filter;
 use redrive_core::{Reason, Time};

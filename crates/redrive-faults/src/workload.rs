@@ -8,8 +8,8 @@ use std::time::Duration;
 use redrive::internal::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
 use redrive::internal::engine::ingest::IngestAnswer;
 use redrive::internal::engine::{
-    Delivery, Engine, EngineError, Event, Ingest, IngestError, LetterChange, LetterState, NewMessage,
-    ReplayAnswer, ReplayJob, ReplayTarget, Ticket,
+    Deliver, Delivery, EngineError, Event, Ingest, IngestError, KeepLetters, LetterChange, LetterState,
+    NewMessage, Query, ReplayAnswer, ReplayJob, ReplayTarget, Ticket,
 };
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 

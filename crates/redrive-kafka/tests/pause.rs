@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::internal::engine::{Delivery, Engine, StoreOptions, TakeGate};
+use redrive::internal::engine::{Deliver, Delivery, Query, StoreOptions, TakeGate};
 use redrive_kafka::KafkaEngine;
 use redrive_kafka::group::control;
 use redrive_kafka::topics::Topics;

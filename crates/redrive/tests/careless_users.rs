@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use redrive::internal::engine::{Engine, EngineError, StoreOptions, Verdict};
+use redrive::internal::engine::{Deliver, EngineError, StoreOptions, Verdict};
 use redrive::{
     DeliveryOrder, Embedded, Failure, LetterState, MemoryStores, Message, Pipeline, Policy, Redrive, Time,
 };

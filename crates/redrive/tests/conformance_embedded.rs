@@ -13,7 +13,7 @@ use redrive::internal::engine::embedded::store::Store;
 use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
 use redrive::internal::engine::embedded::store::open::open_by_hand;
 use redrive::internal::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
-use redrive::internal::engine::seam::{Engine, StoreOptions};
+use redrive::internal::engine::seam::{Engine, Query, StoreOptions};
 
 /// Small enough that a few messages roll segments, cut checkpoints and start the cleaner.
 fn tiny() -> Tuning {

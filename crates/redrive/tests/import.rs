@@ -14,7 +14,7 @@ use redrive::internal::engine::embedded::store::Store;
 use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
 use redrive::internal::engine::embedded::store::open::open_by_hand;
 use redrive::internal::engine::letter::ReplayTarget;
-use redrive::internal::engine::seam::{DeliveryOrder, Engine, StoreOptions};
+use redrive::internal::engine::seam::{Deliver, DeliveryOrder, Engine, KeepLetters, Query, StoreOptions};
 use redrive::internal::engine::{
     Attempt, ForeignLetter, History, ImportAnswer, LetterState, Memory, NewMessage, ReplayAnswer, ReplayJob,
 };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redrive::internal::dispatch::ProtectionSettings;
 use redrive::internal::engine::letter::ReplayTarget;
-use redrive::internal::engine::{Engine, ReplayJob};
+use redrive::internal::engine::{KeepLetters, Query, ReplayJob};
 use redrive::{LetterState, Policy};
 use redrive_core::breaker::BreakerState;
 use support::service::{Answer, Called, Service};

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use redrive::internal::dispatch::{CallId, Ended, Machine, Parked, Start};
 use redrive::internal::engine::conformance::Rng;
-use redrive::internal::engine::{Engine, Event, Memory, NewMessage, StoreOptions, TakeGate, Verdict};
+use redrive::internal::engine::{
+    Deliver, Engine, Event, Memory, NewMessage, Query, StoreOptions, TakeGate, Verdict,
+};
 use redrive::{
     Call, Delivery, DeliveryOrder, Embedded, Failure, LetterState, MemoryStores, Message, Mode, Pipeline,
     Policy, Reason, Redrive, Sink, Time, VirtualClock,

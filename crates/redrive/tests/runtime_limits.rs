@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive::internal::engine::{Accepted, Engine, EngineError, IngestError, Memory, StoreOptions};
+use redrive::internal::engine::{Accepted, Deliver, EngineError, IngestError, Memory, StoreOptions};
 use redrive::{
     AttemptFailed, BreakerSettings, Class, Clock, Decided, DeliveryOrder, Embedded, Failure, GuardSettings,
     MemoryStores, Message, Mode, Pipeline, Policy, Reason, Redrive, VirtualClock,

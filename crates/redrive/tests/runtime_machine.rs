@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::internal::dispatch::{CallId, Ended, Machine, Parked, Start};
-use redrive::internal::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::engine::{Deliver, Event, Memory, NewMessage, Query, StoreOptions};
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::Random;
 use support::message;

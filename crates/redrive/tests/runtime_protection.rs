@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::internal::dispatch::{CallId, Ended, Machine, Parked, ProtectionSettings, Start};
-use redrive::internal::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::engine::{Deliver, Event, Memory, NewMessage, StoreOptions};
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::breaker::BreakerState;
 use redrive_core::{BreakerSettings, GuardSettings, Random};

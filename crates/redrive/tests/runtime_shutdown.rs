@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::time::Duration;
 
-use redrive::internal::engine::{Engine, StoreOptions};
+use redrive::internal::engine::{Deliver, Engine, Query, StoreOptions};
 use redrive::{HandleError, MemoryStores, Message, Pipeline, Redrive, RunError};
 use support::{guarded, message, until};
 use tokio::sync::Notify;

@@ -8,7 +8,7 @@ mod support;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use redrive::internal::engine::Engine;
+use redrive::internal::engine::Query;
 use redrive::{
     BreakerSettings, Class, Embedded, Failure, MemoryStores, Message, Pipeline, Policy, Reason, Redrive,
     VirtualClock,

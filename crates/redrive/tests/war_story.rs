@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::internal::dispatch::{CallId, Ended, Machine, ProtectionSettings, Start};
-use redrive::internal::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::engine::{Deliver, Event, Memory, NewMessage, StoreOptions};
 use redrive::{Failure, Policy, Time};
 use redrive_core::Random;
 use support::message;

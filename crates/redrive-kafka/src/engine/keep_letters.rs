@@ -2,7 +2,7 @@
 
 use redrive::internal::engine::{
     EditAnswer, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupMark, ImportAnswer, KeepLetters,
-    LetterChange, LetterEdit, OnBehalf, Query, ReplayAnswer, ReplayJob, WipeProgress,
+    LetterChange, LetterEdit, OnBehalf, ReplayAnswer, ReplayJob, WipeProgress,
 };
 use redrive_core::{GroupId, Time};
 

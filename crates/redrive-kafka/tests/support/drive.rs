@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use redrive::internal::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
+use redrive::internal::engine::{Deliver, Delivery, Settlement, StoreOptions, Verdict};
 use redrive_core::Time;
 use redrive_kafka::KafkaEngine;
 

@@ -13,7 +13,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, DeliveryResult, Producer as _, ProducerContext};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
-use redrive::internal::engine::{Engine, Event, StoreOptions};
+use redrive::internal::engine::{Deliver, Engine, Event, StoreOptions};
 use redrive_core::{Message, Pick};
 use redrive_kafka::record::{CopyRecord, Origin, headers};
 use redrive_kafka::{Cluster, GroupStart, KafkaEngine, KafkaPipeline, KafkaStores, Only, TopicsMode};

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use redrive::internal::dispatch::{CallId, Ended, HealthEntry, Machine, ProtectionSettings, Start};
 use redrive::internal::engine::{
-    Delivery, Engine, EngineError, Event, Ingest, LetterChange, Memory, NewMessage, StoreOptions,
+    Deliver, Delivery, EngineError, Event, Ingest, KeepLetters, LetterChange, Memory, NewMessage, Query,
+    StoreOptions,
 };
 use redrive::{GuardSettings, HealthChange, Time};
 use redrive_core::breaker::BreakerChange;

@@ -30,6 +30,7 @@ mod group;
 
 mod replays;
 
+#[allow(missing_docs)] // only `internal` leads to it
 pub(crate) mod auto;
 mod stopped;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::internal::dispatch::{CallId, Ended, HealthEntry, Machine, Parked, ProtectionSettings, Start};
-use redrive::internal::engine::{Announced, Delivery, Engine, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::engine::{
+    Announced, Deliver, Delivery, Event, Memory, NewMessage, Query, StoreOptions,
+};
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::{FailureKind, Random};
 
