@@ -9,7 +9,7 @@ use redrive::engine::EngineError;
 use redrive::subscriptions::entry::Entry;
 use redrive::subscriptions::file::SubscriptionFile;
 use redrive::subscriptions::{
-    Answer, EndpointId, Purge, Registered, Standing, SubscriptionStore as _, Subscriptions,
+    Answer, EndpointId, Known, Purge, Registered, Standing, SubscriptionStore as _, Subscriptions,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn id(number: u64) -> EndpointId {
 
 fn closed() -> Subscriptions {
     let subscriptions = Subscriptions::new("push", Purge::AtOnce);
-    subscriptions.read_with(Arc::new(|value: &Value| {
+    subscriptions.read_with(Arc::new(|value: &Value, _: Known<'_>| {
         let token = value.get("token").and_then(Value::as_u64).ok_or("no token")?;
         Ok(Registered { endpoint: id(token), key: None })
     }));

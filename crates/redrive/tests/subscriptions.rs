@@ -9,8 +9,8 @@ use redrive::engine::EngineError;
 use redrive::subscriptions::entry::Entry;
 use redrive::subscriptions::file::SubscriptionFile;
 use redrive::subscriptions::{
-    Admission, Answer, Change, EndpointId, Purge, Registered, Standing, SubscriptionStore, Subscriptions,
-    SubscriptionsError,
+    Admission, Answer, Change, EndpointId, Known, Loaded, Purge, Registered, Standing, SubscriptionStore,
+    Subscriptions, SubscriptionsError,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn id(number: u64) -> EndpointId {
 
 fn open(dir: &Path, purge: Purge) -> Subscriptions {
     let subscriptions = Subscriptions::new("push", purge);
-    subscriptions.read_with(Arc::new(|value: &Value| {
+    subscriptions.read_with(Arc::new(|value: &Value, _: Known<'_>| {
         let token = value.get("token").and_then(Value::as_u64).ok_or("no token")?;
         Ok(Registered {
             endpoint: id(token),
@@ -391,7 +391,7 @@ async fn rows_are_listed_page_by_page_and_by_state() {
 struct Full;
 
 impl SubscriptionStore for Full {
-    fn load(&mut self, _: &mut dyn FnMut(Entry)) -> Result<Vec<String>, EngineError> {
+    fn load(&mut self, _: &mut dyn FnMut(Loaded)) -> Result<Vec<String>, EngineError> {
         Ok(Vec::new())
     }
 
