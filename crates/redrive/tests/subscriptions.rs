@@ -104,7 +104,7 @@ async fn the_guard_stops_a_wave_of_purges_alerts_once_and_goes_on_only_when_it_i
             table.answered(id(number), GONE, after(1)).await;
         }
         let counts = table.counts(after(2));
-        let limit = counts.active / 50;
+        let limit = (counts.active + counts.purged) / 50;
         assert!(counts.purged <= limit && counts.purged >= limit - 1, "{counts:?}");
         assert_eq!(counts.flagged + counts.purged, 1_000);
         let stopped = counts.stopped.expect("it is stopped");
@@ -152,7 +152,8 @@ async fn how_large_two_percent_is_survives_a_restart() {
     for number in 0..5_900 {
         table.answered(id(number), Answer::Delivered, after(180)).await;
     }
-    assert_eq!(table.counts(after(180)).active, before);
+    let counts = table.counts(after(180));
+    assert!((counts.active + counts.purged).abs_diff(before) <= before / 50, "{counts:?} of {before}");
 }
 
 #[tokio::test]

@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::change::Changed;
 use super::counts::Counts;
 use super::decide::{Admission, Answer, Purge};
-use super::entry::Entry;
 use super::error::{ID_BYTES_MAX, SubscriptionsError};
 use super::record::{Cause, EndpointId, Record, Standing};
 use super::store::SubscriptionStore;
@@ -167,10 +166,15 @@ impl Subscriptions {
         self.table().announcement(purge)
     }
 
-    /// The owner's system knows of a purge, or does not have to. Durable on return.
+    /// The owner's system knows of a purge, or does not have to. Durable on return; otherwise it still waits, because others
+    /// who follow the same store would wait for it in vain.
     pub async fn announced(&self, purge: (Time, EndpointId)) -> Result<(), EngineError> {
-        let effects = self.table().announced(purge);
-        self.carry_out(effects).await
+        let (effects, waiting) = self.table().announced(purge);
+        let written = self.carry_out(effects).await;
+        if written.is_err() {
+            waiting.into_iter().for_each(|waiting| self.table().wait_again(purge, waiting));
+        }
+        written
     }
 
     /// How many lines of the log are damaged, as a check found.

@@ -323,11 +323,19 @@ impl Table {
         Some(Changed { at, endpoint: Some(id), ids, change: Change::Purged, record })
     }
 
-    /// The owner's system knows of the purge, or does not have to.
-    pub(super) fn announced(&mut self, (at, id): AnnouncementKey) -> Effects {
-        let is_of = self.unannounced.is_of(id, at);
-        let entries = if is_of { self.forget_announcement(id).into_iter().collect() } else { Vec::new() };
-        Effects { entries, changes: Vec::new() }
+    /// The owner's system knows of the purge, or does not have to. Also gives what was to be said of it.
+    pub(super) fn announced(&mut self, (at, id): AnnouncementKey) -> (Effects, Option<Announcement>) {
+        let waiting = self.unannounced.get(id).filter(|waiting| waiting.at == at).cloned();
+        let entry = waiting.as_ref().and_then(|_| self.forget_announcement(id));
+        (Effects { entries: entry.into_iter().collect(), changes: Vec::new() }, waiting)
+    }
+
+    /// That it was announced could not be written, so it is not known, unless something else happened meanwhile.
+    pub(super) fn wait_again(&mut self, (at, id): AnnouncementKey, waiting: Announcement) {
+        let holds = self.records.get(id).is_some_and(|record| record.at == at) && self.records.is_purged(id);
+        if holds && !self.unannounced.contains(id) {
+            self.unannounced.put(id, at, waiting.ids);
+        }
     }
 
     fn forget_announcement(&mut self, id: EndpointId) -> Option<Entry> {
