@@ -127,7 +127,9 @@ async fn whichever_byte_is_damaged_nothing_goes_silently_back_to_what_it_was_bef
     let whole = std::fs::read(&path).unwrap();
     let mut doubted = 0;
     for at in 0..whole.len() {
-        for other in [whole[at] ^ (1 << (at % 8)), b'\n', 0] {
+        // Every byte is wrong once, and every fourth of them in two ways that change what a line is.
+        let others = [whole[at] ^ (1 << (at % 8)), b'\n', 0];
+        for other in others.into_iter().take(if at % 4 == 0 { 3 } else { 1 }) {
             if other == whole[at] {
                 continue;
             }

@@ -13,7 +13,7 @@ use redrive::{Class, Message, Sink as _, Time};
 use redrive_sinks::push::Verdict;
 use redrive_sinks::push::failing::PushError;
 use redrive_sinks::push::keys::Es256;
-use redrive_sinks::{WebPushOptions, WebPushSink};
+use redrive_sinks::{Secret, WebPushOptions, WebPushSink};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -216,7 +216,10 @@ async fn registering_again_keeps_the_key_unless_the_subscription_is_another_or_s
     let open = |files: Vec<PathBuf>| {
         let table = Subscriptions::new("push", Purge::Verify);
         let options = table.clone();
-        let sink = sink(&dir, |it| (it.vapid_key_files, it.subscriptions) = (files, options));
+        let sink = sink(&dir, |it| {
+            it.hash_key = Some(Secret::from("the key of the hashes"));
+            (it.vapid_key_files, it.subscriptions) = (files, options);
+        });
         table.open(Box::new(SubscriptionFile::open(dir.path()).unwrap())).unwrap();
         (table, sink)
     };
@@ -229,7 +232,7 @@ async fn registering_again_keeps_the_key_unless_the_subscription_is_another_or_s
         let (table, _sink) = open(vec![old.clone()]);
         key(&table, "user-1", &given).await.unwrap()
     };
-    let (table, _sink) = open(vec![new.clone(), old.clone()]);
+    let (table, kept) = open(vec![new.clone(), old.clone()]);
     assert_eq!(key(&table, "user-1", &given).await.unwrap(), first);
     let mut padded = given.clone();
     padded["keys"]["auth"] = json!(format!("{AUTH}=="));
@@ -242,7 +245,7 @@ async fn registering_again_keeps_the_key_unless_the_subscription_is_another_or_s
     let mut named = given.clone();
     named["vapid_key"] = json!(second);
     assert_eq!(key(&table, "user-2", &named).await.unwrap(), second, "it says so");
-    drop((table, _sink));
+    drop((table, kept));
     let (table, _sink) = open(vec![old]);
     let refused = key(&table, "user-2", &given).await.unwrap_err();
     assert!(refused.contains("a VAPID key that is not configured here"), "{refused}");

@@ -137,9 +137,10 @@ impl SubscriptionFile {
             self.file.write_all(b"\n")?;
             self.file.sync_all()?;
         }
-        numbering.skip_to(holes.last_number());
+        let (losses, last_number) = holes.finish();
+        numbering.skip_to(last_number);
         self.lines = end.lines;
-        (self.losses, self.numbering, self.findings) = (holes.finish(), numbering, findings);
+        (self.losses, self.numbering, self.findings) = (losses, numbering, findings);
         Ok(())
     }
 

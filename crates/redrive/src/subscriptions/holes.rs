@@ -5,10 +5,14 @@
 
 use std::collections::BTreeSet;
 
-use super::lines::{ECHO_DISTANCE, KeyDigest, LineHead, ScannedLine, testimony};
+use super::lines::{ECHO_DISTANCE, KeyDigest, LineHead, ScannedLine, Testimony, testimony};
 
 /// With more of them, one stands for all.
 const HOLES_MAX: usize = 100;
+/// Damaged lines in a row that are looked at.
+const RUN_MAX: usize = 16;
+/// The longest of them.
+const TEXT_BYTES_MAX: usize = 64 * 1024;
 
 /// Lines that are lost at one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,12 +62,53 @@ impl Hole {
 /// A run of damaged lines that has not ended yet.
 #[derive(Debug, Default)]
 struct Run {
-    is_open: bool,
+    texts: Vec<Vec<u8>>,
+    /// It is too long to be looked at.
+    is_long: bool,
+}
+
+/// What a run says of the lines that it was.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct RunLines {
     keys: Vec<KeyDigest>,
-    /// Of lines that say it only once: a line that was broken in two.
-    single: Vec<KeyDigest>,
-    /// Damaged lines that begin like one.
-    begun: u32,
+    /// It was these lines and no others.
+    is_all: bool,
+}
+
+impl Run {
+    fn is_open(&self) -> bool {
+        !self.texts.is_empty() || self.is_long
+    }
+
+    fn add(&mut self, text: &[u8]) {
+        self.is_long |= self.texts.len() == RUN_MAX || text.len() > TEXT_BYTES_MAX;
+        if self.is_long { self.texts.clear() } else { self.texts.push(text.to_vec()) }
+    }
+
+    /// `number`: that of its first line. A line that was broken in two is put together again.
+    fn lines(&self, mut number: u32) -> RunLines {
+        let mut said = RunLines { keys: Vec::new(), is_all: !self.is_long };
+        let mut texts = self.texts.as_slice();
+        while let [first, rest @ ..] = texts {
+            let mended = rest.first().map(|second| [first.as_slice(), b"\n", second].concat());
+            let mended = mended.map(|text| testimony(&text, number));
+            texts = rest;
+            match (testimony(first, number), mended) {
+                (Testimony::Line(key), _) => said.keys.push(key),
+                (_, Some(Testimony::Line(key))) => {
+                    said.keys.push(key);
+                    texts = &rest[1..];
+                }
+                (Testimony::Begins(key), _) => {
+                    said.keys.push(key);
+                    said.is_all = false;
+                }
+                (Testimony::Nothing, _) => said.is_all = false,
+            }
+            number = number.saturating_add(1);
+        }
+        said
+    }
 }
 
 /// Finds the holes of a log.
@@ -81,43 +126,46 @@ impl HoleFinder {
         match scanned {
             ScannedLine::Whole(head, _) => self.whole(*head),
             ScannedLine::Joined(_, both) => both.iter().for_each(|(head, _)| self.whole(Some(*head))),
-            ScannedLine::Damaged(_, line) => self.damaged(line),
+            ScannedLine::Damaged(_, text) => self.run.add(text),
         }
     }
 
-    /// The number of the last line, lost ones included.
-    pub(super) fn last_number(&self) -> u32 {
-        self.last_number.saturating_add(if self.run.is_open { self.run.begun.max(1) } else { 0 })
-    }
-
-    /// What is lost, each with how many whole lines are before it.
-    pub(super) fn finish(mut self) -> Vec<(u64, Loss)> {
-        if self.run.is_open {
-            // Nobody says how many those were.
-            let lost = self.run.begun.max(1);
+    /// What is lost, each with how many whole lines are before it; and the number of the last line, lost ones included.
+    pub(super) fn finish(mut self) -> (Vec<(u64, Loss)>, u32) {
+        if self.run.is_open() {
+            // Nobody says how many those were, unless they do themselves.
+            let said = self.run.lines(self.next_number());
+            let lost = if said.is_all { said.keys.len() as u32 } else { u32::MAX };
+            let passed = self.run.texts.len().max(said.keys.len()).max(1) as u32;
             self.close(lost);
+            self.last_number = self.last_number.saturating_add(passed);
         }
-        match self.overflow {
+        let losses = match self.overflow {
             Some(at) => vec![(at, Loss { keys: BTreeSet::new(), is_anything: true })],
             None => self.holes.iter().map(|hole| (hole.at, hole.loss())).collect(),
-        }
+        };
+        (losses, self.last_number)
+    }
+
+    fn next_number(&self) -> u32 {
+        self.last_number.saturating_add(1)
     }
 
     fn whole(&mut self, head: Option<LineHead>) {
         match head {
             Some(head) => {
-                match head.number.checked_sub(self.last_number.saturating_add(1)) {
+                match head.number.checked_sub(self.next_number()) {
                     Some(0) => self.run = Run::default(),
                     Some(lost) => self.close(lost),
                     // It was numbered anew: nobody says how many are lost between.
-                    None if self.run.is_open => self.close(u32::MAX),
+                    None if self.run.is_open() => self.close(u32::MAX),
                     None => {}
                 }
                 self.echo(head);
                 self.last_number = head.number;
             }
             None => {
-                if self.run.is_open {
+                if self.run.is_open() {
                     self.close(u32::MAX);
                 }
                 self.last_number = self.last_number.saturating_add(1);
@@ -126,26 +174,14 @@ impl HoleFinder {
         self.whole += 1;
     }
 
-    fn damaged(&mut self, line: &[u8]) {
-        let run = &mut self.run;
-        run.is_open = true;
-        run.begun += u32::from(line.get(8) == Some(&b' ') && line.get(17) == Some(&b' '));
-        let said: Vec<KeyDigest> = testimony(line).into_iter().flatten().collect();
-        match agreed(&said) {
-            Some(key) => run.keys.push(key),
-            None => run.single.extend(said),
-        }
-    }
-
     fn close(&mut self, lost: u32) {
-        let Run { mut keys, single, .. } = std::mem::take(&mut self.run);
-        keys.extend(agreed(&single));
-        let named = keys.len() as u32;
-        let first = self.last_number.saturating_add(1);
+        let first = self.next_number();
+        let keys = std::mem::take(&mut self.run).lines(first).keys;
         if self.holes.len() >= HOLES_MAX {
             self.overflow = Some(self.whole);
             return;
         }
+        let named = keys.len() as u32;
         let keys = keys.into_iter().collect();
         self.holes.push(Hole { at: self.whole, first, lost, keys, named, echoed: 0 });
     }
@@ -160,14 +196,6 @@ impl HoleFinder {
             hole.echoed += 1;
         }
     }
-}
-
-/// What at least two say.
-fn agreed(said: &[KeyDigest]) -> Option<KeyDigest> {
-    said.iter()
-        .enumerate()
-        .find(|(index, digest)| said[index + 1..].contains(digest))
-        .map(|(_, digest)| *digest)
 }
 
 #[cfg(test)]
@@ -191,7 +219,7 @@ mod tests {
     fn holes(text: &[u8]) -> Vec<(u64, Loss)> {
         let mut finder = HoleFinder::default();
         scan(&mut &*text, &mut |scanned| finder.see(&scanned)).unwrap();
-        finder.finish()
+        finder.finish().0
     }
 
     fn is_only_of(loss: &Loss, numbers: std::ops::RangeInclusive<u32>) -> bool {
