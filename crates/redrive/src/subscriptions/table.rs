@@ -20,7 +20,7 @@ use super::records::Records;
 use super::seen::{PurgedLately, Seen};
 use super::stored::Stored;
 use super::stored_index::StoredIndex;
-use super::unannounced::{Announcement, AnnouncementKey, Unannounced};
+use super::unannounced::{Announcement, Unannounced};
 use lose::Doubts;
 
 /// How long a purge can be undone. After that the endpoint is called again if somebody still sends to it.
