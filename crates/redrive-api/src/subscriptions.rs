@@ -17,7 +17,7 @@ pub struct SubscriptionView {
     pub ids: Vec<String>,
     #[schemars(extend("enum" = ["active", "flagged", "purged"]))]
     pub state: String,
-    #[schemars(extend("enum" = ["gone", "refused", "operator", null]))]
+    #[schemars(extend("enum" = ["gone", "refused", "operator", "damage", null]))]
     pub cause: Option<String>,
     pub reason: Option<String>,
     pub status: Option<u16>,
@@ -37,7 +37,7 @@ pub struct SubscriptionView {
 pub struct SubscriptionPage<S = SubscriptionView> {
     #[schemars(extend("enum" = ["off", "verify", "at_once"]))]
     pub purge: String,
-    /// An estimate, within about 2 %.
+    /// An estimate, within about 2 %, without the purged ones.
     pub active: u64,
     pub flagged: u64,
     pub purged: u64,

@@ -9,7 +9,7 @@ use redrive::internal::engine::EngineError;
 use redrive::internal::subscriptions::entry::Entry;
 use redrive::internal::subscriptions::file::SubscriptionFile;
 use redrive::internal::subscriptions::{
-    Answer, EndpointId, Purge, Registered, Standing, SubscriptionStore as _, Subscriptions,
+    Answer, EndpointId, Known, Loaded, Purge, Registered, Standing, SubscriptionStore, Subscriptions,
 };
 use serde_json::{Value, json};
 
@@ -25,7 +25,7 @@ fn id(number: u64) -> EndpointId {
 
 fn closed() -> Subscriptions {
     let subscriptions = Subscriptions::new("push", Purge::AtOnce);
-    subscriptions.read_with(Arc::new(|value: &Value| {
+    subscriptions.read_with(Arc::new(|value: &Value, _: Known<'_>| {
         let token = value.get("token").and_then(Value::as_u64).ok_or("no token")?;
         Ok(Registered { endpoint: id(token), key: None })
     }));
@@ -106,6 +106,67 @@ async fn an_id_that_moved_on_to_another_endpoint_is_not_announced_as_purged() {
     table.register("user-1", &json!({"token": 2}), after(2)).await.unwrap();
     let announcement = table.announcement((after(1), id(1))).unwrap();
     assert_eq!(announcement.ids, Vec::<String>::new());
+}
+
+/// A subscription that was removed between two tries changed the id of the event, so that it was no repeat any more.
+#[tokio::test]
+async fn what_is_said_of_a_purge_stays_the_same_if_its_subscription_is_removed_meanwhile() {
+    let dir = tempfile::tempdir().unwrap();
+    {
+        let table = open(dir.path());
+        for name in ["user-1", "user-2"] {
+            table.register(name, &json!({"token": 1}), after(0)).await.unwrap();
+        }
+        table.answered(id(1), GONE, after(1)).await;
+        table.remove("user-1", after(2)).await.unwrap();
+        let announcement = table.announcement((after(1), id(1))).unwrap();
+        assert_eq!(announcement.ids, ["user-1".to_owned(), "user-2".to_owned()]);
+        // One that moved on is alive elsewhere, and must not be called gone.
+        table.register("user-2", &json!({"token": 2}), after(3)).await.unwrap();
+    }
+    let table = open(dir.path());
+    assert_eq!(table.announcement((after(1), id(1))).unwrap().ids, ["user-1".to_owned()]);
+}
+
+/// As many writes as it says fail.
+struct Faltering(SubscriptionFile, std::sync::Arc<std::sync::atomic::AtomicU32>);
+
+impl SubscriptionStore for Faltering {
+    fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<Vec<String>, EngineError> {
+        self.0.load(each)
+    }
+
+    fn append(&mut self, entries: &[Entry]) -> Result<(), EngineError> {
+        use std::sync::atomic::Ordering::SeqCst;
+        if self.1.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Err(EngineError::Unavailable("no answer within 10 s".to_owned()));
+        }
+        self.0.append(entries)
+    }
+}
+
+/// The other members of a group waited for ever for an announcement that one had made and could not note.
+#[tokio::test]
+async fn an_announcement_that_could_not_be_noted_waits_until_it_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let failures = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let table = closed();
+    table.announce_purges();
+    table
+        .open(Box::new(Faltering(SubscriptionFile::open(dir.path()).unwrap(), Arc::clone(&failures))))
+        .unwrap();
+    table.answered(id(1), GONE, after(1)).await;
+    failures.store(1, std::sync::atomic::Ordering::SeqCst);
+    assert!(table.announced((after(1), id(1))).await.is_err());
+    assert_eq!(table.unannounced(None, 10), [(after(1), id(1))], "it is noted at the next try");
+    table.announced((after(1), id(1))).await.unwrap();
+    assert!(table.unannounced(None, 10).is_empty());
+    // What was taken back meanwhile is not waited for.
+    table.answered(id(2), GONE, after(2)).await;
+    table.undo(&id(2).digits(), after(3)).await.unwrap();
+    assert!(table.unannounced(None, 10).is_empty());
+    drop(table);
+    assert!(open(dir.path()).unannounced(None, 10).is_empty());
 }
 
 #[tokio::test]
@@ -219,4 +280,10 @@ async fn the_guard_counts_endpoints_and_not_the_ids_that_name_them() {
     }
     let counts = table.counts(after(2));
     assert_eq!((counts.purged, counts.stopped.map(|stopped| stopped.active)), (10, Some(20)));
+    assert_eq!(counts.active, 10, "whoever is purged is not active");
+    table.undo(&id(0).digits(), after(3)).await.unwrap();
+    table.remove("user-1", after(3)).await.unwrap();
+    assert_eq!(table.counts(after(3)).active, 11);
+    drop(table);
+    assert_eq!(open(dir.path()).counts(after(4)).active, 11, "after a restart, too");
 }

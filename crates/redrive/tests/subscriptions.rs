@@ -9,8 +9,8 @@ use redrive::internal::engine::EngineError;
 use redrive::internal::subscriptions::entry::Entry;
 use redrive::internal::subscriptions::file::SubscriptionFile;
 use redrive::internal::subscriptions::{
-    Admission, Answer, Change, EndpointId, Purge, Registered, Standing, SubscriptionStore, Subscriptions,
-    SubscriptionsError,
+    Admission, Answer, Change, EndpointId, Known, Loaded, Purge, Registered, Standing, SubscriptionStore,
+    Subscriptions, SubscriptionsError,
 };
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn id(number: u64) -> EndpointId {
 
 fn open(dir: &Path, purge: Purge) -> Subscriptions {
     let subscriptions = Subscriptions::new("push", purge);
-    subscriptions.read_with(Arc::new(|value: &Value| {
+    subscriptions.read_with(Arc::new(|value: &Value, _: Known<'_>| {
         let token = value.get("token").and_then(Value::as_u64).ok_or("no token")?;
         Ok(Registered {
             endpoint: id(token),
@@ -104,7 +104,7 @@ async fn the_guard_stops_a_wave_of_purges_alerts_once_and_goes_on_only_when_it_i
             table.answered(id(number), GONE, after(1)).await;
         }
         let counts = table.counts(after(2));
-        let limit = counts.active / 50;
+        let limit = (counts.active + counts.purged) / 50;
         assert!(counts.purged <= limit && counts.purged >= limit - 1, "{counts:?}");
         assert_eq!(counts.flagged + counts.purged, 1_000);
         let stopped = counts.stopped.expect("it is stopped");
@@ -152,7 +152,8 @@ async fn how_large_two_percent_is_survives_a_restart() {
     for number in 0..5_900 {
         table.answered(id(number), Answer::Delivered, after(180)).await;
     }
-    assert_eq!(table.counts(after(180)).active, before);
+    let counts = table.counts(after(180));
+    assert!((counts.active + counts.purged).abs_diff(before) <= before / 50, "{counts:?} of {before}");
 }
 
 #[tokio::test]
@@ -391,7 +392,7 @@ async fn rows_are_listed_page_by_page_and_by_state() {
 struct Full;
 
 impl SubscriptionStore for Full {
-    fn load(&mut self, _: &mut dyn FnMut(Entry)) -> Result<Vec<String>, EngineError> {
+    fn load(&mut self, _: &mut dyn FnMut(Loaded)) -> Result<Vec<String>, EngineError> {
         Ok(Vec::new())
     }
 

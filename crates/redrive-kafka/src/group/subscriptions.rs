@@ -14,9 +14,9 @@ use rdkafka::producer::{
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::{ClientContext, Message as _};
 use redrive::internal::engine::EngineError;
-use redrive::internal::subscriptions::SubscriptionStore;
 use redrive::internal::subscriptions::entry::Entry;
 use redrive::internal::subscriptions::store::Follower;
+use redrive::internal::subscriptions::{Loaded, SubscriptionStore};
 
 use crate::client::threads::ClientThreads;
 use crate::options::{Cluster, KafkaPipeline};
@@ -63,14 +63,14 @@ impl SubscriptionTopic {
 }
 
 impl SubscriptionStore for SubscriptionTopic {
-    fn load(&mut self, entry: &mut dyn FnMut(Entry)) -> Result<Vec<String>, EngineError> {
+    fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<Vec<String>, EngineError> {
         let Some(reader) = &self.reader else { return Ok(Vec::new()) };
         let (mut until, mut problem) = (Instant::now() + READ_MAX, "no answer".to_owned());
         loop {
             match reader.poll(POLL) {
                 Some(Ok(record)) => {
                     until = Instant::now() + READ_MAX;
-                    read(&record).into_iter().for_each(&mut *entry);
+                    read(&record).map(Loaded::Entry).into_iter().for_each(&mut *each);
                 }
                 Some(Err(KafkaError::PartitionEOF(_))) => return Ok(Vec::new()),
                 Some(Err(error)) => problem = error.to_string(),

@@ -170,8 +170,8 @@ fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<A
     if counts.damaged > 0 {
         let lines = if counts.damaged == 1 { "line" } else { "lines" };
         let text = format!(
-            "{} damaged {lines} in subscriptions.log: what they said is lost, and the endpoints they were about are called \
-             again; `redrive journal --pipeline {name} --accept-loss` removes them",
+            "{} damaged {lines} in subscriptions.log: what they said is lost, and at the next start the endpoints they were \
+             about are asked anew; `redrive journal --pipeline {name} --accept-loss` removes them",
             count(counts.damaged)
         );
         let notice = bad(Subject::Store, "subscriptions.log damaged", text);
@@ -203,12 +203,16 @@ fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<A
 }
 
 fn purging(name: &str, stopped: Stopped) -> AttentionNotice {
-    let text = format!(
-        "purging of subscriptions stopped at {}: {} % of the active ones were gone within 5 min (limit 2 %). That looks like \
-         a fault at the push service or at us",
-        utc(stopped.at),
-        stopped.percent()
-    );
+    let text = if stopped.is_unknown() {
+        "purging of subscriptions is stopped, because subscriptions.log is damaged where it says whether it was".to_owned()
+    } else {
+        format!(
+            "purging of subscriptions stopped at {}: {} % of the active ones were gone within 5 min (limit 2 %). That looks \
+             like a fault at the push service or at us",
+            utc(stopped.at),
+            stopped.percent()
+        )
+    };
     let notice = warning(Subject::Subscriptions, "PURGING STOPPED", text);
     lifted_by(notice, format!("redrive subscriptions resume {name}"))
 }

@@ -106,7 +106,7 @@ impl ApnsSink {
         if verdict == Verdict::RECONNECT {
             self.sessions.retire_all();
         }
-        let said = Said::of(answer.status, &answer.headers, explained.reason);
+        let said = Said::of(answer.status, &answer.headers, explained.reason).without(&[&push.token]);
         let failure = failing::answered(&said, verdict, SystemTime::now());
         Judged { verdict, outcome: failure.map_or(Ok(answer.status), Err) }
     }

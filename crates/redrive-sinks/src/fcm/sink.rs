@@ -71,18 +71,24 @@ impl FcmSink {
         let ends = call.message.deadline().map(redrive_core::Time::as_millis);
         let body = push.body(ends, SystemTime::now()).map_err(failing::unsendable)?;
         let bearer = self.access.bearer(deadline, &self.classes).await?;
-        let judged = self.attempt(&bearer, body.clone(), deadline).await?;
+        let judged = self.attempt(push, &bearer, body.clone(), deadline).await?;
         if judged.verdict != Verdict::Renew {
             return judged.outcome;
         }
         // Once: a new token that is refused as well is no matter of its age.
         self.access.refused(&bearer);
         let bearer = self.access.bearer(deadline, &self.classes).await?;
-        self.attempt(&bearer, body, deadline).await?.outcome
+        self.attempt(push, &bearer, body, deadline).await?.outcome
     }
 
     /// One request and what its answer means.
-    async fn attempt(&self, bearer: &str, body: Bytes, deadline: Instant) -> Result<Judged, Failure> {
+    async fn attempt(
+        &self,
+        push: &FcmPush,
+        bearer: &str,
+        body: Bytes,
+        deadline: Instant,
+    ) -> Result<Judged, Failure> {
         let mut authorization = HeaderValue::from_str(bearer)
             .map_err(|_| failing::without_credential("the access token cannot be a header"))?;
         authorization.set_sensitive(true);
@@ -102,7 +108,7 @@ impl FcmSink {
             self.sessions.request(request, body, &sent).await
         };
         match timeout_at(deadline, exchange).await {
-            Ok(Ok(answer)) => Ok(self.judge(&answer)),
+            Ok(Ok(answer)) => Ok(self.judge(push, &answer)),
             Ok(Err(lost)) => Err(failing::lost(&lost, &self.classes)),
             Err(_) => {
                 let text = format!("timed out after {} ms", self.timeout.as_millis());
@@ -112,10 +118,10 @@ impl FcmSink {
         }
     }
 
-    fn judge(&self, answer: &Answer) -> Judged {
+    fn judge(&self, push: &FcmPush, answer: &Answer) -> Judged {
         let explained = Explained::read(&answer.body);
         let verdict = self.classes.verdict(answer.status.as_u16(), explained.reason());
-        let said = Said::of(answer.status, &answer.headers, explained.code.clone());
+        let said = Said::of(answer.status, &answer.headers, explained.code.clone()).without(&[&push.target]);
         let failure = failing::answered(&said, verdict, SystemTime::now());
         let failure = failure.map(|failure| {
             if verdict == Verdict::LIMITED && failure.retry_after().is_none() {

@@ -7,6 +7,7 @@ use hyper::header::{HeaderMap, RETRY_AFTER};
 use redrive::Failure;
 use redrive_core::{Class, FailureKind};
 
+use super::conceal::conceal;
 use super::http2::Lost;
 use super::verdict::{PushClasses, Verdict};
 use crate::webhook::Trouble;
@@ -53,6 +54,18 @@ impl Said {
         let written = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let written = written.map(|value| value.trim().chars().take(RETRY_AFTER_BYTES_MAX).collect());
         Self { status, reason, retry_after: written }
+    }
+
+    /// Without the receiver of the push, which a service may repeat.
+    #[must_use]
+    pub fn without(self, secrets: &[&str]) -> Self {
+        let reason = conceal(&self.reason, secrets);
+        // Seconds and dates are no tokens, even if one looks like that.
+        let is_time = |written: &String| retry_after::wait(written, SystemTime::UNIX_EPOCH).is_some();
+        let retry_after = self
+            .retry_after
+            .map(|written| if is_time(&written) { written } else { conceal(&written, secrets) });
+        Self { reason, retry_after, ..self }
     }
 }
 

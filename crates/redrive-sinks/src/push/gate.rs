@@ -12,7 +12,7 @@ use redrive::{Failure, Notes};
 use redrive_core::Time;
 
 use super::failing::{self, PushError};
-use super::json::FieldFault;
+use super::json::{self, FieldFault};
 use super::verdict::Verdict;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
@@ -113,7 +113,8 @@ pub fn token_reader(
     check: impl Fn(&str) -> Result<(), FieldFault> + Send + Sync + 'static,
 ) -> Reader {
     let ids = gate.ids();
-    Arc::new(move |value| {
+    Arc::new(move |value, _| {
+        json::no_near_miss(value, &["token"], "").map_err(|fault| fault.to_string())?;
         let token = value.get("token").and_then(serde_json::Value::as_str).unwrap_or_default();
         check(token).map_err(|_| "the subscription has no `token` that can be one".to_owned())?;
         Ok(Registered { endpoint: ids(token), key: None })

@@ -30,8 +30,21 @@ pub enum FieldFault {
 
 /// A message has a member that means nothing here: more likely a typing error than something to be ignored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the message has a member `{0}`, which means nothing here{1}")]
-pub struct UnknownMember(String, String);
+#[error("the {of} has a member `{name}`, which means nothing here{hint}")]
+pub struct UnknownMember {
+    of: &'static str,
+    name: String,
+    hint: String,
+}
+
+impl UnknownMember {
+    fn new(of: &'static str, name: &str, nearest: Option<String>) -> Self {
+        let hint = nearest.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let shown = redact::without_secrets(name);
+        let name = shown.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
+        Self { of, name, hint }
+    }
+}
 
 /// Longest name of a member that is repeated; the rest is cut off.
 const NAME_CHARS_MAX: usize = 40;
@@ -44,10 +57,26 @@ pub fn only(
 ) -> Result<(), UnknownMember> {
     let is_known = |name: &&String| known.contains(&name.as_str()) || others.contains(name);
     let Some(name) = envelope.keys().find(|name| !is_known(name)) else { return Ok(()) };
-    let hint = nearest(name, known.iter().copied()).map(|near| format!("; did you mean `{near}`?"));
-    let shown = redact::without_secrets(name);
-    let shown = shown.chars().filter(|c| !c.is_control()).take(NAME_CHARS_MAX).collect();
-    Err(UnknownMember(shown, hint.unwrap_or_default()))
+    Err(UnknownMember::new("message", name, nearest(name, known.iter().copied()).map(str::to_owned)))
+}
+
+/// Refuses members of a subscription that are nearly one of `known`, in its part `within`. Others are ignored: browsers add
+/// some, and so do those who pass subscriptions on.
+pub fn no_near_miss(value: &Value, known: &[&'static str], within: &str) -> Result<(), UnknownMember> {
+    let names = value.as_object().into_iter().flat_map(Map::keys);
+    for name in names.filter(|name| !known.contains(&name.as_str())) {
+        let is_same = |known: &&&str| spelled(known) == spelled(name);
+        let near = known.iter().find(is_same).copied().or_else(|| nearest(name, known.iter().copied()));
+        if let Some(near) = near {
+            return Err(UnknownMember::new("subscription", name, Some(format!("{within}{near}"))));
+        }
+    }
+    Ok(())
+}
+
+/// `vapidKey` and `vapid-key` are `vapid_key`.
+fn spelled(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect()
 }
 
 /// The token that an envelope carries, or that of the stored subscription which it names, with when that registered.

@@ -9,7 +9,7 @@ use hyper::header::{
     AUTHORIZATION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
 };
 use hyper::{Method, Request, StatusCode, Uri};
-use redrive::internal::subscriptions::{Reader, Registered};
+use redrive::internal::subscriptions::{Reader, Registered, Stored};
 use redrive::{Call, Delivery, Endpoint, Failure, Message, Notes, Sink, StatusPage};
 use tokio::time::{Instant, timeout_at};
 
@@ -19,6 +19,7 @@ use super::options::WebPushOptions;
 use super::subscription::Subscription;
 use super::vapid::Vapid;
 use crate::fault::SinkFault;
+use crate::push::conceal::{conceal, secrets_of};
 use crate::push::failing::{self, Said};
 use crate::push::gate::{SubscriptionGate, Taken};
 use crate::push::trust::KeyTrust;
@@ -170,6 +171,7 @@ impl WebPushSink {
         let known = classes::reason(status, &heard.body);
         let mut verdict = self.classes.verdict(status, known.unwrap_or_default());
         let Endpoint { origin, endpoint } = self.numbers(at);
+        let secrets = self.secrets(push);
         match verdict {
             Verdict::Delivered => self.trust.accepted(origin, endpoint),
             Verdict::CREDENTIAL => {
@@ -182,10 +184,26 @@ impl WebPushSink {
             }
             _ => {}
         }
-        let reason =
-            known.map_or_else(|| self.redactor.clean(&heard.body, at, EXCERPT_BYTES_MAX), str::to_owned);
-        let said = Said::of(heard.status, &heard.headers, reason);
+        let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
+        let reason = known.map_or_else(
+            || {
+                let text = conceal(&String::from_utf8_lossy(&heard.body), &secrets);
+                self.redactor.clean(text.as_bytes(), at, EXCERPT_BYTES_MAX)
+            },
+            str::to_owned,
+        );
+        let said = Said::of(heard.status, &heard.headers, reason).without(&secrets);
         failing::answered(&said, verdict, SystemTime::now()).map_or(Ok(()), Err)
+    }
+
+    /// What a push service must not be quoted with: the subscription, and the token that we signed.
+    fn secrets(&self, push: &Push) -> Vec<String> {
+        let at = &push.subscription.endpoint;
+        let signed =
+            self.key(push).ok().and_then(|key| key.authorization(at, unix_secs(SystemTime::now())).ok());
+        let signed =
+            signed.and_then(|text| text.strip_prefix("vapid t=")?.split(',').next().map(str::to_owned));
+        secrets_of(at).into_iter().chain(signed).collect()
     }
 
     fn numbers(&self, endpoint: &Uri) -> Endpoint {
@@ -245,18 +263,24 @@ impl Sink for WebPushSink {
     }
 }
 
-/// Reads subscriptions that are to be stored. One that does not say with which key it was made, was made with the current.
+/// Reads subscriptions that are to be stored. One that does not say with which key it was made, was made with that of the
+/// same subscription as it is stored already, else with the current one.
 fn reader(gate: &SubscriptionGate, keys: &[Vapid], allow_http: bool) -> Reader {
     let keys: Vec<String> = keys.iter().map(|key| key.public().to_owned()).collect();
     let ids = gate.ids();
-    Arc::new(move |value| {
+    Arc::new(move |value, known| {
         let subscription = Subscription::of(value, allow_http).map_err(|fault| fault.to_string())?;
+        let endpoint = ids(&subscription.endpoint.to_string());
         let named = vapid_key(value).map(|key| key.trim_end_matches('=').to_owned());
-        let key = named.or_else(|| keys.first().cloned());
+        let is_same = |stored: &Arc<Stored>| {
+            Subscription::of(&stored.subscription(), allow_http).is_ok_and(|stored| stored == subscription)
+        };
+        let kept = || known(endpoint).filter(is_same).and_then(|stored| stored.key.clone());
+        let key = named.or_else(kept).or_else(|| keys.first().cloned());
         if key.as_ref().is_some_and(|key| !keys.contains(key)) {
             return Err("the subscription was made with a VAPID key that is not configured here".to_owned());
         }
-        Ok(Registered { endpoint: ids(&subscription.endpoint.to_string()), key })
+        Ok(Registered { endpoint, key })
     })
 }
 

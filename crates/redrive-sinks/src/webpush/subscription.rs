@@ -4,11 +4,12 @@ use hyper::Uri;
 use serde_json::Value;
 
 use super::encrypt::Receiver;
+use crate::push::json::{UnknownMember, no_near_miss};
 use crate::push::keys::decode;
 use crate::webhook::endpoint::{self, EndpointFault};
 
 /// What is wrong with a subscription. Says nothing of what it contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscriptionFault {
     #[error("the message carries no subscription")]
     Missing,
@@ -26,7 +27,13 @@ pub enum SubscriptionFault {
     PublicKey,
     #[error("the subscription's auth is not 16 bytes in base64")]
     Auth,
+    #[error(transparent)]
+    Member(#[from] UnknownMember),
 }
+
+/// What a browser gives, and the key that it was made with.
+const MEMBERS: &[&str] = &["endpoint", "expirationTime", "keys", "vapid_key"];
+const KEYS: &[&str] = &["p256dh", "auth"];
 
 /// Where a push goes, and for whom it is encrypted.
 #[derive(Clone, PartialEq, Eq)]
@@ -40,6 +47,8 @@ impl Subscription {
     /// Reads `{"endpoint", "keys": {"p256dh", "auth"}}`. Plain http is for tests with a server of their own.
     pub fn of(value: &Value, allow_http: bool) -> Result<Self, SubscriptionFault> {
         let object = value.as_object().ok_or(SubscriptionFault::NotObject)?;
+        no_near_miss(value, MEMBERS, "")?;
+        object.get("keys").map_or(Ok(()), |keys| no_near_miss(keys, KEYS, "keys."))?;
         let text = |value: Option<&Value>, name| {
             let text = value.and_then(Value::as_str).map(str::to_owned);
             text.ok_or(SubscriptionFault::Lacks(name))
@@ -106,5 +115,25 @@ mod tests {
         assert_eq!(fault(short), SubscriptionFault::PublicKey);
         let short = json!({"endpoint": at, "keys": {"p256dh": P256DH, "auth": "AAAA"}});
         assert_eq!(fault(short), SubscriptionFault::Auth);
+    }
+
+    /// `vapidKey` was ignored, and the push was signed with another key.
+    #[test]
+    fn a_member_that_is_nearly_one_is_refused_with_the_one_that_is_meant() {
+        let keys = json!({"p256dh": P256DH, "auth": "BTBZMqHH6r4Tts7J_aSIgg"});
+        let at = "https://push.example/a";
+        for (value, meant) in [
+            (json!({"endpoint": at, "keys": keys, "vapidKey": "B"}), "vapid_key"),
+            (json!({"endpoint": at, "keys": keys, "vapid-key": "B"}), "vapid_key"),
+            (json!({"endpoint": at, "key": keys}), "keys"),
+            (json!({"endpoint": at, "keys": keys, "expirationtime": 7}), "expirationTime"),
+            (json!({"endpoint": at, "keys": {"p256DH": P256DH, "auth": "x"}}), "keys.p256dh"),
+            (json!({"endpoint": at, "keys": {"p256dh": P256DH, "auth": "x", "aut": "x"}}), "keys.auth"),
+        ] {
+            let said = Subscription::of(&value, false).unwrap_err().to_string();
+            assert!(said.contains(&format!("did you mean `{meant}`?")), "{value}: {said}");
+        }
+        let more = json!({"endpoint": at, "keys": keys, "options": {"userVisibleOnly": true}, "user": 7});
+        assert!(Subscription::of(&more, false).is_ok(), "what browsers and owners add is no mistake");
     }
 }

@@ -181,3 +181,21 @@ async fn what_apns_would_refuse_makes_no_request() {
     }
     assert!(server.seen().is_empty());
 }
+
+/// A reason is a single word, and so is a device token.
+#[tokio::test]
+async fn a_device_token_that_apns_gives_as_its_reason_is_not_repeated() {
+    let server = PushServer::start(|seen| {
+        let token = seen.path.rsplit('/').next().unwrap().to_uppercase();
+        Reply::of(400, json!({"reason": token}).to_string())
+    })
+    .await;
+    let sink = sink(&server, |_| {});
+    for token in ["0f", "00ab", "8f14e45fceea167a5a36dedd4bea2543"] {
+        let failure = deliver(&sink, push("m", token)).await.unwrap_err();
+        let said = format!("{failure:?} {} {:?}", failure.chain(), failure.notes()).to_lowercase();
+        assert!(said.contains("400 bad request: [token]"), "{said}");
+        let hash = said.split("hmac-sha256:").nth(1).unwrap()[..16].to_owned();
+        assert!(!said.replace(&hash, "").contains(&format!(" {token}")), "{said}");
+    }
+}

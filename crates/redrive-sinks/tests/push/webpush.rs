@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime};
 
+use redrive::internal::subscriptions::file::SubscriptionFile;
+use redrive::internal::subscriptions::{Purge, Subscriptions};
 use redrive::{Class, Message, Sink as _, Time};
 use redrive_sinks::push::Verdict;
 use redrive_sinks::push::failing::PushError;
 use redrive_sinks::push::keys::Es256;
-use redrive_sinks::{WebPushOptions, WebPushSink};
+use redrive_sinks::{Secret, WebPushOptions, WebPushSink};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -204,6 +206,82 @@ async fn a_subscription_is_served_with_the_key_it_was_made_with() {
     let unknown = Message::builder("m").payload(payload.to_string()).build().unwrap();
     assert_eq!(deliver(&sink, unknown).await.unwrap_err().class(), Class::Permanent);
     assert_eq!(server.seen().len(), 2, "nothing is sent with a key that would be refused");
+}
+
+/// A browser that registers again, as pages do at each visit, was taken for one of the new key, and its pushes were refused.
+#[tokio::test]
+async fn registering_again_keeps_the_key_unless_the_subscription_is_another_or_says_otherwise() {
+    let dir = tempfile::tempdir().unwrap();
+    let (old, new) = (key_file(&dir, "old.pem"), key_file(&dir, "new.pem"));
+    let open = |files: Vec<PathBuf>| {
+        let table = Subscriptions::new("push", Purge::Verify);
+        let options = table.clone();
+        let sink = sink(&dir, |it| {
+            it.hash_key = Some(Secret::from("the key of the hashes"));
+            (it.vapid_key_files, it.subscriptions) = (files, options);
+        });
+        table.open(Box::new(SubscriptionFile::open(dir.path()).unwrap())).unwrap();
+        (table, sink)
+    };
+    let key = async |table: &Subscriptions, id: &str, given: &Value| {
+        let listed = table.register(id, given, Time::from_millis(5)).await;
+        listed.map(|_| table.stored(id).unwrap().key.clone().unwrap()).map_err(|error| error.to_string())
+    };
+    let given = subscription(1, "/p");
+    let first = {
+        let (table, _sink) = open(vec![old.clone()]);
+        key(&table, "user-1", &given).await.unwrap()
+    };
+    let (table, kept) = open(vec![new.clone(), old.clone()]);
+    assert_eq!(key(&table, "user-1", &given).await.unwrap(), first);
+    let mut padded = given.clone();
+    padded["keys"]["auth"] = json!(format!("{AUTH}=="));
+    padded["expirationTime"] = Value::Null;
+    assert_eq!(key(&table, "user-2", &padded).await.unwrap(), first, "the same browser under another id");
+    let mut another = given.clone();
+    another["keys"]["auth"] = json!("AAAAMqHH6r4Tts7J_aSIgg");
+    let second = key(&table, "user-1", &another).await.unwrap();
+    assert_ne!(second, first, "subscribed anew");
+    let mut named = given.clone();
+    named["vapid_key"] = json!(second);
+    assert_eq!(key(&table, "user-2", &named).await.unwrap(), second, "it says so");
+    drop((table, kept));
+    let (table, _sink) = open(vec![old]);
+    let refused = key(&table, "user-2", &given).await.unwrap_err();
+    assert!(refused.contains("a VAPID key that is not configured here"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_member_that_is_nearly_one_of_a_subscription_makes_no_request() {
+    let (dir, server) = (tempfile::tempdir().unwrap(), PlainServer::start(|_| Reply::of(201, "")).await);
+    let sink = sink(&dir, |_| {});
+    let mut given = subscription(server.port, "/p");
+    given["vapidKey"] = json!("BOther");
+    let payload = json!({"subscription": given, "payload": "hi"}).to_string();
+    let failure = deliver(&sink, Message::builder("m").payload(payload).build().unwrap()).await.unwrap_err();
+    assert_eq!(failure.class(), Class::Permanent);
+    assert!(failure.chain().contains("`vapidKey`, which means nothing here; did you mean `vapid_key`?"));
+    assert!(failure.is_uncalled() && server.seen().is_empty());
+}
+
+/// Shorter ones were taken for words.
+#[tokio::test]
+async fn a_token_that_a_service_repeats_is_in_no_text_however_short_it_is() {
+    let server = PlainServer::start(|seen| {
+        let token = seen.path.rsplit('/').next().unwrap();
+        let signed = seen.headers["authorization"].to_str().unwrap().to_owned();
+        let headers = vec![("retry-after", format!("never, {token}"))];
+        Reply { headers, ..Reply::of(400, format!("no {token} ({signed}), {}%41", token.to_uppercase())) }
+    })
+    .await;
+    let dir = tempfile::tempdir().unwrap();
+    let sink = sink(&dir, |_| {});
+    for token in ["z7", "q0x9", "0f3a77", "dxY:APA91bGx7Q2kfJ0aMn-4", "user%2F7"] {
+        let failure = deliver(&sink, push(server.port, &format!("/wp/{token}"))).await.unwrap_err();
+        let said = format!("{} {:?}", failure.chain(), failure.notes()).to_lowercase();
+        assert!(said.contains("[token]"), "{said}");
+        assert!(!said.contains(&token.to_lowercase()) && !said.contains("eyj"), "{token}: {said}");
+    }
 }
 
 #[tokio::test]

@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use super::entry::Entry;
+use super::decide::Purge;
 use super::file::{self, SubscriptionFile};
 use super::lines::{DamagedLine, ScannedLine, scan};
 use super::store::SubscriptionStore as _;
+use super::table::Table;
 use crate::engine::EngineError;
 
 /// Damaged lines that are listed; all are counted.
@@ -37,7 +38,7 @@ pub fn check(dir: &Path) -> io::Result<Option<SubscriptionLogCheck>> {
     };
     let mut found = SubscriptionLogCheck { path, ..SubscriptionLogCheck::default() };
     let end = scan(&mut BufReader::with_capacity(1 << 16, log), &mut |scanned| {
-        if let ScannedLine::Damaged(line) = scanned {
+        if let ScannedLine::Damaged(line, _) | ScannedLine::Joined(line, _) = scanned {
             found.damaged += 1;
             if found.damage.len() < LISTED_MAX {
                 found.damage.push(line);
@@ -49,28 +50,37 @@ pub fn check(dir: &Path) -> io::Result<Option<SubscriptionLogCheck>> {
     Ok(Some(found))
 }
 
-/// Rewrites the log without its damaged lines; says how many those were. Nobody may have it open.
+/// Rewrites the log without its damaged lines, as what is left to be known; says how many those were. Nobody may have it
+/// open.
 pub fn drop_damaged(dir: &Path) -> Result<u64, EngineError> {
     let found = check(dir).map_err(|error| file::failed(&file::path(dir), &error))?;
     let damaged = found.map_or(0, |found| found.damaged);
     if damaged > 0 {
-        let (mut log, mut entries) = (SubscriptionFile::open(dir)?, Vec::<Entry>::new());
-        log.load(&mut |entry| entries.push(entry))?;
-        log.replace(&mut entries.into_iter())?;
+        let (mut log, mut table) = (SubscriptionFile::open(dir)?, Table::new(Purge::default()));
+        log.load(&mut |loaded| table.load(loaded))?;
+        log.replace(&mut table.snapshot().into_iter())?;
     }
     Ok(damaged)
 }
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::Time;
+
+    use super::super::entry::Fact;
+    use super::super::record::{Cause, EndpointId, Record, Standing};
     use super::*;
 
     #[test]
     fn damage_is_found_with_its_offset_and_given_up_on_request() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(check(dir.path()).unwrap(), None);
-        let entry = |key: &str| Entry { key: key.into(), value: Some("1".into()) };
-        SubscriptionFile::open(dir.path()).unwrap().append(&[entry("a"), entry("b"), entry("c")]).unwrap();
+        let at = Time::from_millis(5);
+        let entry = |number| {
+            let record = Record::new(Standing::Purged, Cause::Gone, "Gone", at);
+            Fact::Endpoint(EndpointId::from_number(number), Some(record)).entry()
+        };
+        SubscriptionFile::open(dir.path()).unwrap().append(&[entry(1), entry(2), entry(3)]).unwrap();
         let whole = check(dir.path()).unwrap().unwrap();
         assert_eq!((whole.lines, whole.damaged, whole.unfinished_bytes), (3, 0, 0));
         assert_eq!(drop_damaged(dir.path()).unwrap(), 0);

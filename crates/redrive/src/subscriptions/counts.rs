@@ -9,7 +9,8 @@ use super::guard::Stopped;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     pub purge: Purge,
-    /// About how many endpoints took a push in the last one to two weeks, and at least as many as are stored.
+    /// About how many endpoints took a push in the last one to two weeks, and at least as many as are stored; purged ones
+    /// are not among them.
     pub active: u64,
     pub flagged: u64,
     pub purged: u64,

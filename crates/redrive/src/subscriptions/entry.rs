@@ -1,6 +1,5 @@
 //! The table as keys and values: what the log on disk and the compacted topic hold. The last value of a key counts.
 
-use redrive_core::Time;
 use serde_json::{Value, json};
 
 use super::guard::Stopped;
@@ -8,12 +7,12 @@ use super::record::{EndpointId, Record};
 use super::sketch::Sketch;
 use super::stored::Stored;
 
+use super::unannounced::Announcement;
+
 const ENDPOINT: &str = "endpoint/";
 const STORED: &str = "stored/";
-const GUARD: &str = "guard";
 const SEEN: &str = "seen/";
 const UNANNOUNCED: &str = "unannounced/";
-const HASH_KEY: &str = "hash-key";
 
 /// One key with its new value.
 #[derive(Clone, PartialEq, Eq)]
@@ -31,29 +30,43 @@ pub(super) enum Fact {
     Guard(Option<Stopped>),
     /// The endpoints that took a push in a generation, of which only the number is known.
     Seen(u64, Option<Sketch>),
-    /// The owner's system has still to hear of the purge at this time; `None`: it has heard of it.
-    Unannounced(EndpointId, Option<Time>),
+    /// The owner's system has still to hear of a purge; `None`: it has heard of it.
+    Unannounced(EndpointId, Option<Announcement>),
     /// Identifies the key that the hashes were made with.
     HashKey(String),
 }
 
 impl Fact {
+    pub(super) const GUARD: &str = "guard";
+    pub(super) const HASH_KEY: &str = "hash-key";
+
+    pub(super) fn endpoint_key(id: EndpointId) -> String {
+        format!("{ENDPOINT}{}", id.digits())
+    }
+
+    pub(super) fn unannounced_key(id: EndpointId) -> String {
+        format!("{UNANNOUNCED}{}", id.digits())
+    }
+
+    pub(super) fn stored_key(id: &str) -> String {
+        format!("{STORED}{id}")
+    }
+
     pub(super) fn entry(&self) -> Entry {
         let (key, value) = match self {
-            Self::Endpoint(id, record) => {
-                (format!("{ENDPOINT}{}", id.digits()), record.as_ref().map(Record::to_json))
-            }
-            Self::Stored(id, stored) => (format!("{STORED}{id}"), stored.as_ref().map(|it| it.to_json())),
-            Self::Guard(stopped) => (GUARD.to_owned(), stopped.as_ref().map(Stopped::to_json)),
+            Self::Endpoint(id, record) => (Self::endpoint_key(*id), record.as_ref().map(Record::to_json)),
+            Self::Stored(id, stored) => (Self::stored_key(id), stored.as_ref().map(|it| it.to_json())),
+            Self::Guard(stopped) => (Self::GUARD.to_owned(), stopped.as_ref().map(Stopped::to_json)),
             Self::Seen(number, sketch) => {
                 let value = sketch.as_ref().map(|sketch| json!({ "sketch": sketch.to_text() }));
                 (format!("{SEEN}{number}"), value)
             }
-            Self::Unannounced(id, at) => {
-                let value = at.map(|at| json!({ "at_ms": at.as_millis() }));
-                (format!("{UNANNOUNCED}{}", id.digits()), value)
+            Self::Unannounced(id, waits) => {
+                (Self::unannounced_key(*id), waits.as_ref().map(Announcement::to_json))
             }
-            Self::HashKey(fingerprint) => (HASH_KEY.to_owned(), Some(json!({ "fingerprint": fingerprint }))),
+            Self::HashKey(fingerprint) => {
+                (Self::HASH_KEY.to_owned(), Some(json!({ "fingerprint": fingerprint })))
+            }
         };
         Entry { key, value: value.map(|value| value.to_string()) }
     }
@@ -77,16 +90,15 @@ impl Fact {
             return Some(Self::Seen(number.parse().ok()?, sketch));
         }
         if let Some(digits) = entry.key.strip_prefix(UNANNOUNCED) {
-            let at = match value {
-                Some(value) => Some(Time::from_millis(value.get("at_ms")?.as_u64()?)),
-                None => None,
-            };
-            return Some(Self::Unannounced(digits.parse().ok()?, at));
+            let waits = value.map(|value| Announcement::from_json(&value).ok_or(())).transpose().ok()?;
+            return Some(Self::Unannounced(digits.parse().ok()?, waits));
         }
         match (entry.key.as_str(), value) {
-            (HASH_KEY, Some(value)) => Some(Self::HashKey(value.get("fingerprint")?.as_str()?.to_owned())),
-            (GUARD, None) => Some(Self::Guard(None)),
-            (GUARD, Some(value)) => Some(Self::Guard(Some(Stopped::from_json(&value)?))),
+            (Self::HASH_KEY, Some(value)) => {
+                Some(Self::HashKey(value.get("fingerprint")?.as_str()?.to_owned()))
+            }
+            (Self::GUARD, None) => Some(Self::Guard(None)),
+            (Self::GUARD, Some(value)) => Some(Self::Guard(Some(Stopped::from_json(&value)?))),
             _ => None,
         }
     }
@@ -100,6 +112,8 @@ impl std::fmt::Debug for Entry {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::Time;
+
     use super::super::record::{Cause, Standing};
     use super::super::stored::Registered;
     use super::*;
@@ -122,7 +136,8 @@ mod tests {
             Fact::Guard(None),
             Fact::Seen(2_810, Some(sketch)),
             Fact::Seen(2_808, None),
-            Fact::Unannounced(id, Some(at)),
+            Fact::Unannounced(id, Some(Announcement { at, ids: None })),
+            Fact::Unannounced(id, Some(Announcement { at, ids: Some(vec!["user-1/phone".into()]) })),
             Fact::Unannounced(id, None),
             Fact::HashKey("09ff3c51a7d2e840".into()),
         ] {

@@ -1,22 +1,23 @@
 //! The table on disk: a file of lines, each with its checksum, synced before anybody relies on it.
 //!
-//! A line that is torn at the end of the file was never acknowledged and is cut off. A damaged line before it is left out
-//! and reported: an older line about the same endpoint holds again; without one the endpoint is called, and its push service
-//! says anew what it is.
+//! A line that is torn at the end of the file was never acknowledged and is cut off. A damaged line before it is reported,
+//! and so is what it was about, as far as anybody can tell: an older line of the same key must not be taken for the latest.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use super::entry::Entry;
-use super::lines::{DamagedLine, ScannedLine, line, scan};
-use super::store::SubscriptionStore;
+use super::holes::{HoleFinder, Loss};
+use super::lines::{self, DamagedLine, ECHO_DISTANCE, KeyDigest, LineHead, ScanEnd, ScannedLine, scan};
+use super::store::{Loaded, SubscriptionStore};
 use crate::engine::EngineError;
 use crate::private;
 
 const FILE: &str = "subscriptions.log";
 /// Damaged lines that are reported one by one.
-const FINDINGS_MAX: usize = 20;
+const FINDINGS_MAX: u64 = 20;
 
 /// The file of one pipeline.
 #[derive(Debug)]
@@ -24,35 +25,102 @@ pub struct SubscriptionFile {
     path: PathBuf,
     file: File,
     lines: u64,
+    numbering: Numbering,
+    /// What is lost, each with how many whole lines are before it.
+    losses: Vec<(u64, Loss)>,
+    findings: Vec<String>,
     /// A write failed, and nobody knows what is on disk: nothing is appended behind it.
     failed: bool,
 }
 
+/// Numbers lines, and remembers the keys of the last ones for those that repeat them.
+#[derive(Debug, Default)]
+struct Numbering {
+    last: u32,
+    keys: VecDeque<KeyDigest>,
+}
+
+impl Numbering {
+    fn add(&mut self, key: KeyDigest) {
+        self.last = self.last.saturating_add(1);
+        if self.keys.len() == ECHO_DISTANCE as usize {
+            self.keys.pop_front();
+        }
+        self.keys.push_back(key);
+    }
+
+    /// Goes on behind lines that are lost.
+    fn skip_to(&mut self, number: u32) {
+        if number != self.last {
+            (self.last, self.keys) = (number, VecDeque::new());
+        }
+    }
+
+    fn saw(&mut self, head: Option<LineHead>) {
+        if let Some(head) = head {
+            self.skip_to(head.number.saturating_sub(1));
+        }
+        self.add(head.map(|head| head.key).unwrap_or_default());
+    }
+
+    fn line(&mut self, entry: &Entry) -> String {
+        let is_echoed = self.keys.len() == ECHO_DISTANCE as usize;
+        let echo = self.keys.front().filter(|_| is_echoed).copied().unwrap_or_default();
+        self.add(KeyDigest::of(&entry.key));
+        lines::line(entry, self.last, echo)
+    }
+}
+
 impl SubscriptionFile {
-    /// Opens or makes `subscriptions.log` in `dir`, the directory of the pipeline's store.
+    /// Opens or makes `subscriptions.log` in `dir`, the directory of the pipeline's store, and looks for damage.
     pub fn open(dir: &Path) -> Result<Self, EngineError> {
         let path = path(dir);
         let open = || {
             let file = private::options().create(true).read(true).append(true).open(&path)?;
             File::open(dir)?.sync_all()?;
-            Ok(file)
+            let mut opened = Self {
+                path: path.clone(),
+                file,
+                lines: 0,
+                numbering: Numbering::default(),
+                losses: Vec::new(),
+                findings: Vec::new(),
+                failed: false,
+            };
+            opened.examine()?;
+            Ok(opened)
         };
-        let file = open().map_err(|error| failed(&path, &error))?;
-        Ok(Self { path, file, lines: 0, failed: false })
+        open().map_err(|error| failed(&path, &error))
     }
 
-    fn read(&mut self, entry: &mut dyn FnMut(Entry)) -> io::Result<Vec<String>> {
-        let (mut findings, mut damaged) = (Vec::new(), 0_usize);
-        let path = self.path.display();
+    fn scan(&self, each: &mut dyn FnMut(ScannedLine<'_>)) -> io::Result<ScanEnd> {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0))?;
-        let end = scan(&mut BufReader::with_capacity(1 << 16, file), &mut |scanned| match scanned {
-            ScannedLine::Whole(read) => entry(read),
-            ScannedLine::Damaged(DamagedLine { line, offset, .. }) => {
-                damaged += 1;
-                if damaged <= FINDINGS_MAX {
-                    findings.push(format!("{path}: line {line} is damaged, at offset {offset}"));
+        scan(&mut BufReader::with_capacity(1 << 16, file), each)
+    }
+
+    /// Finds what is damaged, and makes the end fit to be appended to.
+    fn examine(&mut self) -> io::Result<()> {
+        let (mut holes, mut numbering) = (HoleFinder::default(), Numbering::default());
+        let (mut findings, mut damaged) = (Vec::new(), 0);
+        let path = self.path.display();
+        let end = self.scan(&mut |scanned| {
+            holes.see(&scanned);
+            let place = match &scanned {
+                ScannedLine::Whole(head, _) => {
+                    numbering.saw(*head);
+                    return;
                 }
+                ScannedLine::Joined(place, both) => {
+                    both.iter().for_each(|(head, _)| numbering.saw(Some(*head)));
+                    *place
+                }
+                ScannedLine::Damaged(place, _) => *place,
+            };
+            let DamagedLine { line, offset, .. } = place;
+            damaged += 1;
+            if damaged <= FINDINGS_MAX {
+                findings.push(format!("{path}: line {line} is damaged, at offset {offset}"));
             }
         })?;
         if damaged > FINDINGS_MAX {
@@ -64,7 +132,43 @@ impl SubscriptionFile {
             self.file.set_len(end.end)?;
             self.file.sync_all()?;
         }
+        if end.is_end_damaged {
+            self.file.set_len(end.end - 1)?;
+            self.file.write_all(b"\n")?;
+            self.file.sync_all()?;
+        }
+        let (losses, last_number) = holes.finish();
+        numbering.skip_to(last_number);
         self.lines = end.lines;
+        (self.losses, self.numbering, self.findings) = (losses, numbering, findings);
+        Ok(())
+    }
+
+    fn read(&mut self, each: &mut dyn FnMut(Loaded)) -> io::Result<Vec<String>> {
+        let mut losses = self.losses.iter().peekable();
+        let (mut whole, mut foreign) = (0, 0_u64);
+        self.scan(&mut |scanned| {
+            let both = match scanned {
+                ScannedLine::Whole(head, line) => [Some((head, line)), None],
+                ScannedLine::Joined(_, both) => both.map(|(head, line)| Some((Some(head), line))),
+                ScannedLine::Damaged(..) => [None, None],
+            };
+            for (head, line) in both.into_iter().flatten() {
+                while let Some((_, loss)) = losses.next_if(|(at, _)| *at <= whole) {
+                    each(Loaded::Lost(loss.clone()));
+                }
+                match lines::entry(line, head) {
+                    Some(entry) => each(Loaded::Entry(entry)),
+                    None => foreign += 1,
+                }
+                whole += 1;
+            }
+        })?;
+        losses.for_each(|(_, loss)| each(Loaded::Lost(loss.clone())));
+        let mut findings = self.findings.clone();
+        if foreign > 0 {
+            findings.push(format!("{}: {foreign} lines are whole and hold no entry", self.path.display()));
+        }
         Ok(findings)
     }
 
@@ -72,7 +176,7 @@ impl SubscriptionFile {
         if self.failed {
             return Err(io::Error::other("an earlier write failed; start again after a repair"));
         }
-        let lines: String = entries.iter().map(line).collect();
+        let lines: String = entries.iter().map(|entry| self.numbering.line(entry)).collect();
         self.failed = true;
         self.file.write_all(lines.as_bytes())?;
         self.file.sync_data()?;
@@ -85,10 +189,9 @@ impl SubscriptionFile {
     fn rewrite(&mut self, entries: &mut dyn Iterator<Item = Entry>) -> io::Result<()> {
         let unfinished = self.path.with_extension("new");
         let mut out = BufWriter::new(private::create_file(&unfinished)?);
-        let mut lines = 0;
+        let mut numbering = Numbering::default();
         for entry in entries {
-            out.write_all(line(&entry).as_bytes())?;
-            lines += 1;
+            out.write_all(numbering.line(&entry).as_bytes())?;
         }
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         // Between the rename and the reopening nothing may be appended: it would go into the old file.
@@ -98,14 +201,15 @@ impl SubscriptionFile {
             File::open(dir)?.sync_all()?;
         }
         self.file = private::options().read(true).append(true).open(&self.path)?;
-        (self.lines, self.failed) = (lines, false);
+        (self.lines, self.failed) = (u64::from(numbering.last), false);
+        (self.numbering, self.losses, self.findings) = (numbering, Vec::new(), Vec::new());
         Ok(())
     }
 }
 
 impl SubscriptionStore for SubscriptionFile {
-    fn load(&mut self, entry: &mut dyn FnMut(Entry)) -> Result<Vec<String>, EngineError> {
-        self.read(entry).map_err(|error| failed(&self.path, &error))
+    fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<Vec<String>, EngineError> {
+        self.read(each).map_err(|error| failed(&self.path, &error))
     }
 
     fn append(&mut self, entries: &[Entry]) -> Result<(), EngineError> {
@@ -141,7 +245,12 @@ mod tests {
     fn read(dir: &Path) -> (Vec<Entry>, Vec<String>) {
         let mut found = Vec::new();
         let mut file = SubscriptionFile::open(dir).unwrap();
-        let findings = file.load(&mut |entry| found.push(entry)).unwrap();
+        let findings = file
+            .load(&mut |loaded| match loaded {
+                Loaded::Entry(entry) => found.push(entry),
+                Loaded::Lost(_) => {}
+            })
+            .unwrap();
         assert_eq!(
             file.len() as usize,
             found.len() + findings.iter().filter(|it| it.contains("line")).count()
@@ -188,9 +297,6 @@ mod tests {
         for at in 0..first {
             let mut flipped = whole.clone();
             flipped[at] ^= 1;
-            if flipped[at] == b'\n' {
-                continue;
-            }
             fs::write(&path, &flipped).unwrap();
             let (found, findings) = read(dir.path());
             assert_eq!((found, findings.len()), (vec![entry("b", "2")], 1), "{at}");

@@ -21,11 +21,18 @@ pub struct Stopped {
     pub at: Time,
     /// Endpoints within the window, the one included that was not purged any more.
     pub purged: u64,
-    /// Active endpoints at that time.
+    /// Endpoints that were active when the window began.
     pub active: u64,
 }
 
 impl Stopped {
+    /// Whether purging was stopped is lost in a damaged log.
+    pub const UNKNOWN: Self = Self { at: Time::ZERO, purged: 0, active: 0 };
+
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::UNKNOWN
+    }
+
     /// The share in percent, with one decimal.
     pub fn percent(&self) -> f64 {
         (self.purged as f64 / self.active.max(1) as f64 * 1000.0).round() / 10.0
@@ -51,12 +58,14 @@ pub struct PurgeGuard {
 }
 
 impl PurgeGuard {
-    /// Whether one more endpoint may be purged. The first one that may not stops all that follow.
+    /// Whether one more endpoint may be purged, while so many are active. The first one that may not stops all that
+    /// follow.
     pub fn allows(&mut self, active: u64, now: Time) -> bool {
         if self.stopped.is_some() {
             return false;
         }
-        let purged = self.recent(now) + 1;
+        let recent = self.recent(now);
+        let (purged, active) = (recent + 1, active + recent);
         if purged > FREE && purged * 100 > active * PERCENT_MAX {
             self.stopped = Some(Stopped { at: now, purged, active });
             return false;
@@ -113,10 +122,10 @@ mod tests {
     #[test]
     fn more_than_two_percent_within_five_minutes_stops_purging_until_it_is_resumed() {
         let mut guard = PurgeGuard::default();
-        for _ in 0..20 {
-            assert!(purge(&mut guard, 1000, secs(0)));
+        for purged in 0..20 {
+            assert!(purge(&mut guard, 1000 - purged, secs(0)));
         }
-        assert!(!purge(&mut guard, 1000, secs(1)));
+        assert!(!purge(&mut guard, 980, secs(1)));
         assert_eq!(guard.stopped(), Some(Stopped { at: secs(1), purged: 21, active: 1000 }));
         assert_eq!(guard.stopped().unwrap().percent().to_string(), "2.1");
         assert!(!purge(&mut guard, 1_000_000, secs(7200)), "only a person lets it go on");

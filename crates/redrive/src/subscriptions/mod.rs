@@ -7,7 +7,8 @@
 //! - [`stored`]: subscriptions that messages name by id; `stored_index`: all of them
 //! - `change`: what happened to an endpoint, for listeners; `unannounced`: purges that the owner's system has still to hear of
 //! - [`entry`]: all of it as keys and values; `table`: in memory, bounded
-//! - [`store`]: where entries are durable; [`file`]: a checked log on disk, of `lines`; [`check`]: verifies it
+//! - [`store`]: where entries are durable; [`file`]: a checked log on disk, of `lines`; `holes`: what is missing in it;
+//!   [`check`]: verifies it
 //! - `writer`: the thread that writes them in batches
 //! - `subscriptions`: the handle that sinks and the API share; `counts`, `error`: what it answers
 
@@ -30,6 +31,7 @@ mod unannounced;
 
 pub mod check;
 pub mod file;
+mod holes;
 mod lines;
 pub mod store;
 mod writer;
@@ -44,9 +46,10 @@ pub use counts::Counts;
 pub use decide::{Admission, Answer, Purge};
 pub use error::SubscriptionsError;
 pub use guard::Stopped;
+pub use holes::Loss;
 pub use lines::DamagedLine;
 pub use record::{Cause, EndpointId, Record, Standing};
-pub use store::SubscriptionStore;
+pub use store::{Loaded, SubscriptionStore};
 pub use stored::{Registered, Stored};
-pub use subscriptions::{Reader, Subscriptions};
+pub use subscriptions::{Known, Reader, Subscriptions};
 pub use table::Listed;

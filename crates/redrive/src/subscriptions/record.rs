@@ -86,16 +86,19 @@ pub enum Cause {
     Refused,
     /// Somebody asked for it.
     Operator,
+    /// What was known last is lost in a damaged log.
+    Damage,
 }
 
 impl Cause {
-    const ALL: [Self; 3] = [Self::Gone, Self::Refused, Self::Operator];
+    const ALL: [Self; 4] = [Self::Gone, Self::Refused, Self::Operator, Self::Damage];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gone => "gone",
             Self::Refused => "refused",
             Self::Operator => "operator",
+            Self::Damage => "damage",
         }
     }
 }
@@ -139,6 +142,16 @@ impl Record {
     pub fn instead_of(self, known: Option<&Self>) -> Self {
         let before = known.map(|known| Box::new(Self { before: None, ..known.clone() }));
         Self { before, ..self }
+    }
+
+    /// What is left to be known if a later record is lost: the endpoint has to be asked anew.
+    #[must_use]
+    pub fn doubted(&self) -> Self {
+        if self.cause == Cause::Damage {
+            return self.clone();
+        }
+        let reason = format!("what came after this is lost: {}, {}", self.standing.name(), self.reason);
+        Self::new(Standing::Flagged, Cause::Damage, &reason, self.at).status(self.status)
     }
 
     pub fn to_json(&self) -> Value {

@@ -35,6 +35,10 @@ impl Records {
         self.by_endpoint.contains_key(&id)
     }
 
+    pub(super) fn is_purged(&self, id: EndpointId) -> bool {
+        self.get(id).is_some_and(|record| record.standing == Standing::Purged)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.by_endpoint.len()
     }

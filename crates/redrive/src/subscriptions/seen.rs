@@ -60,13 +60,18 @@ impl Seen {
         both.map(|(number, sketch)| Fact::Seen(number, Some(sketch.clone())))
     }
 
-    /// About how many took a push in the last one to two generations.
-    pub(super) fn estimate(&self, now: Time) -> u64 {
-        match number(now).saturating_sub(self.number) {
-            0 => self.current.estimate_with(&self.previous),
-            1 => self.current.estimate(),
-            _ => 0,
+    /// About how many took a push in the last one to two generations and are not among those purged since.
+    pub(super) fn estimate_without(&self, purged: &PurgedLately, now: Time) -> u64 {
+        let mut all = purged.sketch.clone();
+        let age = number(now).saturating_sub(self.number);
+        if age <= 1 {
+            all.merge(&self.current);
         }
+        if age == 0 {
+            all.merge(&self.previous);
+        }
+        // Those who were purged are in it exactly once, seen before or not.
+        all.estimate().saturating_sub(purged.count)
     }
 
     /// Begins a generation, if it is a later one. What is older than the one before is not needed any more.
@@ -97,6 +102,37 @@ impl Seen {
     }
 }
 
+/// Endpoints that were purged in the generations that count, as a sketch and by number.
+#[derive(Clone, Debug, Default)]
+pub(super) struct PurgedLately {
+    /// The first generation that counts.
+    from: u64,
+    sketch: Sketch,
+    count: u64,
+}
+
+impl PurgedLately {
+    /// `None` if it is still the right one at this time.
+    pub(super) fn begin(&self, now: Time) -> Option<Self> {
+        let from = number(now).saturating_sub(1);
+        (from != self.from).then(|| Self { from, ..Self::default() })
+    }
+
+    pub(super) fn add(&mut self, id: EndpointId, at: Time) {
+        if number(at) >= self.from {
+            self.sketch.add(id);
+            self.count += 1;
+        }
+    }
+
+    /// One that is not purged any more stays in the sketch, and so counts as active.
+    pub(super) fn remove(&mut self, at: Time) {
+        if number(at) >= self.from {
+            self.count = self.count.saturating_sub(1);
+        }
+    }
+}
+
 fn number(now: Time) -> u64 {
     now.as_millis() / GENERATION.as_millis() as u64
 }
@@ -106,6 +142,12 @@ mod tests {
     use redrive_core::SplitMix64;
 
     use super::*;
+
+    impl Seen {
+        fn count(&self, now: Time) -> u64 {
+            self.estimate_without(&PurgedLately::default(), now)
+        }
+    }
 
     fn ids(seed: u64, count: usize) -> Vec<EndpointId> {
         let mut dice = SplitMix64::new(seed);
@@ -137,15 +179,15 @@ mod tests {
         see_all(&mut seen, &ids(7, 1000), start);
         let one = ids(8, 1)[0];
         let next = start.plus(GENERATION);
-        assert!(seen.estimate(next) > 900, "before anybody is seen in it, too");
+        assert!(seen.count(next) > 900, "before anybody is seen in it, too");
         see_all(&mut seen, &[one], next);
-        assert!(seen.estimate(next) > 900);
+        assert!(seen.count(next) > 900);
         let last = start.plus(2 * GENERATION);
-        assert_eq!(seen.estimate(last), 1);
+        assert_eq!(seen.count(last), 1);
         let facts = see_all(&mut seen, &[one], last);
-        assert_eq!(seen.estimate(last), 1);
+        assert_eq!(seen.count(last), 1);
         assert!(facts.contains(&Fact::Seen(0, None)), "the outdated one is removed from the store");
-        assert_eq!(seen.estimate(last.plus(2 * GENERATION)), 0);
+        assert_eq!(seen.count(last.plus(2 * GENERATION)), 0);
     }
 
     #[test]
@@ -154,7 +196,7 @@ mod tests {
         for (count, seed) in [(50, 1), (1_000, 2), (20_000, 3)] {
             let facts = see_all(&mut seen, &ids(seed, count), now);
             assert!(facts.len() < 700, "{count}: {}", facts.len());
-            let (ours, theirs) = (seen.estimate(now), read(&facts).estimate(now));
+            let (ours, theirs) = (seen.count(now), read(&facts).count(now));
             assert!(theirs <= ours && theirs >= ours - ours / 100, "{count}: {ours} and {theirs}");
         }
         // In the next week the same ones are counted anew, and a process that begins within it loses none of them.
@@ -162,7 +204,7 @@ mod tests {
         let mut facts: Vec<Fact> = seen.facts().collect();
         facts.extend(see_all(&mut seen, &ids(3, 20_000), later));
         let last = later.plus(GENERATION);
-        let (ours, theirs) = (seen.estimate(last), read(&facts).estimate(last));
+        let (ours, theirs) = (seen.count(last), read(&facts).count(last));
         assert!(ours > 19_000 && theirs >= ours - ours / 100, "{ours} and {theirs}");
     }
 
@@ -176,9 +218,29 @@ mod tests {
         follow(&mut other, &from_one);
         follow(&mut one, &from_other);
         follow(&mut one, &from_one);
-        assert!(one.estimate(now).abs_diff(2_000) < 100, "{}", one.estimate(now));
+        assert!(one.count(now).abs_diff(2_000) < 100, "{}", one.count(now));
         let again = see_all(&mut one, &ids(1, 1), now);
         assert_eq!(again.len(), 1, "what is in the store is less than what this one knows");
-        assert_eq!(read(&again).estimate(now), one.estimate(now));
+        assert_eq!(read(&again).count(now), one.count(now));
+    }
+
+    /// They counted as active, and the guard let more go.
+    #[test]
+    fn whoever_was_purged_is_not_counted_whether_or_not_they_were_seen_before() {
+        let (mut seen, now) = (Seen::default(), Time::from_millis(1_700_000_000_000));
+        see_all(&mut seen, &ids(1, 1_000), now);
+        let mut purged = PurgedLately::default();
+        purged = purged.begin(now).unwrap();
+        ids(1, 300).into_iter().for_each(|id| purged.add(id, now));
+        assert!(seen.estimate_without(&purged, now).abs_diff(700) < 30);
+        // A list of which many were dead from the beginning.
+        ids(2, 500).into_iter().for_each(|id| purged.add(id, now));
+        assert!(seen.estimate_without(&purged, now).abs_diff(700) < 50);
+        // Taken back.
+        (0..300).for_each(|_| purged.remove(now));
+        assert!(seen.estimate_without(&purged, now).abs_diff(1_000) < 60);
+        assert!(purged.begin(now).is_none() && purged.begin(now.plus(GENERATION)).is_some());
+        purged.add(ids(3, 1)[0], Time::from_millis(1));
+        assert_eq!(purged.count, 500, "too long ago to have been seen since");
     }
 }

@@ -3,15 +3,24 @@
 use std::sync::Arc;
 
 use super::entry::Entry;
+use super::holes::Loss;
 use crate::engine::EngineError;
+
+/// What reading a store brings, in its order.
+#[derive(Clone, Debug)]
+pub enum Loaded {
+    Entry(Entry),
+    /// Here entries are missing that were durable: of some keys an older one may have come before, which does not hold.
+    Lost(Loss),
+}
 
 /// Gets every entry that somebody else wrote.
 pub type Follower = Arc<dyn Fn(Entry) + Send + Sync>;
 
 /// A log of keys and values of which the last value of each key counts. Used by one thread at a time.
 pub trait SubscriptionStore: Send {
-    /// Reads everything, oldest first. Says what was wrong with it and was left out.
-    fn load(&mut self, entry: &mut dyn FnMut(Entry)) -> Result<Vec<String>, EngineError>;
+    /// Reads everything, oldest first. Says what was wrong with it.
+    fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<Vec<String>, EngineError>;
 
     /// Adds entries. Durable on return.
     fn append(&mut self, entries: &[Entry]) -> Result<(), EngineError>;

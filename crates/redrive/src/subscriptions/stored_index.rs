@@ -50,6 +50,11 @@ impl StoredIndex {
         self.by_id.len()
     }
 
+    /// Whether one of them is of this endpoint.
+    pub(super) fn names(&self, endpoint: EndpointId) -> bool {
+        self.ids_of(endpoint).next().is_some()
+    }
+
     /// How many endpoints they name.
     pub(super) fn endpoints(&self) -> usize {
         self.endpoints

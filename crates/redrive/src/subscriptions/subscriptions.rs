@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::change::Changed;
 use super::counts::Counts;
 use super::decide::{Admission, Answer, Purge};
-use super::entry::Entry;
 use super::error::{ID_BYTES_MAX, SubscriptionsError};
 use super::record::{Cause, EndpointId, Record, Standing};
 use super::store::SubscriptionStore;
@@ -28,8 +27,10 @@ const SUBSCRIPTION_BYTES_MAX: usize = 8 * 1024;
 /// Rows of one listing.
 pub(crate) const LIST_MAX: usize = 1_000;
 
+/// What is stored of an endpoint already.
+pub type Known<'a> = &'a dyn Fn(EndpointId) -> Option<Arc<Stored>>;
 /// Reads a subscription that is to be stored, or says what is wrong with it without showing it.
-pub type Reader = Arc<dyn Fn(&Value) -> Result<Registered, String> + Send + Sync>;
+pub type Reader = Arc<dyn Fn(&Value, Known<'_>) -> Result<Registered, String> + Send + Sync>;
 type Listener = Arc<dyn Fn(&Changed) + Send + Sync>;
 
 /// The subscriptions of one pipeline. Clones share them. In memory until [`Self::open`].
@@ -73,14 +74,13 @@ impl Subscriptions {
     /// Loads what is stored, and from now on writes every change there. Says what was wrong with it. Only the first store
     /// counts. Refused if its hashes were made with another key than that of [`Self::hash_with`].
     pub fn open(&self, mut store: Box<dyn SubscriptionStore>) -> Result<Vec<String>, EngineError> {
-        let (findings, noted) = {
+        let findings = {
             let mut table = self.table();
-            let findings = store.load(&mut |entry| table.apply(&entry))?;
-            (findings, self.check_hash_key(&mut table)?)
+            let mut findings = store.load(&mut |loaded| table.load(loaded))?;
+            findings.extend(table.doubts());
+            self.check_hash_key(&mut table, &mut *store)?;
+            findings
         };
-        if let Some(entry) = noted {
-            store.append(&[entry])?;
-        }
         writer::compact(&mut *store, &self.shared.table)?;
         let table = Arc::downgrade(&self.shared.table);
         store.follow(Arc::new(move |entry| {
@@ -107,21 +107,42 @@ impl Subscriptions {
         let _ = self.shared.hash_key.set(fingerprint.to_owned());
     }
 
-    fn check_hash_key(&self, table: &mut Table) -> Result<Option<Entry>, EngineError> {
-        let Some(given) = self.shared.hash_key.get() else { return Ok(None) };
-        match table.hash_key() {
-            // An older version noted none.
-            None => Ok(Some(table.set_hash_key(given))),
-            Some(known) if known == given => Ok(None),
-            Some(_) => Err(EngineError::Directory {
+    /// Notes the key, twice where damage could take one: without it any key would open the table.
+    fn check_hash_key(
+        &self,
+        table: &mut Table,
+        store: &mut dyn SubscriptionStore,
+    ) -> Result<(), EngineError> {
+        let Some(given) = self.shared.hash_key.get() else { return Ok(()) };
+        let name = &self.shared.pipeline;
+        if table.is_hash_key_lost() && table.len() > 0 {
+            return Err(EngineError::Directory {
                 problem: format!(
-                    "the subscriptions of pipeline `{}` were hashed with another key, so none of its purges would hold",
-                    self.shared.pipeline
+                    "the log of the subscriptions of pipeline `{name}` is damaged where it says which key they were hashed \
+                     with, so nobody can tell whether it is this one"
+                ),
+                fix: "restore `subscriptions.log`; if you are sure that the key is the same, give up the damaged lines with \
+                      `redrive journal --pipeline NAME --accept-loss`",
+            });
+        }
+        if table.hash_key().is_some_and(|known| known != given) {
+            return Err(EngineError::Directory {
+                problem: format!(
+                    "the subscriptions of pipeline `{name}` were hashed with another key, so none of its purges would hold"
                 ),
                 fix: "restore the former `hash_key_file` (without one: `hash.key` in the engine's directory); \
                       docs/guide/push.md says how to start over with a new key",
-            }),
+            });
         }
+        // An older version noted none.
+        if table.hash_key().is_none() {
+            store.append(&[table.set_hash_key(given)])?;
+        }
+        // A store that holds what it is given can be damaged; of others it is said once.
+        if table.hash_key_copies() < 2 && !store.is_empty() {
+            store.append(&[table.set_hash_key(given)])?;
+        }
+        Ok(())
     }
 
     /// The public keys that the sink signs with.
@@ -145,10 +166,15 @@ impl Subscriptions {
         self.table().announcement(purge)
     }
 
-    /// The owner's system knows of a purge, or does not have to. Durable on return.
+    /// The owner's system knows of a purge, or does not have to. Durable on return; otherwise it still waits, because others
+    /// who follow the same store would wait for it in vain.
     pub async fn announced(&self, purge: (Time, EndpointId)) -> Result<(), EngineError> {
-        let effects = self.table().announced(purge);
-        self.carry_out(effects).await
+        let (effects, waiting) = self.table().announced(purge);
+        let written = self.carry_out(effects).await;
+        if written.is_err() {
+            waiting.into_iter().for_each(|waiting| self.table().wait_again(purge, waiting));
+        }
+        written
     }
 
     /// How many lines of the log are damaged, as a check found.
@@ -213,7 +239,8 @@ impl Subscriptions {
         if subscription.to_string().len() > SUBSCRIPTION_BYTES_MAX {
             return Err(wrong("the subscription is longer than 8 KiB"));
         }
-        let registered = reader(subscription).map_err(|problem| wrong(&problem))?;
+        let known = |endpoint| self.table().show(endpoint).stored;
+        let registered = reader(subscription, &known).map_err(|problem| wrong(&problem))?;
         let endpoint = registered.endpoint;
         let stored = Stored::new(registered, now, subscription);
         let effects = self.table().register(id, stored, now).ok_or(SubscriptionsError::Full)?;
@@ -317,7 +344,7 @@ impl Subscriptions {
     }
 
     pub fn counts(&self, now: Time) -> Counts {
-        let table = self.table();
+        let mut table = self.table();
         Counts {
             purge: table.purge_mode(),
             active: table.active(now),

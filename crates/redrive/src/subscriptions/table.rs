@@ -1,5 +1,9 @@
 //! The table in memory. Every change gives the entries that make it durable and what there is to tell of it.
 
+mod announce;
+mod list;
+mod lose;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +17,11 @@ use super::guard::{PurgeGuard, Stopped};
 use super::recent::RecentCalls;
 use super::record::{Cause, EndpointId, Record, Standing};
 use super::records::Records;
-use super::seen::Seen;
+use super::seen::{PurgedLately, Seen};
 use super::stored::Stored;
 use super::stored_index::StoredIndex;
-use super::unannounced::{AnnouncementKey, Unannounced};
+use super::unannounced::{Announcement, Unannounced};
+use lose::Doubts;
 
 /// How long a purge can be undone. After that the endpoint is called again if somebody still sends to it.
 pub(crate) const UNDO_FOR: Duration = Duration::from_hours(30 * 24);
@@ -60,14 +65,20 @@ pub(super) struct Table {
     purge: Purge,
     records: Records,
     stored: StoredIndex,
+    /// Stored endpoints that are purged.
+    stored_purged: u64,
     guard: PurgeGuard,
     seen: Seen,
+    purged_lately: PurgedLately,
     recent: RecentCalls,
     /// Whether somebody wants to hear of purges.
     announces: bool,
     unannounced: Unannounced,
     /// Identifies the key of the hashes; `None` for a table that no key was noted for.
     hash_key: Option<String>,
+    /// How often the store says so.
+    hash_key_copies: u32,
+    doubts: Doubts,
 }
 
 impl Table {
@@ -88,9 +99,14 @@ impl Table {
         self.hash_key.as_deref()
     }
 
+    pub(super) fn hash_key_copies(&self) -> u32 {
+        self.hash_key_copies
+    }
+
     /// Notes which key the hashes are made with.
     pub(super) fn set_hash_key(&mut self, fingerprint: &str) -> Entry {
         self.hash_key = Some(fingerprint.to_owned());
+        self.hash_key_copies += 1;
         Fact::HashKey(fingerprint.to_owned()).entry()
     }
 
@@ -112,32 +128,67 @@ impl Table {
                 if !purged.is_some_and(|purged| self.unannounced.is_of(id, purged.at)) {
                     self.unannounced.take(id);
                 }
-                self.records.set(id, record);
+                self.set_record(id, record);
             }
-            Some(Fact::Stored(id, Some(stored))) => self.stored.put(id, *stored),
-            Some(Fact::Stored(id, None)) => drop(self.stored.take(&id)),
+            Some(Fact::Stored(id, Some(stored))) => self.put_stored(id, *stored),
+            Some(Fact::Stored(id, None)) => drop(self.take_stored(&id)),
             Some(Fact::Guard(stopped)) => self.guard.set_stopped(stopped),
             Some(Fact::Seen(number, Some(sketch))) => self.seen.apply(number, &sketch),
-            Some(Fact::Unannounced(id, Some(at))) => self.unannounced.put(id, at),
+            Some(Fact::Unannounced(id, Some(Announcement { at, ids }))) => self.unannounced.put(id, at, ids),
             Some(Fact::Unannounced(id, None)) => {
                 self.unannounced.take(id);
             }
-            Some(Fact::HashKey(fingerprint)) => self.hash_key = Some(fingerprint),
+            Some(Fact::HashKey(fingerprint)) => drop(self.set_hash_key(&fingerprint)),
             // An outdated generation, which nothing was known of here either.
             Some(Fact::Seen(_, None)) | None => {}
         }
     }
 
-    /// Everything, as few entries as possible.
+    fn set_record(&mut self, id: EndpointId, record: Option<Record>) {
+        let purged_at = |it: Option<&Record>| it.filter(|it| it.standing == Standing::Purged).map(|it| it.at);
+        if let Some(at) = purged_at(self.records.get(id)) {
+            self.purged_lately.remove(at);
+        }
+        if let Some(at) = purged_at(record.as_ref()) {
+            self.purged_lately.add(id, at);
+        }
+        self.counting([Some(id), None], |table| table.records.set(id, record));
+    }
+
+    fn put_stored(&mut self, id: String, stored: Stored) {
+        let (before, after) = (self.stored.get(&id).map(|stored| stored.endpoint), stored.endpoint);
+        let before = before.filter(|before| *before != after);
+        self.counting([before, Some(after)], |table| table.stored.put(id, stored));
+    }
+
+    fn take_stored(&mut self, id: &str) -> Option<Arc<Stored>> {
+        let endpoint = self.stored.get(id).map(|stored| stored.endpoint);
+        self.counting([endpoint, None], |table| table.stored.take(id))
+    }
+
+    /// Makes a change and counts how many of these endpoints are stored and purged by then.
+    fn counting<T>(&mut self, endpoints: [Option<EndpointId>; 2], change: impl FnOnce(&mut Self) -> T) -> T {
+        let count = |table: &Self| {
+            let is_both = |id: &&EndpointId| table.stored.names(**id) && table.records.is_purged(**id);
+            endpoints.iter().flatten().filter(is_both).count() as u64
+        };
+        let before = count(self);
+        let changed = change(self);
+        self.stored_purged = self.stored_purged + count(self) - before;
+        changed
+    }
+
+    /// Everything, as few entries as possible. The hash key at both ends: no damage in one place takes both.
     pub(super) fn snapshot(&self) -> Vec<Entry> {
         let records = self.records.iter().map(|(id, record)| Fact::Endpoint(id, Some(record.clone())));
         let stored = self.stored.iter();
         let stored = stored.map(|(id, stored)| Fact::Stored(id.clone(), Some(Box::new((**stored).clone()))));
         let guard = self.guard.stopped().map(|stopped| Fact::Guard(Some(stopped)));
         let hash_key = self.hash_key.clone().map(Fact::HashKey);
-        let unannounced = self.unannounced.iter().map(|(id, at)| Fact::Unannounced(id, Some(at)));
-        let facts = hash_key.into_iter().chain(unannounced).chain(records).chain(stored).chain(guard);
-        facts.chain(self.seen.facts()).map(|fact| fact.entry()).collect()
+        let unannounced =
+            self.unannounced.iter().map(|(id, waits)| Fact::Unannounced(id, Some(waits.clone())));
+        let facts = hash_key.clone().into_iter().chain(unannounced).chain(records).chain(stored).chain(guard);
+        facts.chain(self.seen.facts()).chain(hash_key).map(|fact| fact.entry()).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -173,7 +224,8 @@ impl Table {
     /// Purges, unless the guard stops it; then the endpoint is flagged.
     fn try_purge(&mut self, id: EndpointId, record: Record, now: Time, effects: &mut Effects) {
         let was_stopped = self.guard.stopped().is_some();
-        if self.guard.allows(self.active(now), now) {
+        let active = self.active(now);
+        if self.guard.allows(active, now) {
             self.guard.count(now);
             self.change(id, Some(record), Change::Purged, now, effects);
             return;
@@ -218,7 +270,7 @@ impl Table {
         }
         let (mut effects, endpoint) = (Effects::default(), stored.endpoint);
         effects.entries.push(Fact::Stored(id.to_owned(), Some(Box::new(stored.clone()))).entry());
-        self.stored.put(id.to_owned(), stored);
+        self.put_stored(id.to_owned(), stored);
         if self.records.contains(endpoint) {
             self.change(endpoint, None, Change::Registered, now, &mut effects);
         } else {
@@ -229,7 +281,7 @@ impl Table {
 
     /// `None` if there is none of this id.
     pub(super) fn remove(&mut self, id: &str, now: Time) -> Option<Effects> {
-        let stored = self.stored.take(id)?;
+        let stored = self.take_stored(id)?;
         let entries = vec![Fact::Stored(id.to_owned(), None).entry()];
         Some(Effects { entries, changes: vec![Changed::of_id(now, stored.endpoint, id, Change::Removed)] })
     }
@@ -249,50 +301,11 @@ impl Table {
         let old: Vec<_> = old.map(|(id, _)| id).filter(|id| !waits(*id)).collect();
         let mut effects = Effects::default();
         for id in old {
-            self.records.set(id, None);
+            self.set_record(id, None);
             effects.entries.push(Fact::Endpoint(id, None).entry());
             effects.entries.extend(self.forget_announcement(id));
         }
         effects
-    }
-
-    /// Announcements that can be made, the oldest first.
-    pub(super) fn unannounced(&self, after: Option<AnnouncementKey>, limit: usize) -> Vec<AnnouncementKey> {
-        self.unannounced.after(after).take(limit).collect()
-    }
-
-    /// What there is to say of a purge; `None` if it does not hold any more.
-    pub(super) fn announcement(&self, (at, id): AnnouncementKey) -> Option<Changed> {
-        let record = self.records.get(id).filter(|it| it.standing == Standing::Purged && it.at == at);
-        let ids = self.stored.ids_of(id).cloned().collect();
-        let record = Some(record?.clone());
-        Some(Changed { at, endpoint: Some(id), ids, change: Change::Purged, record })
-    }
-
-    /// The owner's system knows of the purge, or does not have to.
-    pub(super) fn announced(&mut self, (at, id): AnnouncementKey) -> Effects {
-        let is_of = self.unannounced.is_of(id, at);
-        let entries = if is_of { self.forget_announcement(id).into_iter().collect() } else { Vec::new() };
-        Effects { entries, changes: Vec::new() }
-    }
-
-    fn forget_announcement(&mut self, id: EndpointId) -> Option<Entry> {
-        self.unannounced.take(id).then(|| Fact::Unannounced(id, None).entry())
-    }
-
-    /// The purges among these changes are in the store, and can be announced.
-    pub(super) fn are_durable(&mut self, changes: &[Changed]) {
-        for changed in changes.iter().filter(|changed| changed.change == Change::Purged) {
-            changed.endpoint.into_iter().for_each(|id| self.unannounced.is_durable(id, changed.at));
-        }
-    }
-
-    pub(super) fn unannounced_count(&self) -> u64 {
-        self.unannounced.len() as u64
-    }
-
-    pub(super) fn unannounced_since(&self) -> Option<Time> {
-        self.unannounced.oldest()
     }
 
     fn change(
@@ -307,24 +320,32 @@ impl Table {
         if record.is_some() && !self.records.has_room_for(id) {
             return;
         }
-        self.records.set(id, record.clone());
+        self.set_record(id, record.clone());
+        let ids: Vec<String> = self.stored.ids_of(id).cloned().collect();
         if change == Change::Purged && self.announces {
             // Before the purge: a crash between both leaves an announcement of nothing, which is dropped. The other way
             // round it would be lost.
-            self.unannounced.begin(id, at);
-            effects.entries.push(Fact::Unannounced(id, Some(at)).entry());
+            let waits = Announcement { at, ids: Some(ids.clone()) };
+            self.unannounced.begin(id, waits.clone());
+            effects.entries.push(Fact::Unannounced(id, Some(waits)).entry());
             effects.entries.push(Fact::Endpoint(id, record.clone()).entry());
         } else {
             effects.entries.push(Fact::Endpoint(id, record.clone()).entry());
             effects.entries.extend(self.forget_announcement(id));
         }
-        let ids = self.stored.ids_of(id).cloned().collect();
         effects.changes.push(Changed { at, endpoint: Some(id), ids, change, record });
     }
 
-    /// About how many endpoints are active. Several stored ids of one endpoint are one.
-    pub(super) fn active(&self, now: Time) -> u64 {
-        self.seen.estimate(now).max(self.stored.endpoints() as u64)
+    /// About how many endpoints are active: those that took a push lately or are stored, without the purged ones. Several
+    /// stored ids of one endpoint are one.
+    pub(super) fn active(&mut self, now: Time) -> u64 {
+        if let Some(mut purged) = self.purged_lately.begin(now) {
+            let records = self.records.iter().filter(|(_, record)| record.standing == Standing::Purged);
+            records.for_each(|(id, record)| purged.add(id, record.at));
+            self.purged_lately = purged;
+        }
+        let stored = (self.stored.endpoints() as u64).saturating_sub(self.stored_purged);
+        self.seen.estimate_without(&self.purged_lately, now).max(stored)
     }
 
     pub(super) fn flagged(&self) -> u64 {
@@ -349,40 +370,6 @@ impl Table {
 
     pub(super) fn stored_count(&self) -> usize {
         self.stored.len()
-    }
-
-    /// An endpoint by its hash or by the id of a stored subscription. `None` if it was never heard of.
-    pub(super) fn find(&self, name: &str) -> Option<EndpointId> {
-        let stored = self.stored.get(name).map(|stored| stored.endpoint);
-        stored.or_else(|| name.parse::<EndpointId>().ok().filter(|id| self.knows(*id)))
-    }
-
-    fn knows(&self, id: EndpointId) -> bool {
-        self.records.contains(id) || self.stored.ids_of(id).next().is_some() || self.recent.contains(id)
-    }
-
-    pub(super) fn show(&self, endpoint: EndpointId) -> Listed {
-        let ids: Vec<String> = self.stored.ids_of(endpoint).cloned().collect();
-        let stored = ids.iter().filter_map(|id| self.stored.get(id)).max_by_key(|stored| stored.registered);
-        Listed { endpoint, record: self.records.get(endpoint).cloned(), stored: stored.cloned(), ids }
-    }
-
-    /// Endpoints that are stored, flagged or purged, in the order of their hashes.
-    pub(super) fn list(
-        &self,
-        standing: Option<Standing>,
-        after: Option<EndpointId>,
-        limit: usize,
-    ) -> Vec<Listed> {
-        let fits = |it: &Standing| standing.is_none_or(|wanted| wanted == *it);
-        let marked = self.records.after(after).filter(|(_, record)| fits(&record.standing));
-        let mut found: Vec<EndpointId> = marked.take(limit).map(|(id, _)| id).collect();
-        if fits(&Standing::Active) {
-            let active = self.stored.endpoints_after(after);
-            found.extend(active.filter(|id| !self.records.contains(*id)).take(limit));
-        }
-        found.sort_unstable();
-        found.into_iter().take(limit).map(|id| self.show(id)).collect()
     }
 
     /// How many stored subscriptions were made with each key.

@@ -4,25 +4,53 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
 
 use redrive_core::Time;
+use serde_json::{Value, json};
 
 use super::record::EndpointId;
 
 /// One announcement by the time of its purge: the order in which they are made.
 pub(super) type AnnouncementKey = (Time, EndpointId);
 
+/// What has still to be said of a purge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Announcement {
+    /// When it was purged.
+    pub at: Time,
+    /// The stored subscriptions that named the endpoint by then, so that repeats say the same, whatever is removed
+    /// meanwhile. `None` where an earlier version did not note them.
+    pub ids: Option<Vec<String>>,
+}
+
+impl Announcement {
+    pub(super) fn to_json(&self) -> Value {
+        let mut value = json!({ "at_ms": self.at.as_millis() });
+        if let Some(ids) = &self.ids {
+            value["ids"] = json!(ids);
+        }
+        value
+    }
+
+    pub(super) fn from_json(value: &Value) -> Option<Self> {
+        let at = Time::from_millis(value.get("at_ms")?.as_u64()?);
+        let ids = value.get("ids").and_then(Value::as_array);
+        let ids = ids.map(|ids| ids.iter().filter_map(Value::as_str).map(str::to_owned).collect());
+        Some(Self { at, ids })
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Unannounced {
-    /// When each was purged, durable or not.
-    purged: BTreeMap<EndpointId, Time>,
+    /// All of them, durable or not.
+    purged: BTreeMap<EndpointId, Announcement>,
     /// The durable ones, the oldest first.
     ready: BTreeSet<AnnouncementKey>,
 }
 
 impl Unannounced {
     /// A purge that is on its way to the store.
-    pub(super) fn begin(&mut self, id: EndpointId, at: Time) {
+    pub(super) fn begin(&mut self, id: EndpointId, announcement: Announcement) {
         self.take(id);
-        self.purged.insert(id, at);
+        self.purged.insert(id, announcement);
     }
 
     /// The purge is in the store, unless something else happened to the endpoint meanwhile.
@@ -33,16 +61,20 @@ impl Unannounced {
     }
 
     /// One that was read from the store.
-    pub(super) fn put(&mut self, id: EndpointId, at: Time) {
-        self.begin(id, at);
+    pub(super) fn put(&mut self, id: EndpointId, at: Time, ids: Option<Vec<String>>) {
+        self.begin(id, Announcement { at, ids });
         self.is_durable(id, at);
     }
 
     /// Whether there was one.
     pub(super) fn take(&mut self, id: EndpointId) -> bool {
-        let Some(at) = self.purged.remove(&id) else { return false };
+        let Some(Announcement { at, .. }) = self.purged.remove(&id) else { return false };
         self.ready.remove(&(at, id));
         true
+    }
+
+    pub(super) fn get(&self, id: EndpointId) -> Option<&Announcement> {
+        self.purged.get(&id)
     }
 
     pub(super) fn contains(&self, id: EndpointId) -> bool {
@@ -51,7 +83,7 @@ impl Unannounced {
 
     /// Whether it is about the purge at this time.
     pub(super) fn is_of(&self, id: EndpointId, at: Time) -> bool {
-        self.purged.get(&id) == Some(&at)
+        self.get(id).is_some_and(|announcement| announcement.at == at)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -62,8 +94,8 @@ impl Unannounced {
         self.ready.first().map(|(at, _)| *at)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (EndpointId, Time)> {
-        self.purged.iter().map(|(id, at)| (*id, *at))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EndpointId, &Announcement)> {
+        self.purged.iter().map(|(id, announcement)| (*id, announcement))
     }
 
     /// Those that can be made, in their order.
@@ -84,12 +116,16 @@ mod tests {
         Time::from_millis(ms)
     }
 
+    fn waits(ms: u64) -> Announcement {
+        Announcement { at: at(ms), ids: None }
+    }
+
     #[test]
     fn only_durable_purges_are_announced_and_the_oldest_first() {
         let mut unannounced = Unannounced::default();
-        unannounced.begin(id(1), at(5));
-        unannounced.put(id(2), at(9));
-        unannounced.put(id(3), at(7));
+        unannounced.begin(id(1), waits(5));
+        unannounced.put(id(2), at(9), None);
+        unannounced.put(id(3), at(7), None);
         assert_eq!(unannounced.after(None).collect::<Vec<_>>(), [(at(7), id(3)), (at(9), id(2))]);
         assert_eq!((unannounced.len(), unannounced.oldest()), (3, Some(at(7))));
         unannounced.is_durable(id(1), at(5));
@@ -100,12 +136,12 @@ mod tests {
     #[test]
     fn what_happened_to_the_endpoint_meanwhile_counts() {
         let mut unannounced = Unannounced::default();
-        unannounced.begin(id(1), at(5));
+        unannounced.begin(id(1), waits(5));
         assert!(unannounced.take(id(1)) && !unannounced.take(id(1)));
         unannounced.is_durable(id(1), at(5));
         assert_eq!((unannounced.len(), unannounced.after(None).count()), (0, 0));
-        unannounced.put(id(1), at(5));
-        unannounced.begin(id(1), at(8));
+        unannounced.put(id(1), at(5), None);
+        unannounced.begin(id(1), waits(8));
         unannounced.is_durable(id(1), at(5));
         assert_eq!(unannounced.after(None).count(), 0, "it was purged again, and that is not durable yet");
         assert!(unannounced.is_of(id(1), at(8)) && !unannounced.is_of(id(1), at(5)));

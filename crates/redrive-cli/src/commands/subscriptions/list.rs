@@ -73,11 +73,16 @@ fn exit(page: &SubscriptionPage<Value>) -> Exit {
 
 fn warn(pipeline: &str, page: &SubscriptionPage<Value>, out: &mut Output) {
     if let Some(stopped) = &page.stopped {
-        out.complain(&format!(
-            "purging stopped: {} % of active subscriptions answered 404/410 in 5 min (limit 2 %). Looks like a fault at the \
-             push service or at us. Go on with: redrive subscriptions resume {pipeline}",
-            stopped.percent
-        ));
+        let why = if stopped.active == 0 && stopped.purged == 0 {
+            "subscriptions.log is damaged where it says whether purging is stopped".to_owned()
+        } else {
+            let percent = stopped.percent;
+            format!(
+                "{percent} % of active subscriptions answered 404/410 in 5 min (limit 2 %). Looks like a fault at the push \
+                 service or at us"
+            )
+        };
+        out.complain(&format!("purging stopped: {why}. Go on with: redrive subscriptions resume {pipeline}"));
     }
     if page.full {
         out.complain("the table is full: further endpoints that are gone are not remembered");

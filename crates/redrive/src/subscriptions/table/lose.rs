@@ -1,0 +1,116 @@
+//! What lost entries mean for what is known: nothing goes silently back to what it was before.
+//!
+//! An endpoint whose latest entry is lost is called, and watched: its push service says anew what it is. A stored
+//! subscription whose latest entry is lost is not known any more. A purge that may have lost its announcement is announced,
+//! which is at worst a repeat. Purging stops if nobody knows whether it was stopped.
+
+use super::super::entry::{Entry, Fact};
+use super::super::guard::Stopped;
+use super::super::holes::Loss;
+use super::super::record::{Cause, EndpointId, Record, Standing};
+use super::super::store::Loaded;
+use super::Table;
+
+/// Ids of stored subscriptions that are reported one by one.
+const NAMED_MAX: usize = 20;
+
+/// What was in doubt while a table was loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Doubts {
+    /// The entry that the store gave last is behind a loss.
+    loss_before: Option<Loss>,
+    /// Endpoints of which an older state would have come back.
+    doubted: u64,
+    forgotten: Vec<String>,
+    /// Something is lost, and nobody knows what it was about.
+    is_anything: bool,
+    is_hash_key_lost: bool,
+}
+
+impl Table {
+    /// Takes over what reading the store brings.
+    pub(in super::super) fn load(&mut self, loaded: Loaded) {
+        match loaded {
+            Loaded::Lost(loss) => self.lose(loss),
+            Loaded::Entry(entry) => {
+                self.apply(&entry);
+                if let Some(loss) = self.doubts.loss_before.take() {
+                    self.follow_loss(&entry, &loss);
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        for (id, record) in self.doubtful(&loss) {
+            self.doubts.doubted += 1;
+            self.unannounced.take(id);
+            self.set_record(id, Some(record));
+        }
+        let forgotten = self.stored.iter().map(|(id, _)| id).filter(|id| loss.names(&Fact::stored_key(id)));
+        for id in forgotten.cloned().collect::<Vec<_>>() {
+            drop(self.take_stored(&id));
+            self.doubts.forgotten.push(id);
+        }
+        let purges = self.records.iter().filter(|(_, record)| record.standing == Standing::Purged);
+        let unannounced = purges.filter(|(id, _)| loss.may_be_of(&Fact::unannounced_key(*id)));
+        for (id, at) in unannounced.map(|(id, record)| (id, record.at)).collect::<Vec<_>>() {
+            self.unannounced.put(id, at, None);
+        }
+        if loss.names(Fact::GUARD) && self.guard.stopped().is_none() {
+            self.guard.set_stopped(Some(Stopped::UNKNOWN));
+        }
+        self.doubts.is_hash_key_lost |= loss.may_be_of(Fact::HASH_KEY);
+        self.doubts.is_anything |= loss.is_anything();
+        self.doubts.loss_before = Some(loss);
+    }
+
+    /// Flags and purges that may not be the latest of their endpoints, as what is left to be known of them. Where nobody
+    /// knows which endpoint is meant, what a person did holds: its push service could not say it anew.
+    fn doubtful(&self, loss: &Loss) -> Vec<(EndpointId, Record)> {
+        let is_doubtful = |id: EndpointId, record: &Record| {
+            loss.names(&Fact::endpoint_key(id)) || (loss.is_anything() && record.cause != Cause::Operator)
+        };
+        let found = self.records.iter().filter(|(id, record)| is_doubtful(*id, record));
+        found.map(|(id, record)| (id, record.doubted())).collect()
+    }
+
+    /// An announcement stands directly before its purge, and may be the last entry that is lost.
+    fn follow_loss(&mut self, entry: &Entry, loss: &Loss) {
+        let Some(Fact::Endpoint(id, Some(record))) = Fact::of(entry) else { return };
+        let is_lost = loss.may_be_of(&Fact::unannounced_key(id)) && !self.unannounced.contains(id);
+        if record.standing == Standing::Purged && is_lost {
+            self.unannounced.put(id, record.at, None);
+        }
+    }
+
+    /// Whether the fingerprint of the hash key may have been there.
+    pub(in super::super) fn is_hash_key_lost(&self) -> bool {
+        self.hash_key.is_none() && self.doubts.is_hash_key_lost
+    }
+
+    /// What the damage did, for people.
+    pub(in super::super) fn doubts(&self) -> Vec<String> {
+        let Doubts { doubted, forgotten, is_anything, .. } = &self.doubts;
+        let mut findings = Vec::new();
+        if *doubted > 0 {
+            findings.push(format!(
+                "{doubted} endpoints are flagged and asked anew, because what was known of them last is lost"
+            ));
+        }
+        let named = forgotten.iter().take(NAMED_MAX);
+        findings.extend(named.map(|id| format!("the stored subscription `{id}` is lost: register it again")));
+        if forgotten.len() > NAMED_MAX {
+            let more = forgotten.len() - NAMED_MAX;
+            findings.push(format!("{more} more stored subscriptions are lost: register them again"));
+        }
+        if *is_anything {
+            findings.push(
+                "of some damaged lines nobody knows what they were about: all endpoints that push services called gone \
+                 before are asked anew, and stored subscriptions may be older than they were"
+                    .to_owned(),
+            );
+        }
+        findings
+    }
+}
