@@ -173,6 +173,56 @@ async fn a_letter_in_a_replay_is_refused_and_the_others_are_erased() {
     running.stop().await;
 }
 
+/// The record of an erasure must not name letters that are still there: whoever reads it believes that they are gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_that_was_cut_short_is_finished_at_the_next_start_and_its_record_is_true() {
+    let (dir, count) = (tempfile::tempdir().unwrap(), 3_000);
+    let running = start(dir.path());
+    let handle = &running.handle;
+    handle.ingest((0..count).map(|n| message(&format!("o-{n}"), SECRET))).await.unwrap();
+    guarded(until(handle, |counts| counts.letters_open == count)).await;
+    let ids: Vec<u64> = (0..count).collect();
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    tokio::select! {
+        biased;
+        () = until(handle, |counts| counts.letters_erased > 0) => {}
+        _ = actions.erase(handle, &ids, "ops", "ticket 881") => panic!("it was not cut short"),
+    }
+    let erased = handle.counts().await.unwrap().letters_erased;
+    assert!(erased < count, "{erased}");
+    let listed = actions.list(None, 10).await.unwrap();
+    assert_eq!((listed.len(), listed[0].to_json()["unfinished"].as_bool()), (1, Some(true)), "{listed:?}");
+    drop(actions);
+    // One of them dies again before the next start, of something else: that is not what was asked about.
+    let survivor = (0..count).rev().next().unwrap();
+    handle.replay([survivor]).await.unwrap();
+    guarded(until(handle, |counts| counts.letters_replaying == 0)).await;
+    running.stop().await;
+
+    let running = start(dir.path());
+    let handle = &running.handle;
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.attach(handle);
+    guarded(until(handle, |counts| counts.letters_erased == count - 1)).await;
+    guarded(async {
+        while actions.list(None, 10).await.unwrap()[0].to_json().get("unfinished").is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let listed = actions.list(None, 10).await.unwrap();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let recorded = (listed[0].letters, listed[0].actor.as_str(), listed[0].note.as_deref());
+    assert_eq!(recorded, (count - 1, "ops", Some("ticket 881")));
+    let stone = handle.letter(7).await.unwrap().unwrap();
+    let because: Vec<_> = stone.message.headers().map(|(_, value)| value.to_vec()).collect();
+    assert_eq!(because[1..], [b"ops".to_vec(), b"ticket 881".to_vec()]);
+    let again = actions.erase(handle, &[survivor], "ops", "ticket 882").await.unwrap();
+    assert_eq!((again.erased, again.wiped.parts_left), (1, 0));
+    assert_eq!(files_with(dir.path(), SECRET), Vec::<String>::new());
+    running.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn retention_discards_old_open_letters_and_records_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -201,6 +201,10 @@ impl Engine for KafkaEngine {
         self.letters.letter(id)
     }
 
+    fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        self.letters.letters_of(id)
+    }
+
     fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
         self.letters.groups(now)
     }

@@ -1,7 +1,7 @@
 //! Who did what: an append-only file of actions, each synced before its change is answered.
 //!
 //! - `action`: one line of the log; `log`: the file
-//! - `discards`, `edits`, `edit_undo`, `imports`, `groups`: what is recorded and then done, a file each
+//! - `discards`, `edits`, `edit_undo`, `erasures`, `imports`, `groups`: what is recorded and then done, a file each
 //! - `actions`: all of it, for whoever changes something
 
 mod action;
@@ -25,6 +25,8 @@ mod retention;
 mod actions;
 
 pub use action::{Action, ActionKind};
+#[doc(hidden)]
+pub use action::ActionStep;
 pub use actions::Actions;
 #[doc(hidden)]
 pub use discards::CLOSED_KEEP;

@@ -187,6 +187,12 @@ impl JsonText {
         scalars(&self.text).into_iter().map(|range| &self.text[range])
     }
 
+    /// The names of all fields, at every depth.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let names = names(&self.text).into_iter();
+        names.filter_map(|range| serde_json::from_str(&self.text[range]).ok())
+    }
+
     /// Replaces those values that are neither object nor array and for which `with` has another one.
     pub fn replace_scalars(&mut self, with: impl Fn(&str) -> Option<Self>) {
         let mut changed = String::with_capacity(self.text.len());
