@@ -2,9 +2,11 @@
 
 mod world;
 
+use std::process::Stdio;
+
 use serde_json::json;
 use world::erasing::{LETTERS, SECRET, letters_are_erased_for_good, payload};
-use world::process::{Processor, stderr, stdout};
+use world::process::{Processor, redrive, stderr, stdout};
 use world::stub::Stub;
 use world::wait_for;
 
@@ -105,4 +107,35 @@ fn what_a_pipeline_redacts_is_shown_nowhere_and_delivered_as_it_is() {
     let found =
         stdout(&processor.cli(&["dlq", "inspect", "orders", "--filter", &format!("payload.email:{SECRET}")]));
     assert!(found.contains("o-0"), "{found}");
+}
+
+/// `kill -9` while letters are being marked: the next start finishes what was asked for, and the log says what was done.
+#[test]
+fn an_erasure_that_is_killed_is_finished_at_the_next_start_and_its_record_is_true() {
+    let count = 4_000_u64;
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let mut processor = Processor::start(dir.path(), &config(&stub.url));
+    let lines: Vec<String> =
+        (0..count).map(|n| format!("{{\"id\":\"o-{n}\",\"payload\":{}}}", payload(0))).collect();
+    let sent = processor.post_lines("/v1/pipelines/orders/messages", &lines.join("\n"));
+    assert_eq!(sent.status, 202);
+    let letters = |processor: &Processor| processor.get("/v1/pipelines/orders").json()["letters"].clone();
+    wait_for("all of them to be dead", || letters(&processor)["open"] == json!(count));
+    let mut command = redrive(dir.path());
+    command.args(["--url", &processor.url(""), "dlq", "erase", "orders", "--all", "--reason", "ticket 881"]);
+    let mut asked = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the first letters to be erased", || letters(&processor)["erased"] != json!(0));
+    processor.kill();
+    asked.wait().unwrap();
+    processor.restart();
+    wait_for("all of them to be erased", || letters(&processor)["erased"] == json!(count));
+    let log = || -> Vec<serde_json::Value> {
+        let lines = stdout(&processor.cli(&["audit", "orders", "--actions", "--json"]));
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    wait_for("the record to be whole", || log()[0].get("unfinished").is_none());
+    let log = log();
+    assert_eq!((log.len(), &log[0]["action"], &log[0]["letters"]), (1, &json!("erase"), &json!(count)));
+    wait_for("no file to hold it", || world::erasing::files_with_the_secret(dir.path()).is_empty());
 }

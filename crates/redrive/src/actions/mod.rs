@@ -38,4 +38,4 @@ pub use error::ActionError;
 #[doc(hidden)]
 pub use imports::Imported;
 #[doc(hidden)]
-pub use retention::RETENTION_ACTOR;
+pub use retention::{RETENTION_ACTOR, sweep_hourly};
