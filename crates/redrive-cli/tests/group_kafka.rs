@@ -128,7 +128,8 @@ fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds_at_all_members(
     let second = join(elsewhere.path(), &orders, &stub, count);
     stub.fix();
     good(&first, &["pause", &orders]);
-    let paused = |processor: &Processor| processor.get(&format!("/v1/pipelines/{orders}")).json()["paused"] == true;
+    let paused =
+        |processor: &Processor| processor.get(&format!("/v1/pipelines/{orders}")).json()["paused"] == true;
     wait_for("both to be paused", || paused(&first) && paused(&second));
     good(&first, &["dlq", "replay", &orders, "--all", "--canary", "0", "--detach"]);
     let name = first.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();

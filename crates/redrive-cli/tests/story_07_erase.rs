@@ -118,7 +118,7 @@ fn an_erasure_that_is_killed_is_finished_at_the_next_start_and_its_record_is_tru
     let mut processor = Processor::start(dir.path(), &config(&stub.url));
     let lines: Vec<String> =
         (0..count).map(|n| format!("{{\"id\":\"o-{n}\",\"payload\":{}}}", payload(0))).collect();
-    let sent = processor.post_lines("/v1/pipelines/orders/messages", &lines.join("\n"));
+    let sent = processor.post_as("/v1/pipelines/orders/messages", "application/x-ndjson", &lines.join("\n"));
     assert_eq!(sent.status, 202);
     let letters = |processor: &Processor| processor.get("/v1/pipelines/orders").json()["letters"].clone();
     wait_for("all of them to be dead", || letters(&processor)["open"] == json!(count));

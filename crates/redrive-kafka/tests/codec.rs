@@ -438,7 +438,15 @@ fn size(record: &OwnedMessage) -> usize {
 }
 
 fn any_long_text() -> impl Strategy<Value = String> {
-    let unit = prop::sample::select(vec!["é", "x", "世", "\u{0}", "\"\\", "\n", "at com.example.Orders.load(Orders.java:17)\n"]);
+    let unit = prop::sample::select(vec![
+        "é",
+        "x",
+        "世",
+        "\u{0}",
+        "\"\\",
+        "\n",
+        "at com.example.Orders.load(Orders.java:17)\n",
+    ]);
     (unit, 0..60_000_usize).prop_map(|(unit, times)| unit.repeat(times))
 }
 

@@ -51,7 +51,15 @@ struct Sized {
 
 fn any_sized() -> impl Strategy<Value = Sized> {
     let up_to = |max: usize| prop_oneof![3 => 0..=64.min(max), 1 => 0..=max, 1 => Just(max)];
-    let unit = prop::sample::select(vec!["é", "x", "世", "\u{0}", "\"\\", "\n", "  at com.example.Orders.load(O.java:7)\n"]);
+    let unit = prop::sample::select(vec![
+        "é",
+        "x",
+        "世",
+        "\u{0}",
+        "\"\\",
+        "\n",
+        "  at com.example.Orders.load(O.java:7)\n",
+    ]);
     let error = (unit, 0..20_000_usize).prop_map(|(unit, times)| unit.repeat(times));
     let headers = prop::collection::vec((1..40_usize, 0..limits::HEADERS_BYTES_MAX / 10), 0..8);
     (
@@ -62,7 +70,14 @@ fn any_sized() -> impl Strategy<Value = Sized> {
         prop::option::of(up_to(limits::PAYLOAD_BYTES_MAX)),
         error,
     )
-        .prop_map(|(id, key, tenant, headers, payload, error)| Sized { id, key, tenant, headers, payload, error })
+        .prop_map(|(id, key, tenant, headers, payload, error)| Sized {
+            id,
+            key,
+            tenant,
+            headers,
+            payload,
+            error,
+        })
 }
 
 fn made(number: usize, sized: &Sized) -> Message {

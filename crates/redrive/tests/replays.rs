@@ -249,7 +249,10 @@ async fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds() {
         assert_eq!((view.published, view.untouched, view.dead_again), (0, 500, 0), "{view:?}");
         // It is the letter that it was, and has been put back once.
         let after = rig.handle.letter(ids[7]).await.unwrap().unwrap();
-        assert_eq!((after.reason, after.dead_at, &after.group), (before.reason, before.dead_at, &before.group));
+        assert_eq!(
+            (after.reason, after.dead_at, &after.group),
+            (before.reason, before.dead_at, &before.group)
+        );
         assert_eq!((after.meta.attempts, after.meta.replays), (before.meta.attempts, 1));
         assert_eq!(after.history.attempts(), before.history.attempts());
         assert_eq!(rig.handle.figures().dead.total(), dead, "nothing died");

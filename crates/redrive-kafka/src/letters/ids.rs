@@ -34,8 +34,12 @@ impl IdIndex {
         if before == after {
             return;
         }
-        before.inspect(|hash| drop(self.letters.remove(&(*hash, letter))));
-        after.inspect(|hash| drop(self.letters.insert((*hash, letter))));
+        if let Some(hash) = before {
+            self.letters.remove(&(hash, letter));
+        }
+        if let Some(hash) = after {
+            self.letters.insert((hash, letter));
+        }
     }
 
     /// Letters that may be of this message, in order; `None` if they are more than `max`.

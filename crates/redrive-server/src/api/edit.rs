@@ -6,9 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use redrive::actions::{EditPlan, EditWish, NewPayload, Skipped};
-use redrive::letters::redact::{Redaction, Secrets};
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
+use redrive::letters::redact::{Redaction, Secrets};
 use redrive::letters::select::LetterIds;
 use redrive_api::{
     DifferenceView, Edit, EditAnswer, EditUndone, Edited, FirstEdited, LetterPayload, MessageIdChoice,

@@ -90,7 +90,8 @@ pub(crate) async fn show(
     let page = page_of(served, &selection, None, SAMPLES, false).await?;
     let before = all_before(served, &page.letters).await?;
     let letters = page.letters.iter().zip(&before);
-    let letters = letters.map(|(letter, before)| ShownLetter::of(served, letter, before, None, false)).collect();
+    let letters =
+        letters.map(|(letter, before)| ShownLetter::of(served, letter, before, None, false)).collect();
     Ok(Json(GroupDetail { group: group(served, summary), letters }))
 }
 

@@ -26,7 +26,8 @@ pub(super) fn forecast(
     let superseded = &plan.superseded;
     // Keys and tenants may be values that are redacted; their letters are counted all the same.
     let name = |name: &str| if served.redaction.is_empty() { name.to_owned() } else { REDACTED.to_owned() };
-    let shown = superseded.shown.iter().map(|(key, letters)| KeyLetters { key: name(key), letters: *letters });
+    let shown =
+        superseded.shown.iter().map(|(key, letters)| KeyLetters { key: name(key), letters: *letters });
     ReplayForecast {
         would_replay,
         skips: by_reason(&Skipped { too_often: plan.too_often, ..Skipped::default() }),

@@ -73,7 +73,7 @@ pub fn words(letters: &LetterSelection, redaction: &Redaction) -> String {
         parts.push(if quotes { REDACTED.to_owned() } else { filter.clone() });
     }
     match letters.ids.as_deref() {
-        Some([id]) if redaction.is_empty() || id.contains('/') => parts.push(format!("letter {id}")),
+        Some([id]) if redaction.is_empty() => parts.push(format!("letter {id}")),
         Some([_]) => parts.push("1 letter by id".to_owned()),
         Some(ids) => parts.push(format!("{} letters by id", ids.len())),
         None => {}
@@ -93,7 +93,10 @@ pub fn looking(text: &str, served: &Served) -> Result<Filter, Problem> {
     match filter.guesses(&served.redaction) {
         None => Ok(filter),
         Some(field) => {
-            let message = format!("`{field}` cannot be searched like this: pipeline `{}` redacts", served.handle.name());
+            let message = format!(
+                "`{field}` cannot be searched like this: pipeline `{}` redacts",
+                served.handle.name()
+            );
             let hint = "ask for a whole value, or use status, class, reason and group";
             Err(Problem::new(Code::BadFilter, message, hint))
         }

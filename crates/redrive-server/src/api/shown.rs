@@ -71,7 +71,10 @@ pub(crate) async fn messages_before(served: &Served, letter: &Letter) -> Result<
 }
 
 /// The same of each letter of a page, where they are needed to redact the rest.
-pub(crate) async fn all_before(served: &Served, letters: &[Letter]) -> Result<Vec<Vec<Message>>, HandleError> {
+pub(crate) async fn all_before(
+    served: &Served,
+    letters: &[Letter],
+) -> Result<Vec<Vec<Message>>, HandleError> {
     let mut all = Vec::with_capacity(letters.len());
     for letter in letters {
         let is_needed = !served.redaction.is_empty() && !letter.edits.is_empty();

@@ -56,7 +56,9 @@ impl Actions {
     /// process had begun when it ended.
     pub fn attach(&self, handle: &PipelineHandle) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            handle.shared_records().map(|records| self.log.group().attach(handle.name(), records));
+            if let Some(records) = handle.shared_records() {
+                self.log.group().attach(handle.name(), records);
+            }
             return;
         };
         match handle.shared_records() {

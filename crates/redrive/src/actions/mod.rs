@@ -24,9 +24,9 @@ mod retention;
 #[allow(clippy::module_inception)] // the folder is named for the type, and so is the file
 mod actions;
 
-pub use action::{Action, ActionKind};
 #[doc(hidden)]
 pub use action::ActionStep;
+pub use action::{Action, ActionKind};
 pub use actions::Actions;
 #[doc(hidden)]
 pub use discards::CLOSED_KEEP;

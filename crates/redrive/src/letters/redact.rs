@@ -143,11 +143,12 @@ impl Redaction {
             let Some(value) = fields.get(field).filter(|payload| !payload.is_null()) else { continue };
             let text = value.pointer("/utf8").and_then(Value::as_str);
             let mut payload = text.and_then(|text| JsonText::parse(text.as_bytes()).ok());
-            for pointer in self.pointers.iter().filter(|_| payload.is_some()) {
-                let replaced = payload.as_mut().map(|json| json.replace_each(pointer, &JsonText::string(REDACTED)));
-                for value in replaced.iter().flatten() {
-                    secrets.add(value);
-                    found.insert(pointer.to_string());
+            if let Some(payload) = &mut payload {
+                for pointer in &self.pointers {
+                    for value in payload.replace_each(pointer, &JsonText::string(REDACTED)) {
+                        secrets.add(&value);
+                        found.insert(pointer.to_string());
+                    }
                 }
             }
             payloads.push((field, payload));
@@ -184,7 +185,12 @@ impl Redaction {
         found
     }
 
-    fn redact_headers(&self, fields: &mut Map<String, Value>, secrets: &mut Secrets, found: &mut BTreeSet<String>) {
+    fn redact_headers(
+        &self,
+        fields: &mut Map<String, Value>,
+        secrets: &mut Secrets,
+        found: &mut BTreeSet<String>,
+    ) {
         for field in HEADERS {
             let Some(headers) = fields.get_mut(field).and_then(Value::as_object_mut) else { continue };
             for (name, value) in headers.iter_mut().filter(|(name, _)| self.hides_header(name)) {

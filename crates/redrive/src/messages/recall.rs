@@ -28,13 +28,14 @@ pub(crate) async fn recall(
                 step => step?,
             };
             looked += step.scanned;
-            let is_meant = |found: &&PendingMessage| {
-                letters.contains(&found.at.number) && found.meta.replays > 0
-            };
+            let is_meant =
+                |found: &&PendingMessage| letters.contains(&found.at.number) && found.meta.replays > 0;
             for found in step.messages.iter().filter(is_meant) {
                 let letter = handle.letter(found.at.number).await?;
                 let is_of_job = |state, last| state == LetterState::Replaying && last == Some(job);
-                let Some(letter) = letter.filter(|letter| is_of_job(letter.state, letter.job)) else { continue };
+                let Some(letter) = letter.filter(|letter| is_of_job(letter.state, letter.job)) else {
+                    continue;
+                };
                 let former = FormerLetter::of(&letter);
                 let (at, how) = (found.at, Steer::Recall(former));
                 let steered = handle.ask(|reply| Command::Steer { at, how, reply }).await?;

@@ -38,7 +38,7 @@ impl Files {
         }
         File::open(dir)?.sync_all()?;
         let mut found = FoundJobs::default();
-        let mut selections = Vec::new();
+        let (mut selections, mut named) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&files.dir)? {
             let path = entry?.path();
             let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(job::number);
@@ -48,9 +48,7 @@ impl Files {
             match extension {
                 Some("json") => match read_job(&path) {
                     Ok((facts, progress, names_tenants)) if facts.number == number => {
-                        if names_tenants {
-                            files.write(&facts, &progress)?;
-                        }
+                        named.extend(names_tenants.then_some(found.jobs.len()));
                         found.jobs.push((facts, progress));
                     }
                     Ok(_) => found.faults.push(format!("{}: it holds another job", path.display())),
@@ -61,6 +59,9 @@ impl Files {
                 Some("new") => fs::remove_file(&path)?,
                 _ => {}
             }
+        }
+        for (facts, progress) in named.into_iter().map(|at: usize| &found.jobs[at]) {
+            files.write(facts, progress)?;
         }
         // A selection without a job: the process died before the job began, and nobody was told of it.
         for (number, path) in selections {

@@ -50,7 +50,14 @@ struct Own {
 
 impl Follower {
     pub(super) fn new(book: Arc<JobBook>, handle: PipelineHandle, jobs: Arc<dyn SharedRecords>) -> Self {
-        Self { book, handle, jobs, silence: Silence::default(), own: BTreeMap::new(), recalled: BTreeMap::new() }
+        Self {
+            book,
+            handle,
+            jobs,
+            silence: Silence::default(),
+            own: BTreeMap::new(),
+            recalled: BTreeMap::new(),
+        }
     }
 
     /// Until the pipeline stops.

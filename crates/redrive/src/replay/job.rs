@@ -255,8 +255,7 @@ impl JobProgress {
     /// How many of `total` letters may have been under way when the process ended that wrote this. A job that runs has put
     /// more back since; one that stands still has not.
     pub(super) fn in_flight_max(&self, total: u64) -> u64 {
-        let ended =
-            self.succeeded + self.dead_again + self.forgotten + self.recalled + self.skips.total();
+        let ended = self.succeeded + self.dead_again + self.forgotten + self.recalled + self.skips.total();
         if self.state == ReplayState::Running { total.saturating_sub(ended) } else { self.under_way() }
     }
 
@@ -316,9 +315,9 @@ pub(super) fn view(id: String, facts: &Facts, progress: &JobProgress) -> ReplayV
         dead_again: progress.dead_again,
         forgotten: progress.forgotten,
         skipped: progress.skips.total(),
-        untouched: facts.total.saturating_sub(
-            progress.published.saturating_sub(progress.recalled) + progress.skips.total(),
-        ),
+        untouched: facts
+            .total
+            .saturating_sub(progress.published.saturating_sub(progress.recalled) + progress.skips.total()),
         skips: progress.skips,
         rate: facts.spec.rate,
         force: facts.spec.force,

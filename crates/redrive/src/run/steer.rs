@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::dispatch::{Machine, Withdrawn};
 use crate::engine::{
-    Claimed, Delivery, Engine, EngineError, Event, Letter, PendingAt, PendingMessage, PendingScan, PendingState,
-    Settlement, Ticket, Verdict,
+    Claimed, Delivery, Engine, EngineError, Event, Letter, PendingAt, PendingMessage, PendingScan,
+    PendingState, Settlement, Ticket, Verdict,
 };
 
 type Reply = oneshot::Sender<Result<Steered, EngineError>>;

@@ -29,7 +29,10 @@ impl Secrets {
         let payload = message.payload().and_then(|payload| JsonText::parse(payload).ok());
         if let Some(mut payload) = payload {
             redaction.pointers().iter().for_each(|pointer| {
-                payload.replace_each(pointer, &JsonText::string(REDACTED)).iter().for_each(|value| self.add(value));
+                payload
+                    .replace_each(pointer, &JsonText::string(REDACTED))
+                    .iter()
+                    .for_each(|value| self.add(value));
             });
         }
         for (_, value) in message.headers().filter(|(name, _)| redaction.hides_header(name)) {

@@ -177,7 +177,10 @@ fn a_short_value_is_hidden_where_it_stands_alone_outside_of_the_payload() {
     letter["tenant"] = json!("7");
     redact(&mut letter, &at(&["/country", "/size"]));
     assert_eq!((&letter["key"], &letter["tenant"]), (&json!("[redacted]"), &json!("[redacted]")));
-    assert_eq!(letter["payload"]["utf8"], r#"{"country":"[redacted]","lang":"DE","size":"[redacted]","n":7}"#);
+    assert_eq!(
+        letter["payload"]["utf8"],
+        r#"{"country":"[redacted]","lang":"DE","size":"[redacted]","n":7}"#
+    );
     assert_eq!(letter["id"], "orders/17");
 }
 
@@ -192,7 +195,16 @@ fn spellings(secret: &str) -> Vec<String> {
     let units: String = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
     let html: String = secret.chars().map(|char| format!("&#{};", u32::from(char))).collect();
     let url = percent(|byte| byte.is_ascii_alphanumeric());
-    vec![secret.to_owned(), json, url.replace('%', "%25"), url, percent(|_| false), units, html, secret.to_uppercase()]
+    vec![
+        secret.to_owned(),
+        json,
+        url.replace('%', "%25"),
+        url,
+        percent(|_| false),
+        units,
+        html,
+        secret.to_uppercase(),
+    ]
 }
 
 proptest! {
