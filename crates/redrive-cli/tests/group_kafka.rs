@@ -234,6 +234,13 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     follow();
     let ids: BTreeSet<&String> = records.values().collect();
     assert_eq!((records.len() as u64, ids.len() as u64), (count, count), "each letter was published once");
+    // Applied once: as many effects as letters. What a kill cut off is sent again, and the ledger of the receiver knows it.
     assert!((0..count).all(|n| stub.has_applied(&format!("o-{n}"))));
-    println!("{kills} kills of the member that ran {name}: {count} letters, each published once");
+    let stats = stub.stats();
+    assert_eq!(stats["applied"], json!(count), "{stats}");
+    println!(
+        "{kills} kills of the member that ran {name}: {count} letters, each published once and applied once; {} \
+         deliveries were repeated and recognised",
+        stats["duplicates"]
+    );
 }

@@ -148,8 +148,8 @@ fn a_value_that_the_receiver_quotes_and_an_edit_has_replaced_is_on_no_route_and_
     let dir = tempfile::tempdir().unwrap();
     let quoted = "redrive-reason: refused-Erika.Mustermann%40example.com\r\n";
     let receiver = Receiver::start(move |_| ("422 Unprocessable Entity", quoted));
-    let redacting = config(&receiver.url())
-        .replace("jitter = ", "redact = [\"/email\", \"header:x-user\"]\njitter = ");
+    let redacting =
+        config(&receiver.url()).replace("jitter = ", "redact = [\"/email\", \"header:x-user\"]\njitter = ");
     let processor = Processor::start(dir.path(), &redacting);
     let body = format!(
         r#"{{"id":"o-0","key":"{SECRET}","tenant":"{SECRET}","headers":{{"x-user":"Erika M.","x-trace":"a=ERIKA.MUSTERMANN%40EXAMPLE.COM"}},"payload":{{"email":"{SECRET}","note":"for erika.mustermann\\u0040example.com","amount":1}}}}"#
@@ -205,7 +205,11 @@ fn a_value_that_the_receiver_quotes_and_an_edit_has_replaced_is_on_no_route_and_
     look("as it died");
     let shown = processor.get("/v1/pipelines/orders/letters/orders/0").json();
     assert_eq!(shown["error"], json!("422 [redacted]"), "{shown}");
-    assert_eq!((&shown["key"], &shown["history"][0]["status"]), (&json!("[redacted]"), &json!(422)), "{shown}");
+    assert_eq!(
+        (&shown["key"], &shown["history"][0]["status"]),
+        (&json!("[redacted]"), &json!(422)),
+        "{shown}"
+    );
 
     // What is hidden cannot be guessed piece by piece, and who knows it may ask for it.
     for filter in ["error:erika", "payload.email:%3E5"] {

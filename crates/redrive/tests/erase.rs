@@ -18,8 +18,8 @@ use redrive::engine::embedded::store::location::{OpenIndex, StoreLocation, seed}
 use redrive::engine::embedded::store::open::{StoreReport, open_by_hand};
 use redrive::engine::erase::is_tombstone;
 use redrive::engine::{
-    Attempt, Engine, EraseAnswer, EraseOrder, LetterEdit, LetterVersion, NewMessage, Settlement,
-    StoreOptions, Verdict,
+    Attempt, Engine, EraseAnswer, EraseOrder, LetterChange, LetterEdit, LetterVersion, NewMessage,
+    Settlement, StoreOptions, Verdict,
 };
 use redrive::letters::edit::json_text::JsonText;
 use redrive::letters::edit::{MessageChange, Pointer};
@@ -415,4 +415,37 @@ fn copies_that_the_cleaner_makes_meanwhile_are_overwritten_too() {
         assert_eq!(store.counts().letters_erased, secret.len() as u64);
         assert_eq!(store.counts().letters_open, 30 - secret.len() as u64);
     }
+}
+
+/// Closed letters are forgotten a month after their death, when the journal is cleaned, and can be taken back until then.
+/// Open ones never are.
+#[test]
+fn closed_letters_are_forgotten_after_a_month_and_open_ones_never() {
+    let (disk, index) = (SimDisk::new(), SimDisk::new());
+    let (mut store, _) = open(&disk, &index);
+    fill(&mut store, 30);
+    let closed: Vec<u64> = (0..30).filter(|number| number % 3 == 0).collect();
+    let discarded = store.change_letters(&LetterChange::Discard, &closed, NOW.into()).unwrap();
+    assert!(discarded.into_iter().all(|done| done));
+    // Much is written and cleaned within the month: nothing is forgotten.
+    let churn = |store: &mut SimStore, now: Time| {
+        for _ in 0..60 {
+            store.take(now, 1, &mut Vec::new()).unwrap();
+            store.change_letters(&LetterChange::Discard, &[1], now.into()).unwrap();
+            store.change_letters(&LetterChange::Undo, &[1], now.into()).unwrap();
+            (0..20).for_each(|_| store.poll(&mut Vec::new()).unwrap());
+        }
+    };
+    churn(&mut store, NOW.plus(Duration::from_hours(29 * 24)));
+    assert_eq!((store.counts().letters_discarded, store.counts().letters_open), (10, 20));
+    for _ in 0..20 {
+        churn(&mut store, NOW.plus(Duration::from_hours(31 * 24)));
+        if store.counts().letters_discarded == 0 {
+            break;
+        }
+    }
+    assert_eq!((store.counts().letters_discarded, store.counts().letters_open), (0, 20));
+    assert!(store.letter(0).unwrap().is_none() && store.letter(1).unwrap().is_some());
+    let undone = store.change_letters(&LetterChange::Undo, &[0], NOW.into()).unwrap();
+    assert_eq!(undone, [false], "it is too late");
 }
