@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
-use super::json_scalars::{end_of_string, end_of_word, scalars};
+use super::json_scalars::{end_of_string, end_of_word, names, scalars};
 use super::json_value::JsonValue;
 
 /// Values that are nested deeper are not read; serde_json has the same limit.
