@@ -236,7 +236,12 @@ async fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds() {
         let all = Selection::all(LetterState::Open);
         let ids = all.freeze(&rig.handle).await.unwrap();
         let before = rig.handle.letter(ids[7]).await.unwrap().unwrap();
-        let dead = rig.handle.figures().dead.total();
+        guarded(async {
+            while rig.handle.figures().dead.total() < 500 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
         rig.handle.pause().await.unwrap();
         let replays = Replays::open(None).unwrap();
         replays.start(&rig.handle, spec(None), ids.clone(), "ops").await.unwrap();
@@ -255,13 +260,13 @@ async fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds() {
         );
         assert_eq!((after.meta.attempts, after.meta.replays), (before.meta.attempts, 1));
         assert_eq!(after.history.attempts(), before.history.attempts());
-        assert_eq!(rig.handle.figures().dead.total(), dead, "nothing died");
 
         // Nobody delivers them any more, until somebody replays them again.
         rig.handle.resume().await.unwrap();
         let second = replays.start(&rig.handle, spec(None), &ids[..3], "ops").await.unwrap();
         wait_for(&replays, &second.id, |view| view.succeeded == 3).await;
         assert_eq!(rig.delivered.lock().unwrap().len(), 3);
+        assert_eq!(rig.handle.figures().dead.total(), 500, "nothing died when it was taken back");
         assert_eq!(rig.handle.counts().await.unwrap().letters_open, 497);
     }
 }

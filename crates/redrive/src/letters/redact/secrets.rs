@@ -2,7 +2,7 @@
 
 use redrive_core::Message;
 
-use super::spelling::{core, cores};
+use super::spelling::{core, spellings};
 use super::{REDACTED, Redaction};
 use crate::letters::decimal::Decimal;
 use crate::letters::edit::json_text::JsonText;
@@ -15,6 +15,8 @@ const PART_CHARS_MIN: usize = 3;
 pub struct Secrets {
     /// As they are written, the longest first, so that a value that contains another one goes as a whole.
     texts: Vec<String>,
+    /// The same in lower case.
+    lower: Vec<String>,
     /// What is left of them in every spelling.
     cores: Vec<String>,
     /// Those that are too short to be looked for within a text.
@@ -62,14 +64,16 @@ impl Secrets {
     }
 
     fn add_part(&mut self, text: &str) {
-        let (list, part) = if text.chars().count() >= PART_CHARS_MIN {
-            let core = core(text);
+        let part = text.trim();
+        let list = if part.chars().count() < PART_CHARS_MIN {
+            &mut self.short
+        } else {
+            let core = core(part);
             if core.chars().count() >= PART_CHARS_MIN && !self.cores.contains(&core) {
                 self.cores.push(core);
             }
-            (&mut self.texts, text)
-        } else {
-            (&mut self.short, text.trim())
+            self.lower.push(part.to_lowercase());
+            &mut self.texts
         };
         if !part.is_empty() && !list.iter().any(|known| known == part) {
             list.push(part.to_owned());
@@ -96,10 +100,18 @@ impl Secrets {
             Some(clean.as_deref().unwrap_or(text).replace(secret.as_str(), REDACTED))
         });
         let left = clean.as_deref().unwrap_or(text).replace(REDACTED, " ");
-        if cores(&left).iter().any(|core| self.cores.iter().any(|secret| core.contains(secret.as_str()))) {
-            return Some(REDACTED.to_owned());
+        if spellings(&left).iter().any(|spelled| self.is_in(spelled)) {
+            Some(REDACTED.to_owned())
+        } else {
+            clean
         }
-        clean
+    }
+
+    /// Whether a text in lower case has one of them in it, whatever stands between its letters and digits.
+    fn is_in(&self, text: &str) -> bool {
+        let bare = core(text);
+        self.lower.iter().any(|secret| text.contains(secret.as_str()))
+            || self.cores.iter().any(|secret| bare.contains(secret.as_str()))
     }
 
     /// Whether a number is one of them, or contains one. Short ones stand everywhere.

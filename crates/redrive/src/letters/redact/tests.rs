@@ -208,6 +208,8 @@ fn spellings(secret: &str) -> Vec<String> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     /// Wherever and however somebody repeats it, it is in no field of a letter.
     #[test]
     fn no_redacted_value_is_left_in_any_spelling(
