@@ -134,7 +134,6 @@ pub struct ReplayJob {
     /// Deliveries that may have been made twice, because a process ended in the middle of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_twice_max: Option<u64>,
-    pub tenants: Vec<TenantLetters>,
     pub created: Instant,
     pub actor: String,
     /// Why it stopped, if it did.

@@ -90,6 +90,71 @@ fn a_discard_whose_member_is_killed_in_the_middle_is_finished_by_another() {
     assert_eq!(undone, "restored 2,500   (open again)\n");
 }
 
+/// The record of an erasure has its letters, so another member does what the first did not come to, and says what was done.
+#[test]
+fn an_erasure_whose_member_is_killed_in_the_middle_is_finished_by_another_and_its_record_is_true() {
+    let count = 2_500;
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut first, orders) = with_letters(dir.path(), count);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let second = join(elsewhere.path(), &orders, &stub, count);
+    let erased = || letters(&second, &orders)["erased"].as_u64().unwrap();
+    let mut command = redrive(dir.path());
+    let selection = ["--filter", "attempts:>=1", "--reason", "ticket 881"];
+    command.args(["--url", &first.url(""), "dlq", "erase", &orders]).args(selection);
+    let mut asked = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the first letters to be erased", || erased() > 0);
+    first.kill();
+    let at_the_kill = erased();
+    asked.wait().unwrap();
+    wait_for("all of them to be erased", || erased() == count);
+    println!("{at_the_kill} of {count} letters were erased when the member was killed");
+    wait_for("the record to be whole", || actions(&second, &orders)[0].get("unfinished").is_none());
+    let log = actions(&second, &orders);
+    assert_eq!(kinds(&log), ["erase"], "listed once");
+    assert_eq!((&log[0]["letters"], &log[0]["note"]), (&json!(count), &json!("ticket 881")), "{log:?}");
+    // The first comes back and shows the same.
+    first.restart();
+    wait_for("both to show the same log", || actions(&first, &orders) == log);
+}
+
+/// What a job has put back waits at the members that own the partitions; whoever aborts the job gets all of it back.
+#[test]
+fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds_at_all_members() {
+    let count = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, first, orders) = with_letters(dir.path(), count);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let second = join(elsewhere.path(), &orders, &stub, count);
+    stub.fix();
+    good(&first, &["pause", &orders]);
+    let paused =
+        |processor: &Processor| processor.get(&format!("/v1/pipelines/{orders}")).json()["paused"] == true;
+    wait_for("both to be paused", || paused(&first) && paused(&second));
+    good(&first, &["dlq", "replay", &orders, "--all", "--canary", "0", "--detach"]);
+    let name = first.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
+    let replaying = |processor: &Processor| letters(processor, &orders)["replaying"] == count;
+    wait_for("all of them to be put back", || replaying(&first) && replaying(&second));
+    let refused = second.cli(&["dlq", "erase", &orders, "--filter", "key:c-1", "--reason", "ticket 881"]);
+    assert_eq!(refused.status.code(), Some(1), "a letter in a replay cannot be erased");
+
+    good(&second, &["dlq", "replays", "abort", &name]);
+    let open = |processor: &Processor| letters(processor, &orders)["open"] == count;
+    wait_for("all of them to be open", || open(&first) && open(&second));
+    wait_for("the job to have counted them", || {
+        first.get(&format!("/v1/replays/{name}")).json()["untouched"] == count
+    });
+    let job = first.get(&format!("/v1/replays/{name}")).json();
+    assert_eq!((&job["published"], &job["dead_again"]), (&json!(0), &json!(0)), "{job}");
+    good(&second, &["dlq", "erase", &orders, "--filter", "key:c-1", "--reason", "ticket 881"]);
+    good(&first, &["resume", &orders]);
+    // What was taken back is not delivered, and can be replayed.
+    let done = good(&first, &["dlq", "replay", &orders, "--filter", "key:c-2"]);
+    assert!(done.contains("succeeded 6   dead again 0"), "{done}");
+    let applied = (0..count).filter(|n| stub.has_applied(&format!("o-{n}"))).count();
+    assert_eq!(applied, 6);
+}
+
 /// Two jobs over the same letters would share letters and pace; the second one takes what is left, at any member.
 #[test]
 fn a_replay_leaves_out_letters_that_wait_in_a_job_of_another_member() {
@@ -169,6 +234,13 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     follow();
     let ids: BTreeSet<&String> = records.values().collect();
     assert_eq!((records.len() as u64, ids.len() as u64), (count, count), "each letter was published once");
+    // Applied once: as many effects as letters. What a kill cut off is sent again, and the ledger of the receiver knows it.
     assert!((0..count).all(|n| stub.has_applied(&format!("o-{n}"))));
-    println!("{kills} kills of the member that ran {name}: {count} letters, each published once");
+    let stats = stub.stats();
+    assert_eq!(stats["applied"], json!(count), "{stats}");
+    println!(
+        "{kills} kills of the member that ran {name}: {count} letters, each published once and applied once; {} \
+         deliveries were repeated and recognised",
+        stats["duplicates"]
+    );
 }

@@ -2,9 +2,12 @@
 
 mod world;
 
+use std::process::Stdio;
+
 use serde_json::json;
 use world::erasing::{LETTERS, SECRET, letters_are_erased_for_good, payload};
-use world::process::{Processor, stderr, stdout};
+use world::process::{Processor, redrive, stderr, stdout};
+use world::receiver::Receiver;
 use world::stub::Stub;
 use world::wait_for;
 
@@ -105,4 +108,127 @@ fn what_a_pipeline_redacts_is_shown_nowhere_and_delivered_as_it_is() {
     let found =
         stdout(&processor.cli(&["dlq", "inspect", "orders", "--filter", &format!("payload.email:{SECRET}")]));
     assert!(found.contains("o-0"), "{found}");
+}
+
+/// `kill -9` while letters are being marked: the next start finishes what was asked for, and the log says what was done.
+#[test]
+fn an_erasure_that_is_killed_is_finished_at_the_next_start_and_its_record_is_true() {
+    let count = 4_000_u64;
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let mut processor = Processor::start(dir.path(), &config(&stub.url));
+    let lines: Vec<String> =
+        (0..count).map(|n| format!("{{\"id\":\"o-{n}\",\"payload\":{}}}", payload(0))).collect();
+    let sent = processor.post_as("/v1/pipelines/orders/messages", "application/x-ndjson", &lines.join("\n"));
+    assert_eq!(sent.status, 202);
+    let letters = |processor: &Processor| processor.get("/v1/pipelines/orders").json()["letters"].clone();
+    wait_for("all of them to be dead", || letters(&processor)["open"] == json!(count));
+    let mut command = redrive(dir.path());
+    command.args(["--url", &processor.url(""), "dlq", "erase", "orders", "--all", "--reason", "ticket 881"]);
+    let mut asked = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the first letters to be erased", || letters(&processor)["erased"] != json!(0));
+    processor.kill();
+    asked.wait().unwrap();
+    processor.restart();
+    wait_for("all of them to be erased", || letters(&processor)["erased"] == json!(count));
+    let log = || -> Vec<serde_json::Value> {
+        let lines = stdout(&processor.cli(&["audit", "orders", "--actions", "--json"]));
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    wait_for("the record to be whole", || log()[0].get("unfinished").is_none());
+    let log = log();
+    assert_eq!((log.len(), &log[0]["action"], &log[0]["letters"]), (1, &json!("erase"), &json!(count)));
+    wait_for("no file to hold it", || world::erasing::files_with_the_secret(dir.path()).is_empty());
+}
+
+/// A receiver that quotes what it refuses, percent-encoded and in another case; and an edit that replaces the value, so that
+/// it is at none of the redacted places any more.
+#[test]
+fn a_value_that_the_receiver_quotes_and_an_edit_has_replaced_is_on_no_route_and_in_no_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let quoted = "redrive-reason: refused-Erika.Mustermann%40example.com\r\n";
+    let receiver = Receiver::start(move |_| ("422 Unprocessable Entity", quoted));
+    let redacting =
+        config(&receiver.url()).replace("jitter = ", "redact = [\"/email\", \"header:x-user\"]\njitter = ");
+    let processor = Processor::start(dir.path(), &redacting);
+    let body = format!(
+        r#"{{"id":"o-0","key":"{SECRET}","tenant":"{SECRET}","headers":{{"x-user":"Erika M.","x-trace":"a=ERIKA.MUSTERMANN%40EXAMPLE.COM"}},"payload":{{"email":"{SECRET}","note":"for erika.mustermann\\u0040example.com","amount":1}}}}"#
+    );
+    assert_eq!(processor.post("/v1/pipelines/orders/messages", &body).status, 202);
+    wait_for("it to be dead", || processor.get("/v1/pipelines/orders").json()["letters"]["open"] == json!(1));
+    let hidden = |what: &str, text: &str| {
+        let text = text.to_lowercase();
+        for spelled in ["mustermann", "erika", "m\\u0075stermann", "zxjpa2eubxvzdgvybwfub"] {
+            assert!(!text.contains(spelled), "{what} shows {spelled}: {text}");
+        }
+    };
+    let look = |when: &str| {
+        let groups = processor.get("/v1/pipelines/orders/groups").json();
+        let group = groups["groups"][0]["id"].as_str().unwrap().to_owned();
+        for path in [
+            "pipelines/orders",
+            "pipelines/orders/letters?payload=true",
+            "pipelines/orders/letters",
+            "pipelines/orders/letters/orders/0",
+            "pipelines/orders/letters/stats",
+            "pipelines/orders/groups",
+            &format!("pipelines/orders/groups/{group}"),
+            "pipelines/orders/messages/o-0",
+            "replays",
+            "actions",
+        ] {
+            let shown = processor.get(&format!("/v1/{path}"));
+            assert_eq!(shown.status, 200, "{path} {}", shown.json());
+            hidden(&format!("{path}, {when}"), &shown.json().to_string());
+        }
+        for command in [
+            &["dlq", "show", "orders", "orders/0"][..],
+            &["dlq", "show", "orders", "orders/0", "--json"],
+            &["dlq", "inspect", "orders"],
+            &["dlq", "export", "orders"],
+            &["dlq", "export", "orders", "--redact", "/email"],
+            &["dlq", "groups", "orders"],
+            &["dlq", "groups", "orders", &group],
+            &["dlq", "groups", "orders", "--by", "tenant"],
+            &["dlq", "replay", "orders", "--all", "--dry-run", "--show", "superseded"],
+            &["dlq", "edit", "orders", "--all", "--set", "/note=\"n\"", "--dry-run"],
+            &["dlq", "edit", "orders", "--all", "--set", "/email=\"n\"", "--dry-run"],
+            &["status", "orders"],
+            &["audit", "orders", "--actions"],
+        ] {
+            let ran = processor.cli(command);
+            assert!(ran.status.success(), "{command:?} {}", stderr(&ran));
+            hidden(&format!("{command:?}, {when}"), &format!("{}{}", stdout(&ran), stderr(&ran)));
+        }
+        hidden(&format!("the log, {when}"), &processor.log());
+    };
+    look("as it died");
+    let shown = processor.get("/v1/pipelines/orders/letters/orders/0").json();
+    assert_eq!(shown["error"], json!("422 [redacted]"), "{shown}");
+    assert_eq!(
+        (&shown["key"], &shown["history"][0]["status"]),
+        (&json!("[redacted]"), &json!(422)),
+        "{shown}"
+    );
+
+    // What is hidden cannot be guessed piece by piece, and who knows it may ask for it.
+    for filter in ["error:erika", "payload.email:%3E5"] {
+        let refused = processor.get(&format!("/v1/pipelines/orders/letters?filter={filter}"));
+        assert_eq!(refused.status, 400, "{filter} {}", refused.json());
+    }
+    let known = format!("payload.email:{SECRET}");
+    let replay = ["dlq", "replay", "orders", "--filter", &known, "--rate", "1/h", "--detach"];
+    assert!(processor.cli(&replay).status.success());
+    wait_for("it to die again", || {
+        let letters = processor.get("/v1/pipelines/orders").json()["letters"].clone();
+        letters["open"] == json!(1) && letters["replaying"] == json!(0)
+    });
+    for value in ["\"second@example.com\"", "\"third@example.com\""] {
+        let edit = ["dlq", "edit", "orders", "--all", "--set", &format!("/email={value}")];
+        let edited = processor.cli(&edit);
+        assert!(edited.status.success(), "{}", stderr(&edited));
+    }
+    look("after two edits");
+    let shown = processor.get("/v1/pipelines/orders/letters/orders/0").json().to_string();
+    assert!(!shown.contains("second@") && !shown.contains("third@"), "{shown}");
 }

@@ -425,3 +425,76 @@ fn a_record_that_cannot_be_a_message_is_told_and_keeps_what_fits() {
     let fault = reader.read(&record("orders", Some(&key), Some(b"{}"), given(&[]))).unwrap_err();
     assert_eq!((fault.rest.message.key(), fault.rest.message.payload()), (None, Some(&b"{}"[..])));
 }
+
+/// What the topics of a pipeline take beyond the largest record of its source, as they are planned.
+const HEADER_ROOM_BYTES: usize = 131_072;
+
+/// Bytes of a record as a broker counts them, or a few more.
+fn size(record: &OwnedMessage) -> usize {
+    let headers = record.headers().map_or(0, |headers| {
+        headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len) + 10).sum()
+    });
+    headers + record.key().map_or(0, <[u8]>::len) + record.payload().map_or(0, <[u8]>::len) + 100
+}
+
+fn any_long_text() -> impl Strategy<Value = String> {
+    let unit = prop::sample::select(vec![
+        "é",
+        "x",
+        "世",
+        "\u{0}",
+        "\"\\",
+        "\n",
+        "at com.example.Orders.load(Orders.java:17)\n",
+    ]);
+    (unit, 0..60_000_usize).prop_map(|(unit, times)| unit.repeat(times))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Any message that was accepted fits as a dead letter, whatever was said about it and however often: what is added
+    /// to its record stays within the room that the topics have for it.
+    #[test]
+    fn any_message_with_any_story_fits_as_a_dead_letter(
+        message in any_message(),
+        long_id in "[a-z]{1,40}",
+        meta in any_meta(),
+        attempts in proptest::collection::vec((any_attempt(), any_long_text()), 0..30),
+        options in any_long_text(),
+    ) {
+        let mut history = History::default();
+        for (attempt, error) in &attempts {
+            history = history.with(&Attempt { error: error.clone(), ..attempt.clone() });
+        }
+        let last = history.attempts().pop();
+        let group = redrive::internal::engine::Grouping::default().of(Reason::MaxRetries, last.as_ref());
+        let id = long_id.repeat(25).chars().take(512).collect::<String>();
+        let mut builder = Message::builder(id).created(message.created());
+        if let Some(key) = message.key() { builder = builder.key(key.to_vec()); }
+        if let Some(payload) = message.payload() { builder = builder.payload(payload.to_vec()); }
+        let message = builder.build().unwrap();
+        let options = options.get(..options.floor_char_boundary(2_000)).unwrap_or_default();
+        let marks = LetterMarks {
+            group: Some(group),
+            options: Some(options.into()),
+            ..LetterMarks::default()
+        };
+        let bare = record("orders", message.key(), message.payload(), OwnedHeaders::new());
+        let copy = CopyRecord {
+            history,
+            reason: Some(Reason::MaxRetries),
+            dead_at: Some(Time::from_millis(u64::MAX)),
+            job: Some(u64::MAX),
+            marks,
+            ..copy_of(message, meta)
+        };
+        let letter = stored(&copy, "orders.DLQ");
+        let added = size(&letter) - size(&bare);
+        prop_assert!(added <= HEADER_ROOM_BYTES, "{added} bytes more than the message itself");
+        // What was cut says so, and what is left reads back.
+        for attempt in copy.history.attempts() {
+            prop_assert!(attempt.error.len() <= 1_100, "{} bytes", attempt.error.len());
+        }
+    }
+}

@@ -18,7 +18,7 @@ use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocat
 use redrive::internal::engine::embedded::store::open::{StoreReport, open_by_hand};
 use redrive::internal::engine::erase::is_tombstone;
 use redrive::internal::engine::{
-    Attempt, Deliver, EraseAnswer, EraseOrder, KeepLetters, LetterEdit, LetterVersion, NewMessage, Query,
+    Attempt, Deliver, EraseAnswer, EraseOrder, KeepLetters, LetterChange, LetterEdit, LetterVersion, NewMessage, Query,
     Settlement, StoreOptions, Verdict,
 };
 use redrive::internal::letters::json_text::JsonText;
@@ -169,6 +169,56 @@ async fn a_letter_in_a_replay_is_refused_and_the_others_are_erased() {
     handle.resume().await.unwrap();
     guarded(until(handle, |counts| counts.letters_open == 1)).await;
     assert_eq!(actions.erase(handle, &[0], "ops", "ticket").await.unwrap().erased, 1);
+    assert_eq!(files_with(dir.path(), SECRET), Vec::<String>::new());
+    running.stop().await;
+}
+
+/// The record of an erasure must not name letters that are still there: whoever reads it believes that they are gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_erasure_that_was_cut_short_is_finished_at_the_next_start_and_its_record_is_true() {
+    let (dir, count) = (tempfile::tempdir().unwrap(), 3_000);
+    let running = start(dir.path());
+    let handle = &running.handle;
+    handle.ingest((0..count).map(|n| message(&format!("o-{n}"), SECRET))).await.unwrap();
+    guarded(until(handle, |counts| counts.letters_open == count)).await;
+    let ids: Vec<u64> = (0..count).collect();
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    tokio::select! {
+        biased;
+        () = until(handle, |counts| counts.letters_erased > 0) => {}
+        _ = actions.erase(handle, &ids, "ops", "ticket 881") => panic!("it was not cut short"),
+    }
+    let erased = handle.counts().await.unwrap().letters_erased;
+    assert!(erased < count, "{erased}");
+    let listed = actions.list(None, 10).await.unwrap();
+    assert_eq!((listed.len(), listed[0].to_json()["unfinished"].as_bool()), (1, Some(true)), "{listed:?}");
+    drop(actions);
+    // One of them dies again before the next start, of something else: that is not what was asked about.
+    let survivor = (0..count).rev().next().unwrap();
+    handle.replay([survivor]).await.unwrap();
+    guarded(until(handle, |counts| counts.letters_replaying == 0)).await;
+    running.stop().await;
+
+    let running = start(dir.path());
+    let handle = &running.handle;
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.attach(handle);
+    guarded(until(handle, |counts| counts.letters_erased == count - 1)).await;
+    guarded(async {
+        while actions.list(None, 10).await.unwrap()[0].to_json().get("unfinished").is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let listed = actions.list(None, 10).await.unwrap();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let recorded = (listed[0].letters, listed[0].actor.as_str(), listed[0].note.as_deref());
+    assert_eq!(recorded, (count - 1, "ops", Some("ticket 881")));
+    let stone = handle.letter(7).await.unwrap().unwrap();
+    let because: Vec<_> = stone.message.headers().map(|(_, value)| value.to_vec()).collect();
+    assert_eq!(because[1..], [b"ops".to_vec(), b"ticket 881".to_vec()]);
+    let again = actions.erase(handle, &[survivor], "ops", "ticket 882").await.unwrap();
+    assert_eq!((again.erased, again.wiped.parts_left), (1, 0));
     assert_eq!(files_with(dir.path(), SECRET), Vec::<String>::new());
     running.stop().await;
 }
@@ -365,4 +415,37 @@ fn copies_that_the_cleaner_makes_meanwhile_are_overwritten_too() {
         assert_eq!(store.counts().letters_erased, secret.len() as u64);
         assert_eq!(store.counts().letters_open, 30 - secret.len() as u64);
     }
+}
+
+/// Closed letters are forgotten a month after their death, when the journal is cleaned, and can be taken back until then.
+/// Open ones never are.
+#[test]
+fn closed_letters_are_forgotten_after_a_month_and_open_ones_never() {
+    let (disk, index) = (SimDisk::new(), SimDisk::new());
+    let (mut store, _) = open(&disk, &index);
+    fill(&mut store, 30);
+    let closed: Vec<u64> = (0..30).filter(|number| number % 3 == 0).collect();
+    let discarded = store.change_letters(&LetterChange::Discard, &closed, NOW.into()).unwrap();
+    assert!(discarded.into_iter().all(|done| done));
+    // Much is written and cleaned within the month: nothing is forgotten.
+    let churn = |store: &mut SimStore, now: Time| {
+        for _ in 0..60 {
+            store.take(now, 1, &mut Vec::new()).unwrap();
+            store.change_letters(&LetterChange::Discard, &[1], now.into()).unwrap();
+            store.change_letters(&LetterChange::Undo, &[1], now.into()).unwrap();
+            (0..20).for_each(|_| store.poll(&mut Vec::new()).unwrap());
+        }
+    };
+    churn(&mut store, NOW.plus(Duration::from_hours(29 * 24)));
+    assert_eq!((store.counts().letters_discarded, store.counts().letters_open), (10, 20));
+    for _ in 0..20 {
+        churn(&mut store, NOW.plus(Duration::from_hours(31 * 24)));
+        if store.counts().letters_discarded == 0 {
+            break;
+        }
+    }
+    assert_eq!((store.counts().letters_discarded, store.counts().letters_open), (0, 20));
+    assert!(store.letter(0).unwrap().is_none() && store.letter(1).unwrap().is_some());
+    let undone = store.change_letters(&LetterChange::Undo, &[0], NOW.into()).unwrap();
+    assert_eq!(undone, [false], "it is too late");
 }

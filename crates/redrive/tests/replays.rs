@@ -221,6 +221,56 @@ async fn a_paused_job_puts_nothing_back_and_an_aborted_one_never_again() {
     assert!(matches!(replays.abort("r-7").await, Err(ReplayError::NotFound(id)) if id == "r-7"));
 }
 
+/// A pipeline that is paused holds what a job has put back. Whoever aborts the job gets it back, to erase it for example.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds() {
+    for is_durable in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let rig = if is_durable {
+            Rig::new(Embedded::open(dir.path().join("store")).unwrap())
+        } else {
+            Rig::new(MemoryStores::new())
+        };
+        rig.run();
+        rig.with_letters((0..500).map(|n| format!("o-{n}"))).await;
+        let all = Selection::all(LetterState::Open);
+        let ids = all.freeze(&rig.handle).await.unwrap();
+        let before = rig.handle.letter(ids[7]).await.unwrap().unwrap();
+        guarded(async {
+            while rig.handle.figures().dead.total() < 500 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
+        rig.handle.pause().await.unwrap();
+        let replays = Replays::open(None).unwrap();
+        replays.start(&rig.handle, spec(None), ids.clone(), "ops").await.unwrap();
+        wait_for(&replays, "r-1", |view| view.published == 500).await;
+        assert_eq!(rig.handle.counts().await.unwrap().letters_replaying, 500);
+
+        replays.abort("r-1").await.unwrap();
+        guarded(until(&rig.handle, |counts| counts.letters_open == 500 && counts.pending() == 0)).await;
+        let view = wait_for(&replays, "r-1", |view| view.under_way == 0).await;
+        assert_eq!((view.published, view.untouched, view.dead_again), (0, 500, 0), "{view:?}");
+        // It is the letter that it was, and has been put back once.
+        let after = rig.handle.letter(ids[7]).await.unwrap().unwrap();
+        assert_eq!(
+            (after.reason, after.dead_at, &after.group),
+            (before.reason, before.dead_at, &before.group)
+        );
+        assert_eq!((after.meta.attempts, after.meta.replays), (before.meta.attempts, 1));
+        assert_eq!(after.history.attempts(), before.history.attempts());
+
+        // Nobody delivers them any more, until somebody replays them again.
+        rig.handle.resume().await.unwrap();
+        let second = replays.start(&rig.handle, spec(None), &ids[..3], "ops").await.unwrap();
+        wait_for(&replays, &second.id, |view| view.succeeded == 3).await;
+        assert_eq!(rig.delivered.lock().unwrap().len(), 3);
+        assert_eq!(rig.handle.figures().dead.total(), 500, "nothing died when it was taken back");
+        assert_eq!(rig.handle.counts().await.unwrap().letters_open, 497);
+    }
+}
+
 #[tokio::test]
 async fn a_job_that_makes_no_sense_is_refused() {
     let rig = Rig::new(MemoryStores::new());

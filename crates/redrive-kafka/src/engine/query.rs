@@ -111,6 +111,10 @@ impl Query for KafkaEngine {
         self.letters.letter(id)
     }
 
+    fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        self.letters.letters_of(id)
+    }
+
     fn letter_standings(
         &mut self,
         job: u64,

@@ -13,6 +13,7 @@ use super::content::Content;
 use super::edit_record::{EditRecord, EditedLetter};
 use super::entry::{DlqPosition, LetterEntry, LetterRecord};
 use super::file::{LetterFile, LetterReader};
+use super::ids::IdHash;
 use super::index::{Index, LearnedFrom};
 use super::state::{BEGIN, StateRecord};
 use crate::record::CopyRecord;
@@ -167,6 +168,7 @@ impl CacheState {
             reason,
             group: group.group,
             dead_at: copy.dead_at.unwrap_or(Time::ZERO),
+            id_hash: IdHash::of(copy.message.id()),
             job: copy.job,
             cut: copy.marks.cut.is_some(),
             moved: copy.marks.moved,

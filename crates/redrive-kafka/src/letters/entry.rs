@@ -7,6 +7,7 @@
 use redrive::internal::engine::LetterState;
 use redrive_core::{GroupId, Reason, Time};
 
+use super::ids::IdHash;
 use super::state::{JOBS_MAX, StateRecord};
 
 /// Where a record stands in `T.DLQ`, partition and offset in one number.
@@ -39,6 +40,8 @@ pub struct LetterRecord {
     pub reason: Reason,
     pub group: GroupId,
     pub dead_at: Time,
+    /// What its message is found by.
+    pub id_hash: IdHash,
     /// The job whose copy it was.
     pub job: Option<u64>,
     /// Whether a part of it was left out.
@@ -66,6 +69,8 @@ pub struct LetterEntry {
     /// Generations whose record was read from the topic, one bit each.
     met: u16,
     cut: bool,
+    /// In the gap that the other fields leave: it costs nothing.
+    id_hash: IdHash,
     /// The group it is counted in while it is open; before that the one it is of.
     group: GroupId,
 }
@@ -83,6 +88,7 @@ impl LetterEntry {
         reason: None,
         met: 0,
         cut: false,
+        id_hash: IdHash::NONE,
         group: GroupId::OTHER,
     };
 
@@ -106,6 +112,7 @@ impl LetterEntry {
             self.dead_at = parked.dead_at;
             self.reason = Some(parked.reason);
             self.cut = parked.cut;
+            self.id_hash = parked.id_hash;
             self.group = parked.group;
         }
         if let Some(job) = parked.job
@@ -216,6 +223,11 @@ impl LetterEntry {
     /// It is counted in this group from now on.
     pub fn set_group(&mut self, group: GroupId) {
         self.group = group;
+    }
+
+    /// What its message is found by, once a record of it was read.
+    pub fn id_hash(&self) -> Option<IdHash> {
+        self.is_known().then_some(self.id_hash)
     }
 
     /// Where its bytes are in the local file.

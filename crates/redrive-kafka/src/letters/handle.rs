@@ -135,6 +135,11 @@ impl KafkaLetters {
         self.cache.letter(id)
     }
 
+    /// Letters that may be of the message with this id; `None` if they are too many to be looked at one by one.
+    pub fn letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        self.cache.letters_of(id)
+    }
+
     /// How letters stand towards a replay job; `None` where there is no such letter.
     pub fn letter_standings(
         &self,

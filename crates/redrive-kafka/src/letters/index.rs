@@ -9,6 +9,7 @@ use redrive_core::{GroupId, Time};
 
 use super::edit_record::EditedLetter;
 use super::entry::{DlqPosition, LetterEntry, LetterRecord};
+use super::ids::IdIndex;
 use super::state::StateRecord;
 
 /// How many letters are in which state.
@@ -45,10 +46,14 @@ pub struct Index {
     edited: BTreeMap<u64, EditedLetter>,
     pub counts: LetterTotals,
     groups: OpenGroups,
+    ids: IdIndex,
 }
 
 /// Records that are no letters and whose places are remembered.
 const FOREIGN_MAX: usize = 10_000;
+
+/// Beyond it, the letters of an id are looked for among all.
+const OF_ID_MAX: usize = 1_000;
 
 /// Beyond it, states of letters that are gone are taken back another time.
 const ORPHANS_MAX: usize = 10_000;
@@ -101,6 +106,7 @@ impl Index {
     pub fn remove(&mut self, number: u64) {
         if let Some(entry) = self.entries.remove(&number) {
             self.count(entry.state(), |count| *count -= 1);
+            self.ids.change(number, entry.id_hash(), None);
             if let Some((group, dead_at)) = open_in(&entry) {
                 self.groups.leave(group, dead_at, number);
             }
@@ -146,9 +152,10 @@ impl Index {
 
     fn change(&mut self, number: u64, change: impl FnOnce(&mut LetterEntry)) {
         let entry = self.entries.entry(number).or_insert(LetterEntry::EMPTY);
-        let (before, was_in) = (entry.state(), open_in(entry));
+        let (before, was_in, found_by) = (entry.state(), open_in(entry), entry.id_hash());
         let died = before.map(|_| entry.dead_at());
         change(entry);
+        self.ids.change(number, found_by, entry.id_hash());
         let (after, is_in) = (entry.state(), open_in(entry));
         if was_in != is_in {
             if let Some((group, dead_at)) = was_in {
@@ -170,6 +177,12 @@ impl Index {
     /// Groups about which something was decided.
     pub fn reserve_groups(&mut self, groups: &[GroupId]) {
         self.groups.reserve(groups.iter().copied());
+    }
+
+    /// Letters that may be of the message with this id, or were before an edit gave it another; `None` if they are too
+    /// many.
+    pub fn letters_of(&self, id: &str) -> Option<Vec<u64>> {
+        self.ids.letters(id, OF_ID_MAX)
     }
 
     /// The open letters by group.

@@ -2,7 +2,7 @@
 //!
 //! - `handle`: [`KafkaLetters`], what the engine holds
 //! - `state`: what became of a letter, a line of `T.DLQ.state`; `edit_record`: its message after an edit, beside it
-//! - `entry`, `index`: how the records of both topics add up; pure
+//! - `entry`, `index`, `ids`: how the records of both topics add up, and which letters are of a message; pure
 //! - `content`, `file`: the letters' bytes, in a local file
 //! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: its answers
 //! - `transaction`: the one producer of changes; `writer`: begins, publishes, and waits until it is read
@@ -14,6 +14,7 @@ mod edit_record;
 mod state;
 
 mod entry;
+mod ids;
 mod index;
 
 mod content;

@@ -164,6 +164,7 @@ mod tests {
             group: redrive_core::GroupId::OTHER,
             reason: Reason::MaxRetries,
             dead_at: at(days_ago),
+            id_hash: crate::letters::ids::IdHash::NONE,
             job: None,
             cut: false,
             moved: false,

@@ -75,6 +75,12 @@ impl LetterCache {
         found.map(|(is, entry)| self.opened(id, is, &entry)).transpose()
     }
 
+    /// Letters that may be of the message with this id; `None` if they are too many to be looked at one by one.
+    pub fn letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
+        self.check_loaded()?;
+        Ok(self.lock().index.letters_of(id))
+    }
+
     /// The groups that have open letters.
     pub fn groups(&self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
         self.check_loaded()?;

@@ -1,7 +1,7 @@
 //! The record of who did what.
 
 use axum::extract::State;
-use redrive::actions::{Action, ActionError};
+use redrive::actions::{Action, ActionError, ActionStep};
 use redrive_api::{ActionView, Actions, Instant};
 use serde::Deserialize;
 
@@ -42,6 +42,7 @@ fn view(action: Action) -> ActionView {
         subscriptions: (!counts_letters).then_some(action.letters),
         note: action.note,
         fields: action.fields,
+        unfinished: (action.step == ActionStep::Asked).then_some(true),
     }
 }
 

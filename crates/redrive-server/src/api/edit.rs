@@ -8,8 +8,8 @@ use bytes::Bytes;
 use redrive::actions::{EditPlan, EditWish, NewPayload, Skipped};
 use redrive::internal::letters::json_text::JsonText;
 use redrive::internal::letters::select::LetterIds;
-use redrive::letters::Redaction;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
+use redrive::letters::redact::{Redaction, Secrets};
 use redrive_api::{
     DifferenceView, Edit, EditAnswer, EditUndone, Edited, FirstEdited, LetterPayload, MessageIdChoice,
     Payload, SkippedLetters,
@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 
 use super::change::{Change, JsonBody};
 use super::selection;
+use super::shown::messages_before;
 use crate::answer::Json;
 use crate::problem::Problem;
 use crate::request::read_json;
@@ -45,7 +46,22 @@ pub(crate) async fn edit(
     } else {
         actions.edit(&served.handle, &ids, &wish, &actor.0).await?
     };
-    Ok(Json(EditAnswer::Edited(Edited { not_open, ..edited_view(&served, plan, body.dry_run) })))
+    let secrets = match &plan.first {
+        Some((letter, _)) if !served.redaction.is_empty() => secrets_of(&served, *letter).await?,
+        _ => Secrets::default(),
+    };
+    let view = edited_view(&served, plan, body.dry_run, &secrets);
+    Ok(Json(EditAnswer::Edited(Edited { not_open, ..view })))
+}
+
+/// The values of a letter that must not be shown, of all its versions.
+async fn secrets_of(served: &Served, letter: u64) -> Result<Secrets, Problem> {
+    let mut secrets = Secrets::default();
+    if let Some(letter) = served.handle.letter(letter).await? {
+        let before = messages_before(served, &letter).await?;
+        before.iter().chain([&letter.message]).for_each(|one| secrets.add_message(one, &served.redaction));
+    }
+    Ok(secrets)
 }
 
 /// An undo names all letters of its edit and has no dry run, so a field beside it would be ignored: refuse it instead.
@@ -152,7 +168,7 @@ fn undone_view(served: &Served, undone: redrive::actions::EditUndone) -> EditUnd
     EditUndone { restored: undone.restored, skipped, skipped_by_reason: by_reason.collect() }
 }
 
-fn edited_view(served: &Served, plan: EditPlan, dry_run: bool) -> Edited {
+fn edited_view(served: &Served, plan: EditPlan, dry_run: bool, secrets: &Secrets) -> Edited {
     let ids = LetterIds::of(&served.handle);
     Edited {
         edit: plan.id,
@@ -167,7 +183,7 @@ fn edited_view(served: &Served, plan: EditPlan, dry_run: bool) -> Edited {
             letter: ids.text(letter),
             differences: differences
                 .into_iter()
-                .map(|difference| difference_view(difference, &served.redaction))
+                .map(|difference| difference_view(difference, &served.redaction, secrets))
                 .collect(),
         }),
     }
@@ -179,9 +195,13 @@ fn skipped_view(ids: LetterIds<'_>, skipped: Skipped) -> SkippedLetters {
 }
 
 /// The value of a header that carries a secret is not shown, nor what the pipeline redacts.
-fn difference_view(difference: Difference, redaction: &Redaction) -> DifferenceView {
+fn difference_view(difference: Difference, redaction: &Redaction, secrets: &Secrets) -> DifferenceView {
     let Difference { at, field, before, after } = difference;
-    let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header) || redaction.hides(&at);
+    let is_in = |value: &Option<String>| value.as_ref().is_some_and(|value| secrets.without(value).is_some());
+    let is_secret = at.strip_prefix("header ").is_some_and(is_secret_header)
+        || redaction.hides(&at)
+        || is_in(&before)
+        || is_in(&after);
     let shown =
         |value: Option<String>| value.map(|value| if is_secret { "(hidden)".to_owned() } else { value });
     DifferenceView { at, field, before: shown(before), after: shown(after) }

@@ -4,13 +4,14 @@ use axum::extract::State;
 use redrive::internal::engine::groups::mark::{MORE_MAX, NOTE_BYTES_MAX};
 use redrive::internal::engine::{GroupState, GroupSummary, Handling};
 use redrive::internal::letters::select::LetterIds;
+use redrive::letters::redact::hidden_error;
 use redrive::letters::{Filter, Selection};
 use redrive::{GroupId, LetterState, Time, timestamp};
 use redrive_api::{GroupDecision, GroupDetail, GroupView, Groups, Instant, RuleView};
 use redrive_core::{Fingerprint, duration};
 
 use super::change::{Change, JsonBody};
-use super::shown::{ShownLetter, page_of};
+use super::shown::{ShownLetter, all_before, is_our_title, page_of};
 use crate::answer::Json;
 use crate::problem::Problem;
 use crate::request::Path;
@@ -40,7 +41,7 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         reason: cause.map(|letter| name(letter.reason.name())),
         status: last.as_ref().and_then(redrive::internal::letters::status_of),
         sink: cause.map(|_| name(served.handle.sink().name)),
-        error: summary.title().to_owned(),
+        error: title(served, summary, last.as_ref().and_then(redrive::internal::letters::status_of)),
         rule: cause.and_then(|letter| rule(served, &letter.group)),
         version: cause.map(|letter| letter.group.version),
         sample: sample.as_ref().map(|letter| LetterIds::of(&served.handle).text(letter.id)),
@@ -50,6 +51,12 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         until: until.map(Instant),
         more,
     }
+}
+
+/// The title of a group, unless it is made from what a receiver or a handler said and their pipeline redacts.
+fn title(served: &Served, summary: &GroupSummary, status: Option<u64>) -> String {
+    let is_ours = summary.group().is_other() || summary.sample.as_ref().is_some_and(is_our_title);
+    if served.redaction.is_empty() || is_ours { summary.title().to_owned() } else { hidden_error(status) }
 }
 
 /// The rule of the configuration that has made the group, if one has.
@@ -81,7 +88,10 @@ pub(crate) async fn show(
     let filter = Filter::parse(&format!("group:{id}")).ok();
     let selection = Selection { filter, state: Some(LetterState::Open), ..Selection::default() };
     let page = page_of(served, &selection, None, SAMPLES, false).await?;
-    let letters = page.letters.iter().map(|letter| ShownLetter::of(served, letter, None, false)).collect();
+    let before = all_before(served, &page.letters).await?;
+    let letters = page.letters.iter().zip(&before);
+    let letters =
+        letters.map(|(letter, before)| ShownLetter::of(served, letter, before, None, false)).collect();
     Ok(Json(GroupDetail { group: group(served, summary), letters }))
 }
 

@@ -7,7 +7,8 @@ use axum::response::Response;
 use redrive::internal::letters::select;
 use redrive::internal::letters::select::Page;
 use redrive::letters::Selection;
-use redrive::{Letter, LetterState, Time};
+use redrive::letters::redact::{REDACTED, Redaction};
+use redrive::{Letter, LetterState, Message, Time};
 use redrive_api::{
     Discard, DiscardAnswer, Discarded, Instant, LetterCounts, LetterPage, LetterStats, LettersOfTenant,
     Restored, Undo, WouldDiscard,
@@ -15,7 +16,7 @@ use redrive_api::{
 use serde::Deserialize;
 
 use super::change::{Change, JsonBody, reason};
-use super::shown::{ShownLetter, page_of};
+use super::shown::{ShownLetter, all_before, messages_before, page_of};
 use super::{selection, view};
 use crate::answer::Json;
 use crate::answers::large;
@@ -58,7 +59,7 @@ pub(crate) async fn list(
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let selection = Selection {
         // An empty filter is refused here as everywhere: who means all letters leaves it out.
-        filter: params.filter.as_deref().map(selection::filter).transpose()?,
+        filter: params.filter.as_deref().map(|text| selection::looking(text, served)).transpose()?,
         state: given(&params.state).as_deref().map(selection::state).transpose()?,
         since: given(&params.since)
             .as_deref()
@@ -70,25 +71,31 @@ pub(crate) async fn list(
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).min(select::PAGE_MAX);
     let room = shared.answers.room().await?;
     let page = page_of(served, &selection, params.cursor, limit, params.payload).await?;
+    let before = all_before(served, &page.letters).await?;
     let (served, with_payload) = (served.clone(), params.payload);
-    let built = large(move || shown_page(&served, &page, with_payload)).await?;
+    let built = large(move || shown_page(&served, &page, &before, with_payload)).await?;
     shared.answers.hold(built, Some(room)).await
 }
 
 /// A page of letters, with no more payloads than one answer may hold.
-fn shown_page(served: &Served, page: &Page, with_payload: bool) -> LetterPage<ShownLetter> {
+fn shown_page(
+    served: &Served,
+    page: &Page,
+    before: &[Vec<Message>],
+    with_payload: bool,
+) -> LetterPage<ShownLetter> {
     let mut next = page.next;
     let mut letters = Vec::with_capacity(page.letters.len());
     let mut payload_bytes = 0;
-    let mut before = None;
-    for letter in &page.letters {
+    let mut last = None;
+    for (letter, before) in page.letters.iter().zip(before) {
         payload_bytes += letter.message.payload().filter(|_| with_payload).map_or(0, <[u8]>::len);
-        if payload_bytes > PAYLOADS_BYTES_MAX && before.is_some() {
-            next = before;
+        if payload_bytes > PAYLOADS_BYTES_MAX && last.is_some() {
+            next = last;
             break;
         }
-        letters.push(ShownLetter::of(served, letter, None, with_payload));
-        before = Some(letter.id);
+        letters.push(ShownLetter::of(served, letter, before, None, with_payload));
+        last = Some(letter.id);
     }
     LetterPage { letters, next: next.map(|next| next.to_string()), scanned: page.scanned }
 }
@@ -106,12 +113,9 @@ pub(crate) async fn show(
     };
     let letter =
         letter.ok_or_else(|| Problem::not_found(format!("there is no letter `{id}`"), "list them first"))?;
-    let original = match letter.edits.first() {
-        Some(first) => served.handle.message_before(letter.id, first).await?,
-        None => None,
-    };
+    let before = messages_before(served, &letter).await?;
     let served = served.clone();
-    let built = large(move || ShownLetter::of(&served, &letter, original.as_ref(), true)).await?;
+    let built = large(move || ShownLetter::of(&served, &letter, &before, before.first(), true)).await?;
     shared.answers.hold(built, Some(room)).await
 }
 
@@ -125,8 +129,8 @@ pub(crate) async fn stats(
     let mut after = None;
     loop {
         let open = Selection::all(LetterState::Open);
-        let page = open.page_without_payloads(&served.handle, after, select::PAGE_MAX).await?;
-        page.letters.iter().for_each(|letter| tally.add(letter));
+        let page = page_of(served, &open, after, select::PAGE_MAX, false).await?;
+        page.letters.iter().for_each(|letter| tally.add(letter, &served.redaction));
         after = page.next;
         if after.is_none() || tally.scanned >= STATS_MAX {
             break;
@@ -164,7 +168,7 @@ struct LetterTally {
 }
 
 impl LetterTally {
-    fn add(&mut self, letter: &Letter) {
+    fn add(&mut self, letter: &Letter, redaction: &Redaction) {
         self.scanned += 1;
         *self.by_reason.entry(letter.reason.name()).or_default() += 1;
         if let Some(last) = letter.history.attempts().last() {
@@ -172,6 +176,7 @@ impl LetterTally {
         }
         self.oldest = Some(self.oldest.map_or(letter.dead_at, |oldest| oldest.min(letter.dead_at)));
         let tenant = letter.message.tenant().unwrap_or("(none)");
+        let tenant = if redaction.hides_tenant(&letter.message) { REDACTED } else { tenant };
         let room = self.by_tenant.len() < TENANTS_MAX || self.by_tenant.contains_key(tenant);
         let tenant = if room { tenant } else { OTHERS };
         let (letters, oldest) = self.by_tenant.entry(tenant.to_owned()).or_insert((0, letter.dead_at));

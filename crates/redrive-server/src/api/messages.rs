@@ -6,6 +6,7 @@ use redrive::PendingState;
 use redrive::actions::ActionKind;
 use redrive::internal::letters::select::LetterIds;
 use redrive::internal::messages::page;
+use redrive::letters::redact::Secrets;
 use redrive::messages::{self, Cursor, ListedMessage, MessageQuery, Steer, SteerError};
 use redrive_api::{Instant, MessagePage, MessageView, Steered};
 use serde::{Deserialize, Serialize};
@@ -44,7 +45,7 @@ pub(crate) async fn list(
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let query = MessageQuery {
         state: given(&params.state).as_deref().map(state).transpose()?,
-        filter: params.filter.as_deref().map(filter).transpose()?,
+        filter: params.filter.as_deref().map(|text| filter(text, served)).transpose()?,
     };
     let cursor = given(&params.cursor).as_deref().map(cursor).transpose()?;
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).min(page::PAGE_MAX);
@@ -75,7 +76,8 @@ fn shown_message(served: &Served, listed: &ListedMessage, with_payload: bool) ->
         return ShownMessage::Whole(Box::new(view::listed(ids, listed, with_payload)));
     }
     // The payload has to be in the view, or what other fields repeat of it would not be known.
-    let mut message = view::redacted(&served.redaction, &view::listed(ids, listed, true));
+    let listed = view::listed(ids, listed, true);
+    let mut message = view::redacted(&served.redaction, &listed, Secrets::default());
     if let Some(fields) = message.as_object_mut().filter(|_| !with_payload) {
         fields.remove("payload");
     }
@@ -90,8 +92,8 @@ fn state(name: &str) -> Result<PendingState, Problem> {
     })
 }
 
-fn filter(text: &str) -> Result<redrive::letters::Filter, Problem> {
-    let filter = selection::filter(text)?;
+fn filter(text: &str, served: &Served) -> Result<redrive::letters::Filter, Problem> {
+    let filter = selection::looking(text, served)?;
     match filter.only_for_letters() {
         Some(field) => {
             let message = format!("`{field}` is a field of dead letters; a message that is pending has none");

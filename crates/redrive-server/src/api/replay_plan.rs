@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use redrive::DeliveryOrder;
 use redrive::internal::engine::ReplayTarget;
+use redrive::letters::redact::REDACTED;
 use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped};
 use redrive_api::{
     Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters,
@@ -23,8 +24,10 @@ pub(super) fn forecast(
     let figures = served.handle.figures();
     let would_replay = plan.would_replay();
     let superseded = &plan.superseded;
+    // Keys and tenants may be values that are redacted; their letters are counted all the same.
+    let name = |name: &str| if served.redaction.is_empty() { name.to_owned() } else { REDACTED.to_owned() };
     let shown =
-        superseded.shown.iter().map(|(key, letters)| KeyLetters { key: key.clone(), letters: *letters });
+        superseded.shown.iter().map(|(key, letters)| KeyLetters { key: name(key), letters: *letters });
     ReplayForecast {
         would_replay,
         skips: by_reason(&Skipped { too_often: plan.too_often, ..Skipped::default() }),
@@ -51,7 +54,11 @@ pub(super) fn forecast(
             .iter()
             .map(|(replay, letters)| TakenByReplay { replay: replay.to_owned(), letters })
             .collect(),
-        tenants: tenants(plan.tenants.clone()),
+        tenants: plan
+            .tenants
+            .iter()
+            .map(|(tenant, letters)| TenantLetters { tenant: name(tenant), letters: *letters })
+            .collect(),
         beyond_quota: plan.beyond_quota,
         oldest: plan.oldest.map(Instant),
         breaker: figures.health.breaker.state.name().to_owned(),
@@ -82,10 +89,6 @@ fn topic(served: &Served, target: ReplayTarget) -> Option<String> {
         ReplayTarget::Pipeline => Some(format!("{name}.replay")),
         ReplayTarget::Source => Some(served.source.clone().unwrap_or_else(|| name.to_owned())),
     }
-}
-
-pub(super) fn tenants(letters: Vec<(String, u64)>) -> Vec<TenantLetters> {
-    letters.into_iter().map(|(tenant, letters)| TenantLetters { tenant, letters }).collect()
 }
 
 /// The reasons that there are.

@@ -10,12 +10,13 @@ use redrive::actions::{Action, ActionKind};
 use redrive::internal::engine::ReplayTarget;
 use redrive::internal::letters::select::SELECTION_MAX;
 use redrive::internal::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
+use redrive::letters::redact::REDACTED;
 use redrive::replay::{Ambiguous, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
 use redrive_api::{Canary, Instant, JobState, ReplayJob, Replays, StartReplay};
 use redrive_core::{Ratio, duration};
 
 use super::change::JsonBody;
-use super::replay_plan::{by_reason, forecast, tenants};
+use super::replay_plan::{by_reason, forecast};
 use super::selection;
 use crate::access::auth::Actor;
 use crate::answer::Json;
@@ -30,7 +31,7 @@ pub(crate) async fn start(
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&wish.pipeline)?;
     let letters = wish.take_selection();
-    let words = selection::words(&letters);
+    let words = selection::words(&letters, &served.redaction);
     let target = target(wish.to.as_deref())?;
     ReplayError::check_rate(wish.rate)?;
     if let Some(canary) = wish.canary.filter(|canary| *canary > SELECTION_MAX as u64) {
@@ -65,7 +66,8 @@ pub(crate) async fn start(
         .replays
         .list()
         .into_iter()
-        .find(|job| job.pipeline == wish.pipeline && job.selection == words);
+        // Where it is not told which letters were meant, they may have been others.
+        .find(|job| job.pipeline == wish.pipeline && job.selection == words && !words.contains(REDACTED));
     let planned = forecast(served, &spec, &plan, ambiguous, last, other_groups);
     if wish.dry_run {
         return Ok(Json(planned).into_response());
@@ -270,7 +272,6 @@ fn view(job: ReplayView) -> ReplayJob {
         }),
         stop_at: job.stop_at.map(|share| share.to_string()),
         sent_twice_max: Some(job.sent_twice_max),
-        tenants: tenants(job.tenants),
         created: Instant(job.created),
         actor: job.actor,
         note: job.note,

@@ -1,6 +1,7 @@
 //! Which letters a request means: read from its fields, and checked before anything is touched.
 
 use redrive::internal::letters::select::{self, LetterIds};
+use redrive::letters::redact::{REDACTED, Redaction};
 use redrive::letters::{Filter, FilterError, SelectError, Selection};
 use redrive::{LetterState, PipelineHandle, Time};
 use redrive_api::{LetterSelection, NotOpenLetter};
@@ -8,6 +9,7 @@ use redrive_core::duration;
 
 use super::view;
 use crate::problem::{Code, Problem};
+use crate::service::Served;
 use redrive::timestamp;
 
 /// The most ids of one request; more than that is a filter.
@@ -63,14 +65,16 @@ pub async fn freeze(
     Ok((selection.freeze(handle).await?, not_open))
 }
 
-/// In words, for the record of actions.
-pub fn words(letters: &LetterSelection) -> String {
+/// In words, for the record of actions. Where values are redacted, a filter that quotes a message is not told.
+pub fn words(letters: &LetterSelection, redaction: &Redaction) -> String {
     let mut parts = Vec::new();
     if let Some(filter) = &letters.filter {
-        parts.push(filter.clone());
+        let quotes = !redaction.is_empty() && Filter::parse(filter).is_ok_and(|filter| filter.quotes());
+        parts.push(if quotes { REDACTED.to_owned() } else { filter.clone() });
     }
     match letters.ids.as_deref() {
-        Some([id]) => parts.push(format!("letter {id}")),
+        Some([id]) if redaction.is_empty() => parts.push(format!("letter {id}")),
+        Some([_]) => parts.push("1 letter by id".to_owned()),
         Some(ids) => parts.push(format!("{} letters by id", ids.len())),
         None => {}
     }
@@ -81,6 +85,22 @@ pub fn words(letters: &LetterSelection) -> String {
         parts.push("all".to_owned());
     }
     parts.join(" ")
+}
+
+/// A filter of somebody who looks at letters or messages: what is hidden cannot be guessed piece by piece.
+pub fn looking(text: &str, served: &Served) -> Result<Filter, Problem> {
+    let filter = filter(text)?;
+    match filter.guesses(&served.redaction) {
+        None => Ok(filter),
+        Some(field) => {
+            let message = format!(
+                "`{field}` cannot be searched like this: pipeline `{}` redacts",
+                served.handle.name()
+            );
+            let hint = "ask for a whole value, or use status, class, reason and group";
+            Err(Problem::new(Code::BadFilter, message, hint))
+        }
+    }
 }
 
 pub fn filter(text: &str) -> Result<Filter, Problem> {
@@ -169,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_selection_is_told_in_words() {
-        let words = |letters: LetterSelection| words(&letters);
+        let words = |letters: LetterSelection| words(&letters, &Redaction::default());
         assert_eq!(words(LetterSelection { all: true, ..LetterSelection::default() }), "all");
         assert_eq!(
             words(LetterSelection { ids: Some(vec!["7".into()]), ..LetterSelection::default() }),
@@ -181,5 +201,13 @@ mod tests {
             ..LetterSelection::default()
         };
         assert_eq!(words(both), "reason:gone since 1h");
+        let mut redaction = Redaction::default();
+        assert!(redaction.add("/email"));
+        let told = |filter: &str| {
+            let letters = LetterSelection { filter: Some(filter.into()), ..LetterSelection::default() };
+            super::words(&letters, &redaction)
+        };
+        assert_eq!(told("reason:gone payload.email:eve@example.com"), "[redacted]");
+        assert_eq!(told("reason:gone group:g7k2m9x4q"), "reason:gone group:g7k2m9x4q");
     }
 }

@@ -3,7 +3,8 @@
 use redrive::internal::engine::place::Place;
 use redrive::internal::letters::select::{LetterIds, Page, SelectError};
 use redrive::letters::Selection;
-use redrive::{Letter, Message};
+use redrive::letters::redact::Secrets;
+use redrive::{HandleError, Letter, Message};
 use redrive_api::LetterView;
 use serde::Serialize;
 use serde_json::Value;
@@ -19,10 +20,11 @@ pub(crate) enum ShownLetter {
 }
 
 impl ShownLetter {
-    /// `original` is the message of before the first edit.
+    /// `before` are the messages that its edits have replaced, where they are known; `original` is the first of them.
     pub(crate) fn of(
         served: &Served,
         letter: &Letter,
+        before: &[Message],
         original: Option<&Message>,
         with_payload: bool,
     ) -> Self {
@@ -39,12 +41,46 @@ impl ShownLetter {
         if !redacts {
             return Self::Whole(Box::new(view));
         }
-        let mut letter = view::redacted(&served.redaction, &view);
-        if let Some(fields) = letter.as_object_mut().filter(|_| !with_payload) {
-            fields.remove("payload");
+        let mut secrets = Secrets::default();
+        before.iter().for_each(|message| secrets.add_message(message, &served.redaction));
+        let mut shown = view::redacted(&served.redaction, &view, secrets);
+        if let Some(fields) = shown.as_object_mut() {
+            if is_our_title(letter) {
+                fields.insert("group_error".to_owned(), Value::from(letter.group.title.clone()));
+            }
+            if !with_payload {
+                fields.remove("payload");
+            }
         }
-        Self::Redacted(letter)
+        Self::Redacted(shown)
     }
+}
+
+/// Whether the title of its group is not made from what a receiver or a handler said.
+pub(crate) fn is_our_title(letter: &Letter) -> bool {
+    letter.group.is_of_rule() || letter.history.attempts().is_empty()
+}
+
+/// The messages that the edits of a letter have replaced, the first one first.
+pub(crate) async fn messages_before(served: &Served, letter: &Letter) -> Result<Vec<Message>, HandleError> {
+    let mut before = Vec::with_capacity(letter.edits.len());
+    for edit in &letter.edits {
+        before.extend(served.handle.message_before(letter.id, edit).await?);
+    }
+    Ok(before)
+}
+
+/// The same of each letter of a page, where they are needed to redact the rest.
+pub(crate) async fn all_before(
+    served: &Served,
+    letters: &[Letter],
+) -> Result<Vec<Vec<Message>>, HandleError> {
+    let mut all = Vec::with_capacity(letters.len());
+    for letter in letters {
+        let is_needed = !served.redaction.is_empty() && !letter.edits.is_empty();
+        all.push(if is_needed { messages_before(served, letter).await? } else { Vec::new() });
+    }
+    Ok(all)
 }
 
 /// A page of letters, with their payloads if they are shown or needed to redact the rest.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use redrive::internal::engine::Attempt;
 use redrive::internal::letters::correlation_id;
 use redrive::internal::letters::select::LetterIds;
-use redrive::letters::redact::{REDACTED, Redaction};
+use redrive::letters::redact::{self, Redaction, Secrets};
 use redrive::replay::{ReplayView, StoppedReplays};
 use redrive::{
     Counts, DeliveryOrder, Letter, LetterState, MessagePhase, MessageState, Policy, Reason, Time, messages,
@@ -288,20 +288,17 @@ fn first_crash(letter: &Letter, history: &[Attempt]) -> Option<Time> {
     first.or(letter.meta.last_crash)
 }
 
-/// A view without what its pipeline redacts.
-pub fn redacted(redaction: &Redaction, view: &impl Serialize) -> Value {
+/// A view without what its pipeline redacts, nor what is known of it besides.
+pub fn redacted(redaction: &Redaction, view: &impl Serialize, secrets: Secrets) -> Value {
     let mut value = serde_json::to_value(view).unwrap_or_default();
-    redaction.redact(&mut value);
+    redaction.redact_with(&mut value, secrets);
     value
 }
 
 /// A view of a message of which only the story is known: the texts of errors may quote what is redacted.
 pub fn without_errors(view: &impl Serialize) -> Value {
     let mut value = serde_json::to_value(view).unwrap_or_default();
-    let attempts = value.get_mut("history").and_then(Value::as_array_mut);
-    for error in attempts.into_iter().flatten().filter_map(|attempt| attempt.get_mut("error")) {
-        *error = Value::from(REDACTED);
-    }
+    value.as_object_mut().map(redact::hide_errors);
     value
 }
 

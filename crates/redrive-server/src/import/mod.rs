@@ -8,6 +8,7 @@ use axum::body::Body;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use redrive::internal::engine::{ForeignLetter, ImportAnswer};
+use redrive::letters::redact::hidden_error;
 use redrive::{GroupId, Time};
 use redrive_api::{ImportedGroup, ImportedLetters, LineProblem};
 use serde::Deserialize;
@@ -64,7 +65,9 @@ pub(crate) async fn import(
         match answer {
             ImportAnswer::Imported { group, .. } => {
                 view.imported += 1;
-                let none = ImportedGroup { id: group.group.to_string(), error: group.title, letters: 0 };
+                let is_shown = served.redaction.is_empty() || group.is_of_rule();
+                let error = if is_shown { group.title } else { hidden_error(None) };
+                let none = ImportedGroup { id: group.group.to_string(), error, letters: 0 };
                 groups.entry(group.group).or_insert(none).letters += 1;
             }
             ImportAnswer::Already { .. } => view.already_there += 1,

@@ -180,6 +180,36 @@ pub struct Action {
     pub fields: Vec<String>,
     /// What was decided about a group of letters.
     pub mark: Option<GroupMark>,
+    /// Of an action that is recorded in two steps, what was asked for and what was done: whether this is the second.
+    pub step: ActionStep,
+}
+
+/// How far an action was when it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ActionStep {
+    /// It has one record, written before the first change.
+    #[default]
+    Whole,
+    /// It was asked for; another record says what was done. Until that is there, it is not finished.
+    Asked,
+    /// It is done, as it is recorded here.
+    Done,
+}
+
+impl ActionStep {
+    const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Whole => None,
+            Self::Asked => Some("asked"),
+            Self::Done => Some("done"),
+        }
+    }
+
+    /// One that a later version has written otherwise is taken for a whole one.
+    fn from_name(name: &str) -> Self {
+        let named = [Self::Asked, Self::Done].into_iter().find(|step| step.name() == Some(name));
+        named.unwrap_or_default()
+    }
 }
 
 impl Action {
@@ -197,6 +227,7 @@ impl Action {
             ids: Vec::new(),
             fields: Vec::new(),
             mark: None,
+            step: ActionStep::Whole,
         }
     }
 
@@ -212,17 +243,17 @@ impl Action {
         Self { note: Some(note.into()), ..self }
     }
 
-    /// Whether this is the outcome of an edit that was recorded before with the letters that were planned.
+    /// Whether this is the outcome of an action that was recorded before with the letters that were meant.
     pub(super) fn corrects(&self, earlier: &Self) -> bool {
         self.is_outcome()
-            && earlier.action == ActionKind::Edit
+            && earlier.action == self.action
             && self.id == earlier.id
             && self.pipeline == earlier.pipeline
     }
 
-    /// Of the two records of an edit, only the outcome has a note.
+    /// Whether it takes the place of an earlier record. Of the two records of an edit, only the outcome has a note.
     pub(super) fn is_outcome(&self) -> bool {
-        self.action == ActionKind::Edit && self.note.is_some()
+        self.step == ActionStep::Done || (self.action == ActionKind::Edit && self.note.is_some())
     }
 
     /// As it stands in the file, without the letters' ids: what is shown to people.
@@ -239,6 +270,9 @@ impl Action {
         if !self.fields.is_empty() {
             value["fields"] = json!(self.fields);
         }
+        if self.step == ActionStep::Asked {
+            value["unfinished"] = json!(true);
+        }
         value
     }
 
@@ -253,6 +287,9 @@ impl Action {
         }
         if let Some(mark) = &self.mark {
             value["mark"] = mark.to_json();
+        }
+        if let Some(step) = self.step.name() {
+            value["step"] = json!(step);
         }
         format!("{value}\n")
     }
@@ -287,6 +324,7 @@ impl Action {
                 None => Vec::new(),
             },
             mark: value.get("mark").and_then(GroupMark::from_json),
+            step: text("step").map(|step| ActionStep::from_name(&step)).unwrap_or_default(),
         };
         Some((action, text("record")))
     }
@@ -304,7 +342,9 @@ mod tests {
             let full = plain.clone().of("d-9", 4).note("GDPR\n\"881\"");
             let fields = vec!["/currency".to_owned(), "header x-src".to_owned()];
             let full = Action { ids: vec![1, 2, 3, 9], fields, ..full };
-            for action in [plain, full] {
+            let asked = Action { step: ActionStep::Asked, ..full.clone() };
+            let done = Action { step: ActionStep::Done, ..full.clone() };
+            for action in [plain, full, asked, done] {
                 let line = action.to_line(None);
                 assert_eq!(line.matches('\n').count(), 1, "one action, one line");
                 assert_eq!(Action::from_line(line.trim_end(), true), Some(action.clone()));

@@ -52,13 +52,22 @@ impl Actions {
     }
 
     /// From now on the actions on a pipeline are those of all processes that share its letters, if several do. What
-    /// another one does not finish is finished here, as long as there is a tokio runtime.
+    /// another one does not finish is finished here, as long as there is a tokio runtime; and so are erasures that this
+    /// process had begun when it ended.
     pub fn attach(&self, handle: &PipelineHandle) {
-        if let Some(records) = handle.shared_records()
-            && self.log.group().attach(handle.name(), records)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(discards::finish_for_others(self.log.clone(), handle.clone()));
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            if let Some(records) = handle.shared_records() {
+                self.log.group().attach(handle.name(), records);
+            }
+            return;
+        };
+        match handle.shared_records() {
+            Some(records) => {
+                if self.log.group().attach(handle.name(), records) {
+                    runtime.spawn(discards::finish_for_others(self.log.clone(), handle.clone()));
+                }
+            }
+            None => drop(runtime.spawn(erasures::finish_own(self.log.clone(), handle.clone()))),
         }
     }
 

@@ -6,6 +6,7 @@ use redrive_core::Time;
 use tokio::time::Instant;
 
 use super::action::{Action, ActionKind};
+use super::erasures;
 use super::error::ActionError;
 use super::log::ActionLog;
 use super::unfinished::{RunningAction, Unfinished};
@@ -100,7 +101,7 @@ async fn still_discarded(
     Ok(closed.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Finishes discards and undos that other processes have begun and did not come to the end of, until the pipeline stops.
+/// Finishes discards, undos and erasures that other processes have begun and did not come to the end of, until the pipeline stops.
 pub(super) async fn finish_for_others(log: ActionLog, handle: PipelineHandle) {
     let mut unfinished = Unfinished::default();
     loop {
@@ -124,6 +125,11 @@ async fn finish(log: &ActionLog, handle: &PipelineHandle, record: &str) -> Resul
         running.end().await;
         return Ok(());
     };
+    if action.action == ActionKind::Erase {
+        erasures::finish(log, handle, action, &mut running).await?;
+        running.end().await;
+        return Ok(());
+    }
     let Action { at, actor, id, ids, .. } = action;
     match (action.action, id) {
         (ActionKind::Discard, Some(id)) if log.group().named(ActionKind::Undo, &id).is_none() => {

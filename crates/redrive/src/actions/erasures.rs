@@ -1,13 +1,16 @@
-//! Erasing letters for good: recorded before the first one changes, and answered once every copy is overwritten that can be.
+//! Erasing letters for good: recorded before the first one changes and again when all are done, finished after a crash, and
+//! answered once every copy is overwritten that can be.
 
 use std::time::Duration;
 
+use redrive_core::Time;
 use tokio::runtime::Handle;
 
-use super::action::{Action, ActionKind};
+use super::action::{Action, ActionKind, ActionStep};
 use super::error::ActionError;
 use super::log::ActionLog;
-use crate::engine::{EraseAnswer, EraseOrder, WipeProgress};
+use super::unfinished::RunningAction;
+use crate::engine::{EraseAnswer, EraseOrder, LetterStanding, LetterState, WipeProgress};
 use crate::handle::PipelineHandle;
 
 /// Letters that are erased in one go; deliveries wait meanwhile.
@@ -48,7 +51,8 @@ impl Erased {
 }
 
 /// Erases payload, headers, key, tenant and error texts of letters, in every copy that the engine owns. It cannot be
-/// undone. The record comes first: a crash in between leaves a record of letters that are as they were.
+/// undone. It is recorded twice: what was asked for, before the first letter changes, and what was done. A crash in between
+/// leaves the first alone, and whoever finds that finishes it.
 pub(super) async fn erase(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -59,15 +63,15 @@ pub(super) async fn erase(
     let mut done = Erased::default();
     {
         let _alone = log.alone().await;
-        let ids = erasable(handle, ids, &mut done).await?;
+        let ids = erasable(handle, ids, Time::MAX, &mut done).await?;
         if !ids.is_empty() {
             let action = Action::new(handle.now(), actor, ActionKind::Erase, handle.name()).note(reason);
-            log.record(Action { letters: ids.len() as u64, ids: ids.clone(), ..action }).await?;
-        }
-        let order = EraseOrder { by: actor.to_owned(), reason: reason.to_owned() };
-        for part in ids.chunks(BATCH_MAX) {
-            let answers = handle.erase(order.clone(), part).await?;
-            answers.into_iter().for_each(|answer| done.count(answer));
+            let action = action.of(log.next_name('x'), ids.len() as u64);
+            let asked = Action { ids: ids.clone(), step: ActionStep::Asked, ..action };
+            let mut running = log.record_running(asked.clone()).await?;
+            erase_each(handle, &asked, &ids, &mut done, &mut running).await?;
+            record_done(log, handle, asked).await?;
+            running.end().await;
         }
     }
     // Also if all of them were erased before: that may have been a moment ago.
@@ -75,8 +79,67 @@ pub(super) async fn erase(
     Ok(done)
 }
 
-/// Those of the letters that can be erased, in order and each once; the others are counted.
-async fn erasable(handle: &PipelineHandle, ids: &[u64], done: &mut Erased) -> Result<Vec<u64>, ActionError> {
+/// Does the rest of an erasure that was asked for, and records what came of all of it. Letters that died since are left as
+/// they are: they say something else than what was asked about.
+pub(super) async fn finish(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    asked: Action,
+    running: &mut RunningAction,
+) -> Result<(), ActionError> {
+    let mut done = Erased::default();
+    let left = erasable(handle, &asked.ids, asked.at, &mut done).await?;
+    erase_each(handle, &asked, &left, &mut done, running).await?;
+    record_done(log, handle, asked).await?;
+    wipe(handle).await.map(drop)
+}
+
+/// The same for what this process had begun before it ended, where no other one does it.
+pub(super) async fn finish_own(log: ActionLog, handle: PipelineHandle) {
+    let Ok(unfinished) = log.unfinished_erasures(handle.name()).await else { return };
+    for asked in unfinished {
+        let _alone = log.alone().await;
+        // What cannot be done now is found again at the next start.
+        let _ = finish(&log, &handle, asked, &mut RunningAction::new(None)).await;
+    }
+}
+
+async fn erase_each(
+    handle: &PipelineHandle,
+    asked: &Action,
+    ids: &[u64],
+    done: &mut Erased,
+    running: &mut RunningAction,
+) -> Result<(), ActionError> {
+    let order = EraseOrder { by: asked.actor.clone(), reason: asked.note.clone().unwrap_or_default() };
+    for part in ids.chunks(BATCH_MAX) {
+        let answers = handle.erase(order.clone(), part).await?;
+        answers.into_iter().for_each(|answer| done.count(answer));
+        running.beat().await;
+    }
+    Ok(())
+}
+
+/// The second record: those of the letters that are erased now.
+async fn record_done(log: &ActionLog, handle: &PipelineHandle, asked: Action) -> Result<(), ActionError> {
+    let mut erased = Vec::with_capacity(asked.ids.len());
+    for part in asked.ids.chunks(STANDINGS_MAX) {
+        let standings = handle.letter_standings(NO_JOB, part).await?;
+        let is_erased = |letter: &LetterStanding| letter.state == LetterState::Erased;
+        let letters = part.iter().zip(standings).filter(|(_, letter)| letter.as_ref().is_some_and(is_erased));
+        erased.extend(letters.map(|(id, _)| *id));
+    }
+    let letters = erased.len() as u64;
+    log.record(Action { ids: erased, letters, step: ActionStep::Done, ..asked }).await
+}
+
+/// Those of the letters that can be erased and died at `until` or before, in order and each once; the others are counted.
+async fn erasable(
+    handle: &PipelineHandle,
+    ids: &[u64],
+    until: Time,
+    done: &mut Erased,
+) -> Result<Vec<u64>, ActionError> {
     let mut ids = ids.to_vec();
     ids.sort_unstable();
     ids.dedup();
@@ -84,6 +147,7 @@ async fn erasable(handle: &PipelineHandle, ids: &[u64], done: &mut Erased) -> Re
     for part in ids.chunks(STANDINGS_MAX) {
         let standings = handle.letter_standings(NO_JOB, part).await?;
         for (id, letter) in part.iter().zip(standings) {
+            let letter = letter.filter(|letter| letter.dead_at <= until);
             match letter.map_or(Some(EraseAnswer::NotFound), |letter| EraseAnswer::refusal(letter.state)) {
                 Some(refusal) => done.count(refusal),
                 None => erasable.push(*id),

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use redrive_core::Time;
 
-use super::action::{Action, ActionKind};
+use super::action::{Action, ActionKind, ActionStep};
 use super::error::ActionError;
 use super::shared::{LoggedAction, SharedActions, merged};
 use super::unfinished::RunningAction;
@@ -45,6 +45,9 @@ struct LogState {
     place: LogPlace,
     discards: NamedAction,
     edits: NamedAction,
+    erasures: NamedAction,
+    /// Erasures of which no record says what was done, with their pipelines.
+    unfinished: BTreeMap<u64, String>,
     /// Pipelines whose last word was `pause`.
     paused: BTreeSet<String>,
     /// What was decided about groups of letters, by pipeline.
@@ -89,6 +92,8 @@ impl ActionLog {
             place: LogPlace::Memory { lines: VecDeque::new(), before: 0 },
             discards: NamedAction::default(),
             edits: NamedAction::default(),
+            erasures: NamedAction::default(),
+            unfinished: BTreeMap::new(),
             paused: BTreeSet::new(),
             marks: BTreeMap::new(),
         };
@@ -202,7 +207,7 @@ impl ActionLog {
         .await
     }
 
-    /// The name of the next discard (`d`) or edit (`e`).
+    /// The name of the next discard (`d`), edit (`e`) or erasure (`x`).
     pub(super) fn next_name(&self, kind: char) -> String {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.naming.name(kind, state.named(kind).next())
@@ -240,6 +245,20 @@ impl ActionLog {
         let found = self.with(move |_| Ok(shared.group.named(action, &id))).await?;
         // One whose letters were too many to be shared can be taken back where it was made.
         Ok(found.filter(|action| !action.ids.is_empty()))
+    }
+
+    /// Erasures of a pipeline that this process has begun and not come to the end of, with the ids of their letters.
+    pub(super) async fn unfinished_erasures(&self, pipeline: &str) -> Result<Vec<Action>, ActionError> {
+        let numbers: Vec<u64> = {
+            let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_pipeline = state.unfinished.iter().filter(|(_, of)| *of == pipeline);
+            of_pipeline.map(|(number, _)| *number).collect()
+        };
+        let mut found = Vec::new();
+        for number in numbers {
+            found.extend(self.find_own('x', &self.shared.naming.name('x', number)).await?);
+        }
+        Ok(found)
     }
 
     /// The same, of this process.
@@ -345,15 +364,25 @@ impl LogState {
         let kind = match action.action {
             ActionKind::Discard => 'd',
             ActionKind::Edit => 'e',
+            ActionKind::Erase => 'x',
             _ => return,
         };
         if let Some(number) = action.id.as_deref().and_then(|id| naming::number(kind, id)) {
+            match action.step {
+                ActionStep::Whole => {}
+                ActionStep::Asked => drop(self.unfinished.insert(number, action.pipeline.clone())),
+                ActionStep::Done => drop(self.unfinished.remove(&number)),
+            }
             self.named(kind).add(number, at);
         }
     }
 
     fn named(&mut self, kind: char) -> &mut NamedAction {
-        if kind == 'e' { &mut self.edits } else { &mut self.discards }
+        match kind {
+            'e' => &mut self.edits,
+            'x' => &mut self.erasures,
+            _ => &mut self.discards,
+        }
     }
 
     fn append(&mut self, action: &Action, record: Option<&str>) -> std::io::Result<()> {
@@ -365,6 +394,7 @@ impl LogState {
                     *before += 1;
                     self.discards.lines.retain(|_, at| *at >= *before);
                     self.edits.lines.retain(|_, at| *at >= *before);
+                    self.erasures.lines.retain(|_, at| *at >= *before);
                 }
                 lines.push_back(line);
                 *before + lines.len() as u64 - 1

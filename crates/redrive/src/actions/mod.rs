@@ -1,7 +1,7 @@
 //! Who did what: an append-only file of actions, each synced before its change is answered.
 //!
 //! - `action`: one line of the log; `log`: the file
-//! - `discards`, `edits`, `edit_undo`, `imports`, `groups`: what is recorded and then done, a file each
+//! - `discards`, `edits`, `edit_undo`, `erasures`, `imports`, `groups`: what is recorded and then done, a file each
 //! - `actions`: all of it, for whoever changes something
 
 mod action;
@@ -24,6 +24,8 @@ mod retention;
 #[allow(clippy::module_inception)] // the folder is named for the type, and so is the file
 mod actions;
 
+#[doc(hidden)]
+pub use action::ActionStep;
 pub use action::{Action, ActionKind};
 pub use actions::Actions;
 #[doc(hidden)]
@@ -36,4 +38,4 @@ pub use error::ActionError;
 #[doc(hidden)]
 pub use imports::Imported;
 #[doc(hidden)]
-pub use retention::RETENTION_ACTOR;
+pub use retention::{RETENTION_ACTOR, sweep_hourly};

@@ -457,6 +457,12 @@ impl Machine {
         self.settle(settle::dead(delivery, Reason::Cancelled, now), None);
     }
 
+    /// Somebody took back what a replay had put back: it did not die, so nothing is counted and nobody is told.
+    pub fn recall(&mut self, settlement: Settlement) {
+        self.resets.forget(settlement.delivery.receipt.number());
+        self.verdicts.push_silently(settlement);
+    }
+
     /// Somebody wants its next attempt now.
     pub fn make_due(&mut self, delivery: Delivery, now: Time) {
         let meta = Meta { deferred: false, ..delivery.meta };

@@ -52,6 +52,12 @@ impl Verdicts {
         self.batch.push(settlement);
     }
 
+    /// The same for one that nobody hears of.
+    pub(super) fn push_silently(&mut self, settlement: Settlement) {
+        self.unsettled += 1;
+        self.batch.push(settlement);
+    }
+
     /// The verdicts that are ready to be stored, if there are any.
     pub(super) fn take_batch(&mut self) -> Option<Vec<Settlement>> {
         if self.batch.is_empty() {

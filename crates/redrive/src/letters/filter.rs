@@ -10,6 +10,7 @@ use std::time::Duration;
 use redrive_core::{Class, Family, GroupId, Reason, duration};
 
 use super::decimal::Decimal;
+use super::redact::Redaction;
 use crate::engine::LetterState;
 
 /// The longest text that is read as a filter.
@@ -53,6 +54,38 @@ impl Filter {
     pub(super) fn group(&self) -> Option<GroupId> {
         self.terms.iter().find_map(|term| match &term.test {
             Test::Group(groups) if !term.negated && groups.len() == 1 => groups.first().copied(),
+            _ => None,
+        })
+    }
+
+    /// Whether it names what somebody wrote into a message or about it, so that the filter itself says what that is.
+    pub fn quotes(&self) -> bool {
+        self.terms.iter().any(|term| {
+            matches!(
+                term.test,
+                Test::Error(_)
+                    | Test::Key(_)
+                    | Test::Tenant(_)
+                    | Test::Id(_)
+                    | Test::CorrelationId(_)
+                    | Test::Header { .. }
+                    | Test::Payload { .. }
+            )
+        })
+    }
+
+    /// A part of it by which a hidden value could be guessed piece by piece: the text of an error, or a comparison that a
+    /// value is larger or smaller. Who knows a value may ask for it.
+    pub fn guesses(&self, hidden: &Redaction) -> Option<String> {
+        self.terms.iter().find_map(|term| match &term.test {
+            Test::Error(_) if !hidden.is_empty() => Some("error".to_owned()),
+            Test::Payload { path, values } if hidden.hides(&format!("/{}", path.replace('.', "/"))) => {
+                let is_range = |value: &PayloadTest| match value {
+                    PayloadTest::Text(_) => false,
+                    PayloadTest::Number(compared) => compared.how != Comparison::Equal,
+                };
+                values.iter().any(is_range).then(|| format!("payload.{path}"))
+            }
             _ => None,
         })
     }

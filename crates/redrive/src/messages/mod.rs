@@ -1,8 +1,9 @@
-//! Messages that are not terminal: listed by state and filter, found by id, made due and cancelled.
+//! Messages that are not terminal: listed by state and filter, found by id, made due, cancelled, and taken back from a replay.
 
 mod cursor;
 mod find;
 pub(crate) mod page;
+mod recall;
 mod steer;
 
 #[doc(hidden)]
@@ -11,6 +12,7 @@ pub use cursor::{BadCursor, Cursor};
 #[doc(hidden)]
 pub use find::message;
 pub use page::{ListedMessage, MessagePage, MessageQuery};
+pub(crate) use recall::recall;
 pub use steer::SteerError;
 #[doc(hidden)]
 pub use steer::Steering;

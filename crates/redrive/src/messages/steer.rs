@@ -161,7 +161,7 @@ impl Steering {
 }
 
 /// Steers a message, in the machine while the pipeline runs. The answer comes when it is durable.
-fn steer(at: PendingAt, how: Steer, asked: &mut EngineAccess<'_>, reply: Reply) {
+pub(super) fn steer(at: PendingAt, how: Steer, asked: &mut EngineAccess<'_>, reply: Reply) {
     match &mut asked.running {
         Some(MachineAccess { machine, answers }) => {
             answers.steer((at, how), reply, machine, asked.engine, asked.now);

@@ -38,7 +38,7 @@ impl Files {
         }
         File::open(dir)?.sync_all()?;
         let mut found = FoundJobs::default();
-        let mut selections = Vec::new();
+        let (mut selections, mut named) = (Vec::new(), Vec::new());
         for entry in fs::read_dir(&files.dir)? {
             let path = entry?.path();
             let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(job::number);
@@ -47,7 +47,10 @@ impl Files {
             found.highest = found.highest.max(number);
             match extension {
                 Some("json") => match read_job(&path) {
-                    Ok(job) if job.0.number == number => found.jobs.push(job),
+                    Ok((facts, progress, names_tenants)) if facts.number == number => {
+                        named.extend(names_tenants.then_some(found.jobs.len()));
+                        found.jobs.push((facts, progress));
+                    }
                     Ok(_) => found.faults.push(format!("{}: it holds another job", path.display())),
                     Err(error) => found.faults.push(format!("{}: {error}", path.display())),
                 },
@@ -56,6 +59,9 @@ impl Files {
                 Some("new") => fs::remove_file(&path)?,
                 _ => {}
             }
+        }
+        for (facts, progress) in named.into_iter().map(|at: usize| &found.jobs[at]) {
+            files.write(facts, progress)?;
         }
         // A selection without a job: the process died before the job began, and nobody was told of it.
         for (number, path) in selections {
@@ -140,12 +146,14 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-fn read_job(path: &Path) -> Result<(Facts, JobProgress), String> {
+/// The job, and whether its file names tenants.
+fn read_job(path: &Path) -> Result<(Facts, JobProgress, bool), String> {
     let len = fs::metadata(path).map_err(|error| error.to_string())?.len();
     if len > JOB_BYTES_MAX {
         return Err(format!("it has {len} bytes, which no job has"));
     }
     let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
     let value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    job::from_json(&value).ok_or_else(|| "it is not a replay job".to_owned())
+    let (facts, progress) = job::from_json(&value).ok_or_else(|| "it is not a replay job".to_owned())?;
+    Ok((facts, progress, job::names_tenants(text.as_bytes())))
 }

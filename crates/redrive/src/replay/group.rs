@@ -13,15 +13,18 @@ use super::book::JobBook;
 use super::job::{ReplayState, ReplayView};
 use super::live::{Job, blocking};
 use super::records::{self, JobRecord};
-use super::run::Task;
+use super::run::{Task, is_due};
 use crate::engine::SharedRecords;
 use crate::handle::{HandleError, PipelineHandle};
+use crate::messages::recall;
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How often a runner writes a job down that has not changed.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
 /// A job whose runner has not written for so long is taken over.
 const SILENCE_MAX: Duration = Duration::from_secs(12);
+/// How long between two looks for letters of a job that was aborted elsewhere.
+const RECALL_EVERY: Duration = Duration::from_secs(1);
 /// How long the process that runs a job may take to do what was asked for at another.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
 /// Jobs that are over and still listed; the oldest beyond are forgotten.
@@ -35,6 +38,8 @@ pub(super) struct Follower {
     silence: Silence,
     /// Jobs that run here, with what was written last.
     own: BTreeMap<String, Own>,
+    /// When letters of jobs that were aborted elsewhere were last looked for here.
+    recalled: BTreeMap<String, Instant>,
 }
 
 struct Own {
@@ -45,7 +50,14 @@ struct Own {
 
 impl Follower {
     pub(super) fn new(book: Arc<JobBook>, handle: PipelineHandle, jobs: Arc<dyn SharedRecords>) -> Self {
-        Self { book, handle, jobs, silence: Silence::default(), own: BTreeMap::new() }
+        Self {
+            book,
+            handle,
+            jobs,
+            silence: Silence::default(),
+            own: BTreeMap::new(),
+            recalled: BTreeMap::new(),
+        }
     }
 
     /// Until the pipeline stops.
@@ -77,6 +89,9 @@ impl Follower {
             }
         }
         self.book.others().retain(self.handle.name(), |id| all.iter().any(|record| record.id == id));
+        for record in records::naming_tenants(&shared) {
+            self.write(records::job_key(&record.id), Some(record.to_bytes())).await?;
+        }
         self.write_own().await?;
         self.forget_oldest(&all, &shared).await
     }
@@ -108,6 +123,7 @@ impl Follower {
         self.own.remove(&record.id);
         job.leave_to_others();
         job.change(|progress| *progress = record.progress.clone());
+        self.recall(record, shared).await;
         let is_silent = self.silence.lasts(record, Instant::now());
         if record.progress.is_settled() || !is_silent {
             return Ok(());
@@ -117,6 +133,23 @@ impl Follower {
         self.write(records::job_key(&record.id), Some(taken.to_bytes())).await?;
         self.take_up(job, beat, shared).await;
         Ok(())
+    }
+
+    /// What a job that was aborted elsewhere has put back may wait here. What cannot be taken back now is with the next look.
+    async fn recall(&mut self, record: &JobRecord, shared: &[(String, Bytes)]) {
+        let JobRecord { id, facts, progress, .. } = record;
+        if progress.state != ReplayState::Aborted || progress.is_settled() {
+            self.recalled.remove(id);
+            return;
+        }
+        if !is_due(self.recalled.get(id).copied(), RECALL_EVERY) {
+            return;
+        }
+        let ids = records::selection_in(shared, id, facts).unwrap_or_default();
+        let offered = (progress.offered as usize).min(ids.len());
+        let letters = ids[..offered].iter().copied().collect();
+        let _ = recall(&self.handle, facts.engine_job, &letters).await;
+        self.recalled.insert(id.clone(), Instant::now());
     }
 
     /// Goes on with a job here. Its selection is in its file, or with the others.
@@ -277,7 +310,6 @@ mod tests {
             pipeline: "orders".into(),
             spec: ReplaySpec::default(),
             total: 1,
-            tenants: Vec::new(),
             ids_crc: 0,
             created: Time::ZERO,
             actor: "ops".into(),

@@ -39,7 +39,7 @@ pub enum ReplayState {
     Paused,
     /// Every letter was put back or skipped, and every one that was put back has come to its end.
     Done,
-    /// Somebody ended it; letters it had not come to are untouched.
+    /// Somebody ended it; letters it had not come to are untouched, and what nobody had started yet is taken back.
     Aborted,
     /// Too many of its letters died again; the note says how many. It goes on when somebody resumes it.
     Stopped,
@@ -164,7 +164,8 @@ pub struct ReplayView {
     pub forgotten: u64,
     /// Letters that were not put back.
     pub skipped: u64,
-    /// Letters that the job has not come to: what is neither published nor skipped.
+    /// Letters that the job has not come to, or that were taken back when it was aborted: what is neither published nor
+    /// skipped.
     pub untouched: u64,
     /// Why they were not.
     pub skips: Skipped,
@@ -180,8 +181,6 @@ pub struct ReplayView {
     pub stop_at: Option<Ratio>,
     /// Deliveries that may have been made twice, because a process ended in the middle of them. Zero if none did.
     pub sent_twice_max: u64,
-    /// Letters by tenant, the most first, where they are known and there is more than one.
-    pub tenants: Vec<(String, u64)>,
     /// When it was started.
     pub created: Time,
     /// Who started it.
@@ -200,7 +199,6 @@ pub(super) struct Facts {
     pub pipeline: String,
     pub spec: ReplaySpec,
     pub total: u64,
-    pub tenants: Vec<(String, u64)>,
     /// Checksum of the frozen ids.
     pub ids_crc: u32,
     pub created: Time,
@@ -219,6 +217,8 @@ pub(super) struct JobProgress {
     pub succeeded: u64,
     pub dead_again: u64,
     pub forgotten: u64,
+    /// Put back, and taken back when the job was aborted, before anybody tried.
+    pub recalled: u64,
     pub sent_twice_max: u64,
     /// How the latest ones ended.
     pub latest: Latest,
@@ -238,6 +238,7 @@ impl JobProgress {
             succeeded: 0,
             dead_again: 0,
             forgotten: 0,
+            recalled: 0,
             sent_twice_max: 0,
             latest: Latest::default(),
             trial: None,
@@ -248,13 +249,13 @@ impl JobProgress {
 
     /// Letters that were put back and have not come to their end, as far as is known.
     pub(super) fn under_way(&self) -> u64 {
-        self.published.saturating_sub(self.succeeded + self.dead_again + self.forgotten)
+        self.published.saturating_sub(self.succeeded + self.dead_again + self.forgotten + self.recalled)
     }
 
     /// How many of `total` letters may have been under way when the process ended that wrote this. A job that runs has put
     /// more back since; one that stands still has not.
     pub(super) fn in_flight_max(&self, total: u64) -> u64 {
-        let ended = self.succeeded + self.dead_again + self.forgotten + self.skips.total();
+        let ended = self.succeeded + self.dead_again + self.forgotten + self.recalled + self.skips.total();
         if self.state == ReplayState::Running { total.saturating_sub(ended) } else { self.under_way() }
     }
 
@@ -308,13 +309,15 @@ pub(super) fn view(id: String, facts: &Facts, progress: &JobProgress) -> ReplayV
         state: progress.state,
         selection: facts.spec.selection.clone(),
         total: facts.total,
-        published: progress.published,
+        published: progress.published.saturating_sub(progress.recalled),
         under_way: progress.under_way(),
         succeeded: progress.succeeded,
         dead_again: progress.dead_again,
         forgotten: progress.forgotten,
         skipped: progress.skips.total(),
-        untouched: facts.total.saturating_sub(progress.published + progress.skips.total()),
+        untouched: facts
+            .total
+            .saturating_sub(progress.published.saturating_sub(progress.recalled) + progress.skips.total()),
         skips: progress.skips,
         rate: facts.spec.rate,
         force: facts.spec.force,
@@ -322,7 +325,6 @@ pub(super) fn view(id: String, facts: &Facts, progress: &JobProgress) -> ReplayV
         canary: progress.canary,
         stop_at: facts.spec.stop_at,
         sent_twice_max: progress.sent_twice_max,
-        tenants: facts.tenants.clone(),
         created: facts.created,
         actor: facts.actor.clone(),
         note: progress.note.clone(),
@@ -346,7 +348,6 @@ pub(super) fn to_json(facts: &Facts, progress: &JobProgress) -> Value {
         "target": facts.spec.target.name(),
         "canary": facts.spec.canary,
         "stop_at": facts.spec.stop_at.map(|share| share.to_string()),
-        "tenants": facts.tenants,
         "total": facts.total,
         "ids_crc": facts.ids_crc,
         "created": timestamp::print(facts.created),
@@ -358,6 +359,7 @@ pub(super) fn to_json(facts: &Facts, progress: &JobProgress) -> Value {
         "succeeded": progress.succeeded,
         "dead_again": progress.dead_again,
         "forgotten": progress.forgotten,
+        "recalled": progress.recalled,
         "sent_twice_max": progress.sent_twice_max,
         "latest": progress.latest.text(),
         "trial": progress.trial.map(|trial| [trial.published_before, trial.died_before, trial.letters]),
@@ -387,7 +389,6 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, JobProgress)> {
         pipeline: text("pipeline")?,
         spec,
         total: count("total")?,
-        tenants: tenants_of(value.get("tenants")),
         ids_crc: u32::try_from(count("ids_crc")?).ok()?,
         created: timestamp::parse(&text("created")?)?,
         actor: text("actor")?,
@@ -401,6 +402,7 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, JobProgress)> {
         dead_again: count("dead_again")?,
         // Jobs of an earlier version did not count them.
         forgotten: count("forgotten").unwrap_or(0),
+        recalled: count("recalled").unwrap_or(0),
         sent_twice_max: count("sent_twice_max").unwrap_or(0),
         latest: Latest::of_text(&text("latest").unwrap_or_default()),
         trial: triple(value.get("trial")).map(|[published_before, died_before, letters]| Trial {
@@ -423,9 +425,11 @@ fn triple(value: Option<&Value>) -> Option<[u64; 3]> {
     values.try_into().ok()
 }
 
-fn tenants_of(value: Option<&Value>) -> Vec<(String, u64)> {
-    let pair = |pair: &Value| Some((pair.get(0)?.as_str()?.to_owned(), pair.get(1)?.as_u64()?));
-    value.and_then(Value::as_array).into_iter().flatten().filter_map(pair).collect()
+/// Whether an earlier version wrote the names of tenants down, which would outlive the letters they came from. It is
+/// written again without them.
+pub(super) fn names_tenants(text: &[u8]) -> bool {
+    const FIELD: &[u8] = b"\"tenants\"";
+    text.windows(FIELD.len()).any(|part| part == FIELD)
 }
 
 #[cfg(test)]
@@ -447,7 +451,6 @@ mod tests {
                 selection: "error:\"503\"".into(),
             },
             total: 300,
-            tenants: vec![("acme".into(), 290), ("zeta".into(), 10)],
             ids_crc: 7,
             created: Time::from_millis(1_700_000_000_123),
             actor: "ops".into(),
@@ -469,6 +472,7 @@ mod tests {
             succeeded: 100,
             dead_again: 9,
             forgotten: 1,
+            recalled: 2,
             sent_twice_max: 8,
             latest: Latest::of_text("..x"),
             trial: Some(Trial { published_before: 1, died_before: 2, letters: 10 }),
@@ -477,7 +481,7 @@ mod tests {
         };
         assert_eq!(from_json(&to_json(&facts, &progress)), Some((facts.clone(), progress.clone())));
         let shown = view(name(31), &facts, &progress);
-        assert_eq!((shown.skipped, shown.under_way, shown.untouched), (28, 69, 93));
+        assert_eq!((shown.skipped, shown.under_way, shown.untouched), (28, 67, 95));
         let ended = shown.succeeded + shown.dead_again + shown.forgotten;
         assert_eq!(ended + shown.under_way + shown.skipped + shown.untouched, shown.total);
         let bare = Facts { spec: ReplaySpec::default(), ..facts };

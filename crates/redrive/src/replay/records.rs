@@ -59,6 +59,13 @@ pub(super) fn jobs_in(shared: &[(String, Bytes)]) -> Vec<JobRecord> {
     of_jobs.filter_map(|(_, value)| JobRecord::of_bytes(value)).collect()
 }
 
+/// Jobs that are over and whose records an earlier version wrote with the names of tenants.
+pub(super) fn naming_tenants(shared: &[(String, Bytes)]) -> Vec<JobRecord> {
+    let named = shared.iter().filter(|(key, value)| is_job_key(key) && job::names_tenants(value));
+    let named = named.filter_map(|(_, value)| JobRecord::of_bytes(value));
+    named.filter(|record| record.progress.is_settled()).collect()
+}
+
 /// What somebody wants of a job that runs in another process.
 pub(super) fn wish_key(id: &str) -> String {
     format!("{PREFIX}{id}/wish")
@@ -154,14 +161,24 @@ mod tests {
             pipeline: "orders".into(),
             spec: ReplaySpec::default(),
             total: 2,
-            tenants: Vec::new(),
             ids_crc: 1,
             created: Time::from_millis(1_700_000_000_000),
             actor: "ops".into(),
         };
         let progress = JobProgress::new();
         let record = JobRecord { id: "r-k3x9q-3".into(), runner: "k3x9q".into(), beat: 9, facts, progress };
-        assert_eq!(JobRecord::of_bytes(&record.to_bytes()), Some(record));
+        assert_eq!(JobRecord::of_bytes(&record.to_bytes()), Some(record.clone()));
+        let mut earlier: Value = serde_json::from_slice(&record.to_bytes()).unwrap();
+        earlier["tenants"] = json!([["erika@example.com", 2]]);
+        let written = |value: &Value, state: &str| {
+            let mut value = value.clone();
+            value["state"] = json!(state);
+            vec![(job_key("r-k3x9q-3"), Bytes::from(value.to_string()))]
+        };
+        let named = naming_tenants(&written(&earlier, "done"));
+        assert_eq!(named.iter().map(|record| record.id.as_str()).collect::<Vec<_>>(), ["r-k3x9q-3"]);
+        assert!(!String::from_utf8(named[0].to_bytes()).unwrap().contains("erika"));
+        assert_eq!(naming_tenants(&written(&earlier, "running")), [], "its runner writes it anew");
         assert_eq!(JobRecord::of_bytes(b"{}"), None);
         assert!(is_job_key(&job_key("r-1")) && !is_job_key(&piece_key("r-1", 0)) && !is_job_key("pause"));
         assert_eq!(wish_of(b"paused"), Some(ReplayState::Paused));

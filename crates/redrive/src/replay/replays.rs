@@ -158,7 +158,7 @@ impl Replays {
         plan: Plan,
         actor: &str,
     ) -> Result<ReplayView, ReplayError> {
-        let Plan { mut ids, tenants, taken: mut counts, .. } = plan;
+        let Plan { mut ids, taken: mut counts, .. } = plan;
         let _alone = self.jobs.alone().await;
         self.taken(handle).await.remove_from(&mut ids, &mut counts);
         if ids.is_empty() {
@@ -184,7 +184,6 @@ impl Replays {
             pipeline: handle.name().to_owned(),
             spec,
             total: ids.len() as u64,
-            tenants,
             ids_crc: checksum(&ids),
             created,
             actor: cut(actor),
@@ -233,7 +232,7 @@ impl Replays {
         self.set(id, ReplayState::Running).await
     }
 
-    /// Ends it. What was put back goes on and is still counted.
+    /// Ends it. What was put back and nobody has started is taken back within a moment; what runs goes on and is counted.
     pub async fn abort(&self, id: &str) -> Result<ReplayView, ReplayError> {
         self.set(id, ReplayState::Aborted).await
     }

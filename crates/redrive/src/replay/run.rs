@@ -11,6 +11,7 @@ use super::live::{Job, Keep};
 use super::pace::Pace;
 use crate::engine::{EngineError, LetterState, ReplayAnswer, ReplayJob};
 use crate::handle::{HandleError, PipelineHandle};
+use crate::messages::recall;
 use crate::run::dice::Dice;
 
 /// Letters that are put back in one go. The pipeline waits for the disk that long.
@@ -21,8 +22,15 @@ const ASK_MAX: usize = 1024;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long between two writes of the progress. What is lost is asked of the engine again.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
+/// How long between two looks for what an aborted job has put back and nobody has started.
+const RECALL_EVERY: Duration = Duration::from_millis(500);
 /// How long a job waits before it asks again where nobody answered.
 const NOT_NOW: Duration = Duration::from_secs(1);
+
+/// Whether something was not done yet, or so long ago that it is done again.
+pub(super) fn is_due(last: Option<Instant>, every: Duration) -> bool {
+    last.is_none_or(|last| last.elapsed() >= every)
+}
 
 pub(super) struct Task {
     pub job: Arc<Job>,
@@ -40,6 +48,8 @@ struct Asked {
     ended: Vec<bool>,
     /// Have no letter of this job.
     gone: u64,
+    /// Were taken back.
+    recalled: u64,
 }
 
 impl Asked {
@@ -114,7 +124,7 @@ impl Task {
             });
         }
         let mut under_way = self.recount().await?;
-        let mut kept = Instant::now();
+        let (mut kept, mut recalled) = (Instant::now(), None);
         loop {
             let changed = self.job.changed.notified();
             if self.job.is_elsewhere() {
@@ -128,6 +138,11 @@ impl Task {
                 let granted = pace.take(begun.elapsed(), wanted, dice.roll());
                 self.publish(&left[..granted], &mut pace, &mut under_way).await?
             };
+            if !under_way.is_empty() && self.is_aborted() && is_due(recalled, RECALL_EVERY) {
+                recalled = Some(Instant::now());
+                let letters = under_way.iter().copied().collect();
+                recall(&self.handle, self.job.facts.engine_job, &letters).await?;
+            }
             let look_began = Instant::now();
             let ended = self.look(&mut under_way).await?;
             let look_took = look_began.elapsed();
@@ -159,12 +174,13 @@ impl Task {
     /// How the letters of this job have ended, and which have not, by what the letters say of themselves.
     async fn recount(&self) -> Result<VecDeque<u64>, Halt> {
         let offered = (self.job.progress().offered as usize).min(self.ids.len());
-        let (mut under_way, mut succeeded, mut dead_again) = (VecDeque::new(), 0, 0);
+        let (mut under_way, mut succeeded, mut dead_again, mut recalled) = (VecDeque::new(), 0, 0, 0);
         for part in self.ids[..offered].chunks(ASK_MAX) {
             let mut asked = part.iter().copied().collect();
             let answered = self.ask(&mut asked).await?;
             succeeded += answered.ended.len() as u64 - answered.died();
             dead_again += answered.died();
+            recalled += answered.recalled;
             under_way.append(&mut asked);
         }
         self.job.change(|progress| {
@@ -174,6 +190,7 @@ impl Task {
             // What ended since the progress was written.
             progress.latest.push_unordered(succeeded - progress.succeeded, dead_again - progress.dead_again);
             (progress.succeeded, progress.dead_again, progress.forgotten) = (succeeded, dead_again, 0);
+            progress.recalled = recalled.max(progress.recalled);
             // What was put back and is neither under way nor at an end that a letter tells of has no letter any more.
             progress.forgotten = progress.under_way().saturating_sub(under_way.len() as u64);
         });
@@ -222,6 +239,7 @@ impl Task {
                 progress.forgotten += answered.gone;
                 progress.succeeded += answered.ended.len() as u64 - answered.died();
                 progress.dead_again += answered.died();
+                progress.recalled += answered.recalled;
                 answered.ended.iter().for_each(|died| progress.latest.push(*died));
             });
             under_way.append(&mut asked);
@@ -234,6 +252,7 @@ impl Task {
         let ids: Vec<u64> = asked.iter().copied().collect();
         let standings = self.handle.letter_standings(self.job.facts.engine_job, ids).await?;
         let mut answered = Asked::default();
+        let is_aborted = self.is_aborted();
         let mut standing = standings.into_iter();
         asked.retain(|_| {
             // A letter that is gone was closed long ago, and one that is not in the job was skipped.
@@ -246,12 +265,20 @@ impl Task {
                 LetterState::Succeeded if letter.is_last_job => answered.ended.push(false),
                 // Nobody knows any more how it had ended.
                 LetterState::Erased => answered.gone += 1,
+                // It has not died since: it was taken back.
+                LetterState::Open if is_aborted && letter.dead_at <= self.job.facts.created => {
+                    answered.recalled += 1;
+                }
                 // Open, discarded since, or taken by a later job: by this one it died again.
                 _ => answered.ended.push(true),
             }
             false
         });
         Ok(answered)
+    }
+
+    fn is_aborted(&self) -> bool {
+        self.job.progress().state == ReplayState::Aborted
     }
 
     /// Whether there is nothing left to do or to count.

@@ -75,7 +75,6 @@ mod tests {
             canary: None,
             stop_at: None,
             sent_twice_max: 0,
-            tenants: Vec::new(),
             created: Time::ZERO,
             actor: actor.to_owned(),
             note: Some("11 of the last 50 failed (limit 20 %)".to_owned()),

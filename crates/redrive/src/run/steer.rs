@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use crate::dispatch::{Machine, Withdrawn};
 use crate::engine::{
-    Claimed, Delivery, Engine, EngineError, Event, PendingAt, PendingMessage, PendingScan, PendingState,
-    Settlement, Ticket, Verdict,
+    Claimed, Delivery, Engine, EngineError, Event, Letter, PendingAt, PendingMessage, PendingScan,
+    PendingState, Settlement, Ticket, Verdict,
 };
 
 /// Where the answer goes.
@@ -27,6 +27,40 @@ pub enum Steer {
     RetryNow,
     /// It becomes a dead letter for `cancelled`.
     Cancel,
+    /// It was put back by a replay, and is the letter again that it was.
+    Recall(FormerLetter),
+}
+
+/// What a message was as a letter, before a replay put it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FormerLetter {
+    reason: Reason,
+    dead_at: Time,
+    meta: Meta,
+}
+
+impl FormerLetter {
+    pub(crate) fn of(letter: &Letter) -> Self {
+        // Where its message waits, an engine may count its attempts from the replay on.
+        let told = letter.history.attempts();
+        let before = told.iter().rev().zip(told.iter().rev().skip(1));
+        let last_life = 1 + before.take_while(|(later, earlier)| earlier.number < later.number).count();
+        let counted = told.iter().rev().take(last_life).filter(|attempt| attempt.counted).count() as u32;
+        let attempts = letter.meta.attempts.max(counted);
+        Self { reason: letter.reason, dead_at: letter.dead_at, meta: Meta { attempts, ..letter.meta } }
+    }
+
+    /// The letter again. It was put back once more, and that counts; if it was attempted since, it died now.
+    pub(crate) fn settlement(self, delivery: Delivery, now: Time) -> Settlement {
+        let Meta { attempts, uncounted, replays, .. } = delivery.meta;
+        let (meta, at) = if attempts == 0 && uncounted == 0 {
+            (Meta { replays, ..self.meta }, self.dead_at)
+        } else {
+            (Meta { deferred: false, ..delivery.meta }, now)
+        };
+        let verdict = Verdict::Dead { reason: self.reason, meta, at };
+        Settlement { delivery, verdict, attempt: None }
+    }
 }
 
 /// What came of it.
@@ -104,6 +138,7 @@ impl DurableAnswers {
                 match how {
                     Steer::RetryNow => machine.make_due(delivery, now),
                     Steer::Cancel => machine.cancel(delivery, now),
+                    Steer::Recall(former) => machine.recall(former.settlement(delivery, now)),
                 }
                 self.decided.push(reply);
             }
@@ -175,6 +210,7 @@ pub(crate) fn steer_at_rest(
     let meta = Meta { deferred: false, ..delivery.meta };
     let is_suspect = delivery.suspect.is_some();
     let (verdict, steered) = match how {
+        Steer::Recall(former) => (former.settlement(delivery.clone(), now).verdict, Steered::Done),
         Steer::RetryNow if is_suspect => (Verdict::Release, Steered::Suspect),
         Steer::RetryNow => (Verdict::Retry { due: now, meta }, Steered::Done),
         Steer::Cancel => (Verdict::Dead { reason: Reason::Cancelled, meta, at: now }, Steered::Done),

@@ -76,6 +76,7 @@ fn note(action: &ActionView) -> String {
     let about = about.map(|about| {
         if about == 1 { "1 subscription".to_owned() } else { format!("{} subscriptions", count(about)) }
     });
+    let about = about.or_else(|| action.unfinished.map(|_| "not finished".to_owned()));
     let said =
         action.note.as_deref().filter(|note| !note.is_empty()).map(|note| safe::short(note, NOTE_CHARS));
     about.into_iter().chain(said).collect::<Vec<_>>().join(": ")

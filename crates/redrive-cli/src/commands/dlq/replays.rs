@@ -128,11 +128,6 @@ fn show(job: &ApiAnswer<ReplayJob>, session: &Session, out: &mut Output) -> Resu
     ))?;
     out.line(&format!("  {}", sum(view)))?;
     out.line(&format!("  selection {}", safe::line(&view.selection)))?;
-    if !view.tenants.is_empty() {
-        let tenants =
-            view.tenants.iter().map(|one| format!("{} {}", safe::line(&one.tenant), count(one.letters)));
-        out.line(&format!("  tenants {}", tenants.collect::<Vec<_>>().join(", ")))?;
-    }
     if let Some(note) = &view.note {
         out.line(&format!("  note {}", safe::line(note)))?;
     }

@@ -5,6 +5,7 @@ use redrive_core::Reason;
 
 use super::*;
 use crate::letters::entry::DlqPosition;
+use crate::letters::ids::IdHash;
 
 /// A change of the index.
 #[derive(Clone, Debug)]
@@ -66,6 +67,7 @@ fn live(
                 reason: Reason::MaxRetries,
                 group: GroupId::from_number(1 + number % 3),
                 dead_at: Time::from_millis(u64::from(generation)),
+                id_hash: IdHash::of(&format!("o-{}", number % 5)),
                 job: jobs.last().copied(),
                 cut: false,
                 moved: false,
@@ -197,6 +199,12 @@ proptest! {
             };
             prop_assert_eq!(bare(index.groups()), bare(&expected));
             prop_assert_eq!(index.groups().oldest(), expected.oldest());
+            for id in 0..5 {
+                let of_id = told.truth.iter().map(|(number, ..)| *number).filter(|number| number % 5 == id);
+                let of_id: BTreeSet<u64> = of_id.collect();
+                let found = index.letters_of(&format!("o-{id}"));
+                prop_assert_eq!(found, Some(of_id.into_iter().collect()));
+            }
         }
     }
 }
@@ -209,6 +217,7 @@ fn parked(generation: u32, offset: i64) -> LetterRecord {
         reason: Reason::Permanent,
         group: GroupId::from_number(7),
         dead_at: Time::from_millis(offset as u64),
+        id_hash: IdHash::of(&format!("o-{offset}")),
         job: None,
         cut: false,
         moved: false,
@@ -224,6 +233,16 @@ fn a_state_without_a_record_is_kept_but_not_shown() {
     assert_eq!(index.counts, LetterTotals::default());
     index.parked(5, &parked(0, 1), LearnedFrom::Topic);
     assert_eq!(index.counts, LetterTotals { discarded: 1, ..LetterTotals::default() });
+}
+
+#[test]
+fn a_letter_is_found_by_its_message_until_it_is_gone() {
+    let mut index = Index::default();
+    index.parked(5, &parked(0, 1), LearnedFrom::Topic);
+    assert_eq!(index.letters_of("o-1"), Some(vec![5]));
+    index.remove(5);
+    assert_eq!(index.letters_of("o-1"), Some(Vec::new()));
+    assert_eq!(size_of::<LetterEntry>(), 64, "its hash lies in a gap");
 }
 
 #[test]

@@ -5,8 +5,17 @@ use std::ops::Range;
 /// Where the values stand that are neither object nor array, in order. The names of fields are not among them.
 /// `text` must be JSON.
 pub(super) fn scalars(text: &str) -> Vec<Range<usize>> {
+    parts(text).0
+}
+
+/// Where the names of fields stand, in order. `text` must be JSON.
+pub(super) fn names(text: &str) -> Vec<Range<usize>> {
+    parts(text).1
+}
+
+fn parts(text: &str) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
     let bytes = text.as_bytes();
-    let mut found = Vec::new();
+    let (mut found, mut names) = (Vec::new(), Vec::new());
     let mut at = 0;
     while let Some(byte) = bytes.get(at) {
         let start = at;
@@ -14,9 +23,8 @@ pub(super) fn scalars(text: &str) -> Vec<Range<usize>> {
             b'"' => {
                 at = end_of_string(bytes, at);
                 let next = bytes[at..].iter().find(|byte| !byte.is_ascii_whitespace());
-                if next != Some(&b':') {
-                    found.push(start..at);
-                }
+                let list = if next == Some(&b':') { &mut names } else { &mut found };
+                list.push(start..at);
             }
             byte if ends_word(*byte) => at += 1,
             _ => {
@@ -25,7 +33,7 @@ pub(super) fn scalars(text: &str) -> Vec<Range<usize>> {
             }
         }
     }
-    found
+    (found, names)
 }
 
 /// The position behind a string that begins here.
@@ -56,6 +64,8 @@ mod tests {
         let found: Vec<&str> = scalars(text).into_iter().map(|range| &text[range]).collect();
         assert_eq!(found, [r#""x\"y""#, "1.50", "true", "null", "-2e5"]);
         assert_eq!(scalars("7").first(), Some(&(0..1)));
+        let named: Vec<&str> = names(text).into_iter().map(|range| &text[range]).collect();
+        assert_eq!(named, [r#""a""#, r#""b""#, r#""c""#, r#""a""#]);
     }
 
     #[test]

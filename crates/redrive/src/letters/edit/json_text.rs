@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use serde::de::IgnoredAny;
 
-use super::json_scalars::{end_of_string, end_of_word, scalars};
+use super::json_scalars::{end_of_string, end_of_word, names, scalars};
 use super::json_value::JsonValue;
 
 /// Values that are nested deeper are not read; serde_json has the same limit.
@@ -185,6 +185,12 @@ impl JsonText {
     /// All values that are neither object nor array, as they are written.
     pub fn scalars(&self) -> impl Iterator<Item = &str> {
         scalars(&self.text).into_iter().map(|range| &self.text[range])
+    }
+
+    /// The names of all fields, at every depth.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        let names = names(&self.text).into_iter();
+        names.filter_map(|range| serde_json::from_str(&self.text[range]).ok())
     }
 
     /// Replaces those values that are neither object nor array and for which `with` has another one.

@@ -1,0 +1,73 @@
+//! `letter_retention` by the clock: hours of sweeps in virtual time, on the memory and the embedded engine.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use redrive::actions::{Actions, RETENTION_ACTOR, sweep_hourly};
+use redrive::{
+    BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline, Redrive,
+    Stores, VirtualClock,
+};
+use support::{guarded, message, quick, until};
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// Letters of two days; the sweeps take those whose time has come, each in its own hour, and no others.
+async fn old_letters_go_when_their_time_has_come(stores: impl Stores + 'static) {
+    let clock = Arc::new(VirtualClock::default());
+    let handler = |_: Message| async { Err(Failure::permanent("422 no")) };
+    let pipeline = Pipeline::new("orders").policy(quick(0)).handler_fn(handler);
+    let pipeline = pipeline.guard(GuardSettings::off()).breaker(BreakerSettings::off());
+    let redrive =
+        Redrive::builder().engine(stores).clock(Arc::clone(&clock)).pipeline(pipeline).build().unwrap();
+    let handle = redrive.pipeline("orders").unwrap();
+    tokio::spawn(async move { redrive.run_until(std::future::pending::<()>()).await });
+    for (day, open) in [(0, 3), (3, 5)] {
+        clock.advance(DAY * day);
+        let ids = (0..open).map(|n| message(format!("o-{day}-{n}")));
+        handle.ingest(ids.skip(if day == 0 { 0 } else { 3 })).await.unwrap();
+        guarded(until(&handle, |counts| counts.letters_open == open)).await;
+    }
+    // The hours between two sweeps take no time from here on.
+    tokio::time::pause();
+    let actions = Actions::open(None).unwrap();
+    let (sweeps, expired) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (swept, counted) = (Arc::clone(&sweeps), Arc::clone(&expired));
+    tokio::spawn(sweep_hourly(actions.clone(), handle.clone(), DAY * 5, move |sweep| {
+        swept.fetch_add(1, SeqCst);
+        counted.fetch_add(sweep.unwrap().discarded, SeqCst);
+    }));
+    // The first letters are three days old now.
+    for (hours, gone) in [(47, 0), (2, 3), (69, 3), (4, 5), (100, 5)] {
+        clock.advance(Duration::from_hours(hours));
+        let whole = sweeps.load(SeqCst) + 2;
+        while sweeps.load(SeqCst) < whole {
+            tokio::time::sleep(Duration::from_mins(10)).await;
+        }
+        let counts = handle.counts().await.unwrap();
+        assert_eq!((counts.letters_discarded, counts.letters_open), (gone, 5 - gone), "{hours} hours later");
+        assert_eq!(expired.load(SeqCst), gone);
+    }
+    // One line for each sweep that found something, with its letters, and it can be taken back.
+    let listed = actions.list(None, 1_000).await.unwrap();
+    let lines: Vec<_> = listed.iter().map(|line| (line.actor.as_str(), line.letters)).collect();
+    assert_eq!(lines, [(RETENTION_ACTOR, 3), (RETENTION_ACTOR, 2)]);
+    assert_eq!(listed[0].note.as_deref(), Some("died more than 120h ago"));
+    let restored = actions.undo(&handle, listed[1].id.as_deref().unwrap(), "ops").await.unwrap();
+    assert_eq!(restored.restored, 2);
+    assert_eq!(handle.letters(Some(LetterState::Open), None, 9).await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn old_letters_go_when_their_time_has_come_in_memory() {
+    old_letters_go_when_their_time_has_come(MemoryStores::new()).await;
+}
+
+#[tokio::test]
+async fn old_letters_go_when_their_time_has_come_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    old_letters_go_when_their_time_has_come(Embedded::open(dir.path()).unwrap()).await;
+}
