@@ -11,8 +11,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redrive::LetterState;
+use redrive::internal::engine::Query;
 use redrive::internal::engine::embedded::Embedded;
-use redrive::internal::engine::{Query};
 use redrive::replay::{ReplayState, Replays};
 use redrive_core::SplitMix64;
 use redrive_faults::plan;
