@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redrive::internal::engine::embedded::{Embedded, dir::EmbeddedStore};
 use redrive::internal::engine::{
-    Delivery, Engine, NewMessage, ReplayAnswer, ReplayJob, ReplayTarget, Settlement,
+    Deliver, Delivery, KeepLetters, NewMessage, Query, ReplayAnswer, ReplayJob, ReplayTarget, Settlement,
 };
 use redrive_core::{Reason, Time};
 use redrive_faults::plan;

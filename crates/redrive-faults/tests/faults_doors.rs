@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use redrive::internal::engine::embedded::{Embedded, Tuning, dir::FORMAT};
-use redrive::internal::engine::{Engine, EngineError};
+use redrive::internal::engine::{EngineError, Query};
 use redrive_faults::plan;
 use redrive_faults::verify::copy_dir;
 use support::{Rig, files_in};

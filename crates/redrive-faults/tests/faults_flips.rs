@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use redrive::internal::engine::embedded::Embedded;
-use redrive::internal::engine::{Engine, LetterState};
+use redrive::internal::engine::{Deliver, LetterState, Query};
 use redrive_core::SplitMix64;
 use redrive_core::{Reason, Time};
 use redrive_faults::plan;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use image::Image;
 use redrive::internal::engine::embedded::{Embedded, Tuning};
-use redrive::internal::engine::{Accepted, Engine, EngineError, Event, IngestError, NewMessage};
+use redrive::internal::engine::{Accepted, Deliver, Engine, EngineError, Event, IngestError, NewMessage};
 use redrive_faults::plan;
 use redrive_faults::settle;
 use redrive_faults::workload::Work;

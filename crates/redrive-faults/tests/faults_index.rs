@@ -7,7 +7,8 @@ use std::os::unix::fs::FileExt;
 
 use redrive::internal::engine::embedded::Embedded;
 use redrive::internal::engine::{
-    Accepted, Engine, EngineError, IngestError, LetterState, MessagePhase, NewMessage, StoreNotice,
+    Accepted, Deliver, Engine, EngineError, IngestError, LetterState, MessagePhase, NewMessage, Query,
+    StoreNotice,
 };
 use redrive_core::Reason;
 use redrive_core::SplitMix64;

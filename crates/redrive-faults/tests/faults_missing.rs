@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use redrive::internal::engine::embedded::directory::accept::accept_loss;
 use redrive::internal::engine::embedded::{Embedded, Tuning};
-use redrive::internal::engine::{Engine, EngineError, MessagePhase};
+use redrive::internal::engine::{Deliver, EngineError, MessagePhase, Query};
 use redrive_core::Time;
 use redrive_faults::plan;
 use redrive_faults::sample::{self, Fates, SampleFate};

@@ -10,7 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use redrive::internal::engine::{Engine, StoreOptions};
+use redrive::internal::engine::{Query, StoreOptions};
 use redrive::{LastEnd, Reason};
 use redrive_core::SplitMix64;
 use redrive_faults::pill::{self, Death, PILL, PIPELINES};

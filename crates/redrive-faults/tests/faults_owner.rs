@@ -9,7 +9,7 @@ use redrive::internal::engine::embedded::index::runs::SortedRuns;
 use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
 use redrive::internal::engine::embedded::store::open::open;
 use redrive::internal::engine::embedded::{Embedded, dir::EmbeddedStore};
-use redrive::internal::engine::{Accepted, Engine, EngineError, NewMessage};
+use redrive::internal::engine::{Accepted, Deliver, EngineError, NewMessage};
 use redrive_faults::verify::Scratch;
 use redrive_faults::{plan, sample};
 use std::sync::Arc;

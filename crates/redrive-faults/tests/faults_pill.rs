@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use redrive::Reason;
-use redrive::internal::engine::{Engine, StoreOptions};
+use redrive::internal::engine::{Query, StoreOptions};
 use redrive_faults::pill::{self, Death, PILL, PIPELINES, STUCK};
 use redrive_faults::plan;
 use support::{Rig, Victim};

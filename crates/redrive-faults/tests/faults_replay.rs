@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use redrive::LetterState;
-use redrive::internal::engine::Engine;
+use redrive::internal::engine::Query;
 use redrive::internal::engine::embedded::Embedded;
 use redrive::replay::{ReplayState, Replays};
 use redrive_core::SplitMix64;

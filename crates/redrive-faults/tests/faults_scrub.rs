@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use redrive::internal::engine::embedded::{Embedded, Tuning, inspect};
-use redrive::internal::engine::{Engine, StoreNotice};
+use redrive::internal::engine::{Deliver, Query, StoreNotice};
 use redrive_faults::plan;
 use redrive_faults::sample;
 use redrive_faults::verify::{Scratch, copy_dir};

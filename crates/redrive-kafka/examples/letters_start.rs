@@ -14,7 +14,7 @@ use rdkafka::ClientConfig;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use redrive::internal::engine::{Engine, History, StoreOptions};
+use redrive::internal::engine::{Deliver, History, Query, StoreOptions};
 use redrive_core::{Message, Meta, Reason, Time};
 use redrive_kafka::letters::KafkaLetters;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, headers};

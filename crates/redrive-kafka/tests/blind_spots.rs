@@ -5,7 +5,9 @@ mod support;
 use std::time::Duration;
 
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use redrive::internal::engine::{Engine, PartitionFlow, ProblemKind, SourcePlace, StoreOptions, Verdict};
+use redrive::internal::engine::{
+    Deliver, PartitionFlow, ProblemKind, Query, SourcePlace, StoreOptions, Verdict,
+};
 use redrive_core::Meta;
 use redrive_kafka::KafkaEngine;
 use support::drive::{at, messages, settle, take};

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use redrive::internal::engine::{Engine, ProblemKind, StoreOptions, Verdict};
+use redrive::internal::engine::{Deliver, ProblemKind, Query, StoreOptions, Verdict};
 use redrive_kafka::KafkaEngine;
 use redrive_lab::kafka::broker::Broker;
 use support::drive::{at, finish_all, ids, messages, settle, take};

@@ -5,7 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use redrive::internal::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
+use redrive::internal::engine::{Deliver, Delivery, Query, Settlement, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::Only;
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use redrive::internal::engine::groups::list::list;
 use redrive::internal::engine::{
-    Attempt, Engine, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling, History,
-    LetterChange, Settlement, StoreOptions, Verdict,
+    Attempt, Deliver, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling, History,
+    KeepLetters, LetterChange, Query, Settlement, StoreOptions, Verdict,
 };
 use redrive_core::{Class, FailureKind, Meta, Reason};
 use redrive_kafka::KafkaEngine;

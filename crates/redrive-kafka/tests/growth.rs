@@ -5,7 +5,7 @@ mod support;
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use redrive::internal::engine::{Engine, EngineError, Verdict};
+use redrive::internal::engine::{Deliver, EngineError, Query, Verdict};
 use redrive_core::Meta;
 use redrive_kafka::topics::Topics;
 use support::drive::{at, finish_all, of_key, ordered, settle, take};

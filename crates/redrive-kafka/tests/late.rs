@@ -5,7 +5,7 @@ mod support;
 
 use std::time::Duration;
 
-use redrive::internal::engine::{Delivery, Engine, History, StoreOptions, Verdict};
+use redrive::internal::engine::{Deliver, Delivery, History, Query, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin};

@@ -6,8 +6,8 @@ mod support;
 use std::time::Duration;
 
 use redrive::internal::engine::{
-    AfterDead, Delivery, Engine, ForeignLetter, History, LetterChange, ReplayAnswer, ReplayJob, ReplayTarget,
-    Settlement, StoreOptions, Verdict,
+    AfterDead, Deliver, Delivery, ForeignLetter, History, KeepLetters, LetterChange, Query, ReplayAnswer,
+    ReplayJob, ReplayTarget, Settlement, StoreOptions, Verdict,
 };
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;

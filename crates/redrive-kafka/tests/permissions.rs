@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use redrive::internal::engine::{
-    Engine, EngineError, ReplayAnswer, ReplayJob, ReplayTarget, StoreOptions, TakeGate, Verdict,
+    Deliver, EngineError, KeepLetters, Query, ReplayAnswer, ReplayJob, ReplayTarget, StoreOptions, TakeGate,
+    Verdict,
 };
 use redrive_core::Reason;
 use redrive_kafka::letters::other_groups;

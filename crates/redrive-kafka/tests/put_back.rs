@@ -9,7 +9,7 @@ use rdkafka::Message as _;
 use rdkafka::message::{BorrowedMessage, Header, Headers as _, OwnedHeaders};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use redrive::internal::engine::{
-    Delivery, Engine, LetterState, ReplayJob, ReplayTarget, StoreOptions, Verdict,
+    Deliver, Delivery, KeepLetters, LetterState, Query, ReplayJob, ReplayTarget, StoreOptions, Verdict,
 };
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use redrive::internal::engine::{
-    Delivery, Engine, ProblemKind, ReplayAnswer, ReplayJob, Settlement, StoreOptions, Verdict,
+    Deliver, Delivery, KeepLetters, ProblemKind, Query, ReplayAnswer, ReplayJob, Settlement, StoreOptions,
+    Verdict,
 };
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;

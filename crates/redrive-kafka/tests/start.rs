@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions};
 use rdkafka::client::DefaultClientContext;
-use redrive::internal::engine::{Engine, EngineError, StoreOptions, Verdict};
+use redrive::internal::engine::{Deliver, EngineError, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason};
 use redrive_kafka::GroupStart;
 use redrive_kafka::consume::begin::ran_before;

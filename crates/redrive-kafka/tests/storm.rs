@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redrive::internal::engine::conformance::{Rng, seeds_from_env};
-use redrive::internal::engine::{Delivery, Engine, Settlement, StoreOptions, Verdict};
+use redrive::internal::engine::{Deliver, Delivery, Query, Settlement, StoreOptions, Verdict};
 use redrive_core::{Meta, Reason, Time};
 
 use support::{World, message, wait};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::Message as _;
-use redrive::internal::engine::{Delivery, Engine, StoreOptions, Verdict};
+use redrive::internal::engine::{Deliver, Delivery, Query, StoreOptions, Verdict};
 use redrive_core::Meta;
 use redrive_kafka::consume::mailbox::Mailbox;
 use redrive_kafka::produce::outbox::Outbox;

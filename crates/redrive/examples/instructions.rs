@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use redrive::internal::dispatch::{Ended, Machine, Start};
-use redrive::internal::engine::{Engine, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::engine::{Deliver, Event, Memory, NewMessage, StoreOptions};
 use redrive::{Class, Message, Policy, Time};
 use redrive_core::{Budget, Health, Meta, Outcome, Random, decide};
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use redrive::internal::engine::{Announced, Delivery, Engine, Receipt, StoreOptions, Verdict};
+use redrive::internal::engine::{Announced, Deliver, Delivery, Receipt, StoreOptions, Verdict};
 use redrive_kafka::KafkaEngine;
 
 use super::support::drive::{at, messages, settle, take};

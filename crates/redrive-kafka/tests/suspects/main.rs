@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redrive::internal::engine::{
-    Announced, Delivery, Engine, ReplayJob, ReplayTarget, StoreOptions, Verdict,
+    Announced, Deliver, Delivery, KeepLetters, Query, ReplayJob, ReplayTarget, StoreOptions, Verdict,
 };
 use redrive_core::{Meta, Reason};
 use redrive_kafka::KafkaEngine;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use redrive::internal::dispatch::routes::Router;
 use redrive::internal::dispatch::{CallId, Ended, EndpointFigures, Machine, ProtectionSettings, Start};
-use redrive::internal::engine::{Delivery, Engine as _, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::engine::{Deliver as _, Delivery, Event, Memory, NewMessage, StoreOptions};
 use redrive::{Failure, FailureKind, GuardSettings, Message, Policy, Sink as _, Time};
 use redrive_core::endpoints::{Unit, WaitReason};
 use redrive_core::{Random, SplitMix64};
