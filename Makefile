@@ -1,4 +1,4 @@
-# One command equals CI: .ci/run, which is `make lint test`.
+# One command equals CI: .ci/run, which is `make lint`, `scripts/checks.sh quick` and `make test`.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help test lint checks alerts examples demo bench bench-webhooks damage soak soak-kafka proofs proofs-kafka storm-kafka figures-kafka bench-kafka bench-letters bench-push lab-alert lab-board mutants deny tools kafka-up kafka-down clean
@@ -16,7 +16,7 @@ lint: ## formatting, clippy with warnings as errors, the README's example agains
 	@scripts/links.sh
 	@! git grep -nE '^(<{7}|>{7}) '
 
-checks: ## each set of features by itself, documentation with warnings as errors, packages, and licences if cargo-deny is there
+checks: ## each set of features by itself, documentation with warnings as errors, packages, licences and duplicates of dependencies
 	@scripts/checks.sh
 
 alerts: ## check the alert rules and run their unit tests with promtool

@@ -8,17 +8,17 @@
 //! - `fault`: what can go wrong, what to do about it, and the exit code
 //! - `session`: from the global flags to an API, on a small runtime
 
+pub mod address;
 pub mod answer;
 pub mod api;
 pub mod fault;
-pub mod address;
 pub mod session;
 pub mod token;
 pub mod wire;
 
+pub use address::ApiAddress;
 pub use answer::ApiAnswer;
 pub use api::{Api, MessageQuery, PageQuery};
 pub use fault::ClientFault;
-pub use address::ApiAddress;
 pub use session::{Session, block_on, wall_clock, with_api};
 pub use token::Bearer;

@@ -441,7 +441,7 @@ fn an_interrupt_ends_only_the_looking() {
     let mut said = String::new();
     child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(status.code(), Some(130), "{said}");
-    assert!(said.contains("detached: replay r-31 goes on") && said.contains("--resume r-31"), "{said}");
+    assert!(said.contains("detached: replay r-31 continues") && said.contains("--resume r-31"), "{said}");
     assert!(!api.asked().iter().any(|asked| asked.line.contains("abort")));
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use redrive_core::breaker::{
-    Breaker, BreakerSettings, BreakerState, Cause, BreakerChange, Retried, Sign, SlowAction,
+    Breaker, BreakerChange, BreakerSettings, BreakerState, Cause, Retried, Sign, SlowAction,
 };
 use redrive_core::failure_kind::{Counted, FailureKind};
 use redrive_core::views::Gate;
@@ -40,7 +40,9 @@ fn half_of_twenty_messages_within_ten_seconds_open_it() {
     for n in 0..19 {
         assert_eq!(breaker.first_attempt(n, DOWN, at(n * 100)), None, "too few to say");
     }
-    let Some(BreakerChange::Opened(cause)) = breaker.first_attempt(19, DOWN, at(2_000)) else { panic!("not open") };
+    let Some(BreakerChange::Opened(cause)) = breaker.first_attempt(19, DOWN, at(2_000)) else {
+        panic!("not open")
+    };
     assert_eq!(
         (cause.failed, cause.of, cause.within, cause.by),
         (20, 20, Duration::from_secs(10), Gate::Breaker)
@@ -108,7 +110,8 @@ fn good_probes_close_it_and_what_was_counted_is_forgotten() {
     let mut breaker = opened();
     breaker.tick(at(30_000));
     let closed = round(&mut breaker, 100, &[true; 5], at(30_100));
-    let expected = BreakerChange::Closed { good: 5, probes: 5, rounds: 1, open_for: Duration::from_millis(30_100) };
+    let expected =
+        BreakerChange::Closed { good: 5, probes: 5, rounds: 1, open_for: Duration::from_millis(30_100) };
     assert_eq!(closed, Some(expected));
     for n in 0..19 {
         assert_eq!(breaker.first_attempt(n, DOWN, at(30_200)), None, "it needs its sample again");
@@ -172,7 +175,10 @@ fn what_was_open_is_open_for_the_next_process() {
 fn a_key_that_is_refused_is_named() {
     let mut breaker = Breaker::new(BreakerSettings::default());
     let change = (0..20).find_map(|n| breaker.first_attempt(n, Sign::Credential, at(0)));
-    assert!(matches!(change, Some(BreakerChange::Opened(cause)) if cause.by == Gate::Credential), "{change:?}");
+    assert!(
+        matches!(change, Some(BreakerChange::Opened(cause)) if cause.by == Gate::Credential),
+        "{change:?}"
+    );
 }
 
 #[test]

@@ -19,7 +19,7 @@ use redrive_core::{Message, Meta, Reason, Time};
 use redrive_kafka::letters::KafkaLetters;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, headers};
 use redrive_kafka::topics::{self, Topics};
-use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, GroupStart, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, KafkaStores, Only, TopicsMode};
 
 type Error = Box<dyn std::error::Error>;
 

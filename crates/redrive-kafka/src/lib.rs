@@ -41,5 +41,5 @@ pub mod group;
 pub mod letters;
 
 pub use engine::KafkaEngine;
-pub use options::{Cluster, KafkaPipeline, Only, GroupStart, TopicsMode};
+pub use options::{Cluster, GroupStart, KafkaPipeline, Only, TopicsMode};
 pub use stores::KafkaStores;

@@ -1,4 +1,4 @@
-//! Members that come and go all the time, in order or not: every message comes to its end.
+//! Members that come and go all the time, in order or not: every message becomes terminal.
 
 mod support;
 
@@ -119,7 +119,7 @@ fn storm(seed: u64, crashes: bool) -> (World, Seen) {
         over.store(true, Ordering::SeqCst);
     });
     let seen = seen.into_inner().unwrap();
-    assert_eq!(seen.terminal(), MESSAGES as usize, "seed {seed}: every message comes to its end");
+    assert_eq!(seen.terminal(), MESSAGES as usize, "seed {seed}: every message becomes terminal");
     (world, seen)
 }
 
@@ -144,7 +144,7 @@ fn members_that_die_lose_nothing() {
     // What was under way when somebody died may be there twice; it ends as well.
     let mut engine = world.open_caught_up(StoreOptions::default());
     let mut events = Vec::new();
-    wait("what is left comes to its end", || {
+    wait("what is left becomes terminal", || {
         engine.poll(&mut events).unwrap();
         let (now, mut out) = (now(), Vec::new());
         engine.take(now, 100, &mut out).unwrap();

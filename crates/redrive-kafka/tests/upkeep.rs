@@ -13,7 +13,7 @@ use redrive_kafka::consume::mailbox::Mailbox;
 use redrive_kafka::produce::outbox::Outbox;
 use redrive_kafka::produce::{Body, Production, WriteOutcome};
 use redrive_kafka::topics::scan::{Scan, Span};
-use redrive_kafka::{KafkaEngine, GroupStart};
+use redrive_kafka::{GroupStart, KafkaEngine};
 use support::drive::{at, finish_all, ids, messages, settle, take};
 use support::{World, message, wait};
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use redrive::{
     BreakerSettings, Call, Delivery, Failure, HealthChange, Pipeline, PipelineHandle, Policy, Redrive, Sink,
 };
-use redrive_core::breaker::{BreakerState, BreakerChange};
+use redrive_core::breaker::{BreakerChange, BreakerState};
 use tokio::sync::oneshot;
 
 type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -258,12 +258,20 @@ async fn what_is_not_there_says_what_is() {
 
 #[tokio::test]
 async fn it_listens_on_loopback_only_and_names_a_taken_port() {
-    let beyond = Server::bind(&DownstreamOptions { listen: ([0, 0, 0, 0], 0).into(), ..DownstreamOptions::default() }).await;
+    let beyond =
+        Server::bind(&DownstreamOptions { listen: ([0, 0, 0, 0], 0).into(), ..DownstreamOptions::default() })
+            .await;
     assert!(beyond.unwrap_err().to_string().contains("loopback only"));
-    let remote = DownstreamOptions { listen: ([0, 0, 0, 0], 0).into(), allow_remote: true, ..DownstreamOptions::default() };
+    let remote = DownstreamOptions {
+        listen: ([0, 0, 0, 0], 0).into(),
+        allow_remote: true,
+        ..DownstreamOptions::default()
+    };
     assert!(Server::bind(&remote).await.is_ok(), "only if somebody says so");
-    let first = Server::bind(&DownstreamOptions { listen: FREE_PORT, ..DownstreamOptions::default() }).await.unwrap();
-    let second = Server::bind(&DownstreamOptions { listen: first.addr(), ..DownstreamOptions::default() }).await;
+    let first =
+        Server::bind(&DownstreamOptions { listen: FREE_PORT, ..DownstreamOptions::default() }).await.unwrap();
+    let second =
+        Server::bind(&DownstreamOptions { listen: first.addr(), ..DownstreamOptions::default() }).await;
     let text = second.unwrap_err().to_string();
     assert!(text.contains(&first.addr().to_string()) && text.contains("give another address"), "{text}");
 }

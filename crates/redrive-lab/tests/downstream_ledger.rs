@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redrive_lab::downstream::ledger::{Ledger, Url};
-use redrive_lab::downstream::{Applied, Downstream, LedgerOptions, DownstreamOptions};
+use redrive_lab::downstream::{Applied, Downstream, DownstreamOptions, LedgerOptions};
 use tokio_postgres::NoTls;
 
 async fn open(path: &Path) -> Ledger {
@@ -165,7 +165,8 @@ async fn in_postgresql_the_id_and_the_effect_are_written_together_and_once() {
 async fn an_effect_that_fails_takes_its_id_back() {
     with_schema(async |url, client| {
         let ledger = LedgerOptions::Postgres(Url(url));
-        let stub = Downstream::open(&DownstreamOptions { ledger, ..DownstreamOptions::default() }).await.unwrap();
+        let stub =
+            Downstream::open(&DownstreamOptions { ledger, ..DownstreamOptions::default() }).await.unwrap();
         client.batch_execute("ALTER TABLE effects ADD CHECK (order_id <> 'o-1') NOT VALID").await.unwrap();
         let failed = stub.handle("o-1", 1, b"{}").await.unwrap_err();
         assert_eq!(failed.status(), 503);

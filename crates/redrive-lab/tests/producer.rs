@@ -18,7 +18,9 @@ use redrive_core::Ratio;
 use redrive_lab::downstream::{self, Downstream};
 use redrive_lab::fate::Fate;
 use redrive_lab::producer::options::OnProgress;
-use redrive_lab::producer::{BatchAnswer, OrderBatch, Bearer, ProducerOptions, Producer, ProducerError, Progress, Target, run};
+use redrive_lab::producer::{
+    BatchAnswer, Bearer, OrderBatch, Producer, ProducerError, ProducerOptions, Progress, Target, run,
+};
 use redrive_lab::seed;
 use support::{FREE_PORT, PATIENCE, start};
 use tokio::net::TcpListener;
@@ -63,8 +65,12 @@ async fn every_order_of_the_schedule_is_offered_once_and_reported() {
     let taker = Arc::new(Taker::default());
     let dir = tempfile::tempdir().unwrap();
     let ids_file = dir.path().join("ids");
-    let options =
-        ProducerOptions { seed: 7, batch: 8, ids_file: Some(ids_file.clone()), ..fast(taker.target(fine), 100) };
+    let options = ProducerOptions {
+        seed: 7,
+        batch: 8,
+        ids_file: Some(ids_file.clone()),
+        ..fast(taker.target(fine), 100)
+    };
     let report = finished(options).await.unwrap();
 
     let expected: BTreeSet<String> = (0..100).map(|n| seed::id(7, n)).collect();
@@ -86,8 +92,12 @@ async fn every_order_of_the_schedule_is_offered_once_and_reported() {
 async fn two_runs_with_one_seed_offer_the_same_poison() {
     let poison = async |seed| -> BTreeSet<String> {
         let taker = Arc::new(Taker::default());
-        let options =
-            ProducerOptions { seed, batch: 50, poison_rate: Ratio::percent(10), ..fast(taker.target(fine), 1_000) };
+        let options = ProducerOptions {
+            seed,
+            batch: 50,
+            poison_rate: Ratio::percent(10),
+            ..fast(taker.target(fine), 1_000)
+        };
         finished(options).await.unwrap();
         let seen = taker.seen.lock().unwrap();
         let orders = seen.iter().flat_map(|batch| &batch.orders);
@@ -112,7 +122,8 @@ async fn a_slow_consumer_makes_the_schedule_late_but_never_skips() {
         }
     });
     // 100 orders in a second, each takes a second, four at a time: 25 seconds.
-    let options = ProducerOptions { rate: 100.0, count: Some(100), in_flight_max: 4, ..ProducerOptions::new(target) };
+    let options =
+        ProducerOptions { rate: 100.0, count: Some(100), in_flight_max: 4, ..ProducerOptions::new(target) };
     let report = run(options, std::future::pending()).await.unwrap();
     assert_eq!(taker.ids(), (0..100).map(|n| format!("o-{n}")).collect::<Vec<_>>());
     assert_eq!(report.total.accepted, 100);
@@ -128,7 +139,11 @@ async fn below_the_bound_a_slow_consumer_does_not_slow_the_schedule_down() {
         tokio::time::sleep(Duration::from_millis(500)).await;
         BatchAnswer::Accepted { duplicates: 0 }
     });
-    let options = ProducerOptions { rate: 100.0, duration: Some(Duration::from_secs(3)), ..ProducerOptions::new(target) };
+    let options = ProducerOptions {
+        rate: 100.0,
+        duration: Some(Duration::from_secs(3)),
+        ..ProducerOptions::new(target)
+    };
     let report = run(options, std::future::pending()).await.unwrap();
     assert_eq!((report.total.sent, report.total.held), (300, 0));
     assert!(report.total.late_max <= Duration::from_millis(2), "{:?}", report.total.late_max);
@@ -187,9 +202,14 @@ async fn a_target_that_will_never_take_an_order_ends_the_run_with_its_words() {
 async fn faulty_options_start_nothing() {
     let taker = Arc::new(Taker::default());
     let error =
-        finished(ProducerOptions { rate: -1.0, batch: 0, ..ProducerOptions::new(taker.target(fine)) }).await.unwrap_err();
+        finished(ProducerOptions { rate: -1.0, batch: 0, ..ProducerOptions::new(taker.target(fine)) })
+            .await
+            .unwrap_err();
     assert!(error.to_string().contains("rate: -1") && error.to_string().contains("batch: 0"), "{error}");
-    let nowhere = ProducerOptions { ids_file: Some("/no/such/dir/ids".into()), ..ProducerOptions::new(taker.target(fine)) };
+    let nowhere = ProducerOptions {
+        ids_file: Some("/no/such/dir/ids".into()),
+        ..ProducerOptions::new(taker.target(fine))
+    };
     assert!(finished(nowhere).await.unwrap_err().to_string().contains("/no/such/dir/ids"));
     assert!(taker.ids().is_empty());
 }

@@ -34,7 +34,7 @@ pub fn no_call_is_missed(callers: usize) {
     join(callers);
 }
 
-/// Everything that is posted is taken once, and who waits hears of the end.
+/// Everything that is posted is taken once, and a waiting thread learns of the end.
 pub fn everything_posted_is_taken_once(posters: usize, each: usize) {
     let mailbox = Arc::new(Mailbox::default());
     let posting: Vec<_> = (0..posters)

@@ -1,4 +1,4 @@
-//! Whether the process lives, whether it wants traffic, and its metrics.
+//! Whether the process is alive, whether it wants traffic, and its metrics.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};

@@ -167,7 +167,7 @@ static OLDEST_PENDING: Metric = metric(
     "redrive_oldest_pending_timestamp_seconds",
     Kind::Gauge,
     PIPELINE,
-    "When the oldest message that has not come to an end was made, in seconds since 1970; absent if there is none.",
+    "Creation time of the oldest pending message, in seconds since 1970; absent if there is none.",
 );
 static RETRY_LATENESS: Metric = metric(
     "redrive_retry_lateness_seconds",
@@ -353,7 +353,7 @@ static PASSED_OVER: Metric = metric(
     "redrive_passed_over_total",
     Kind::Counter,
     PIPELINE,
-    "Kafka records that were not delivered because another record of the same message goes on; each is logged.",
+    "Kafka records that were not delivered because another record of the same message is used; each is logged.",
 );
 static CONNECTIONS: Metric =
     metric("redrive_connections", Kind::Gauge, &[], "Connections to the API that are open now.");

@@ -190,7 +190,7 @@ impl From<SteerError> for Problem {
                 "`redrive messages PIPELINE`, or GET …/messages, lists what waits; where several processes share the work, each knows its own"
             }
             SteerError::InFlight { .. } => "look again when its attempt has ended",
-            SteerError::Ready { .. } => "it starts by itself as soon as there is a free place",
+            SteerError::Ready { .. } => "it starts by itself as soon as a permit is free",
             SteerError::KeyWait { .. } => {
                 "`redrive status PIPELINE --key KEY`, or GET …/keys/KEY, shows which one; retry or cancel that one"
             }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::connections::files::FileBudget;
-use crate::connections::registry::{Connections, ConnectionSlot};
+use crate::connections::registry::{ConnectionSlot, Connections};
 use crate::connections::serve::Serve;
 use crate::connections::stream::Stream;
 use crate::options::{ServerError, ServerOptions};

@@ -307,7 +307,7 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// The handler did not come to an end in its time. What it began may have had its effect.
+/// The handler did not finish in time. What it started may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the handler timed out after {} ms", .after.as_millis())]
 pub struct TimedOut {

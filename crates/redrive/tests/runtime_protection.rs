@@ -15,7 +15,7 @@ const STARTED: Time = Time::from_millis(1_800_000_000_000);
 const PERMITS: usize = 16;
 const CALL: Duration = Duration::from_millis(10);
 
-/// A sink that answers after [`CALL`], and a machine that is looked after every so often.
+/// A sink that answers after [`CALL`], and a machine that is ticked at intervals.
 struct World {
     engine: Memory,
     machine: Machine,

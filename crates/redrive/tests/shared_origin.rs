@@ -1,5 +1,5 @@
 //! Several customers with endpoints at one origin, as behind a shared gateway: what one of them does must not stop
-//! deliveries to the others, and an origin that cannot be reached is left alone for all of them.
+//! deliveries to the others, and an unreachable origin is in cooldown for all of them.
 
 mod support;
 

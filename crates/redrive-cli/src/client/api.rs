@@ -17,9 +17,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::address::{ApiAddress, opaque_segment, query, segment};
 use super::answer::ApiAnswer;
 use super::fault::ClientFault;
-use super::address::{ApiAddress, opaque_segment, query, segment};
 use super::token::Bearer;
 use super::wire::Wire;
 use crate::exit::Failed;
@@ -129,7 +129,12 @@ impl Api {
     }
 
     /// `retry` or `cancel`.
-    pub async fn steer(&self, pipeline: &str, id: &str, word: &str) -> Result<ApiAnswer<Steered>, ClientFault> {
+    pub async fn steer(
+        &self,
+        pipeline: &str,
+        id: &str,
+        word: &str,
+    ) -> Result<ApiAnswer<Steered>, ClientFault> {
         let path = format!("/v1/pipelines/{}/messages/{}/{word}", segment(pipeline), segment(id));
         self.post(&path, None).await
     }
@@ -197,7 +202,11 @@ impl Api {
         self.post(&path, Some(json!({ "undo": edit }))).await
     }
 
-    pub async fn discard(&self, pipeline: &str, discard: &Discard) -> Result<ApiAnswer<Discarded>, ClientFault> {
+    pub async fn discard(
+        &self,
+        pipeline: &str,
+        discard: &Discard,
+    ) -> Result<ApiAnswer<Discarded>, ClientFault> {
         self.post_with(&format!("/v1/pipelines/{}/letters/discard", segment(pipeline)), discard).await
     }
 
@@ -256,7 +265,10 @@ impl Api {
         self.get(&format!("/v1/pipelines/{}/subscriptions/{id}", segment(pipeline))).await
     }
 
-    pub async fn subscription_keys(&self, pipeline: &str) -> Result<ApiAnswer<SubscriptionKeys>, ClientFault> {
+    pub async fn subscription_keys(
+        &self,
+        pipeline: &str,
+    ) -> Result<ApiAnswer<SubscriptionKeys>, ClientFault> {
         self.get(&format!("/v1/pipelines/{}/subscriptions/keys", segment(pipeline))).await
     }
 

@@ -6,9 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use redrive::Time;
 
+use super::address::{ApiAddress, ApiAddressFault};
 use super::api::Api;
 use super::fault::ClientFault;
-use super::address::{ApiAddress, ApiAddressFault};
 use super::token::Bearer;
 use crate::args::Global;
 use crate::config::load::{FILE_DEFAULT, load_text};

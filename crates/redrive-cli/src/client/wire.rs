@@ -13,8 +13,8 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use redrive_sinks::tls;
 
-use super::fault::{ClientFault, Refused};
 use super::address::ApiAddress;
+use super::fault::{ClientFault, Refused};
 use super::token::Bearer;
 use crate::exit::Failed;
 

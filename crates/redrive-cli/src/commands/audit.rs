@@ -157,7 +157,12 @@ async fn audit_records(
     finish(args, &roll, &seen, out)
 }
 
-fn finish(args: &AuditArgs, roll: &Roll, seen: &gather::AuditFindings, out: &mut Output) -> Result<Exit, Failed> {
+fn finish(
+    args: &AuditArgs,
+    roll: &Roll,
+    seen: &gather::AuditFindings,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
     let named = if out.is_json() { NAMED_JSON } else { NAMED };
     let reckoning = reconcile::reconcile(roll, named);
     report::write(&report::AuditReport { pipeline: &args.pipeline, reckoning: &reckoning, seen }, out)?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use redrive_core::{Ratio, duration};
 use redrive_lab::downstream::ledger::Url;
 use redrive_lab::downstream::{
-    DownstreamError, Latency, LedgerOptions, DownstreamOptions, OutageStyle, OutageWindow, Server, Switches,
+    DownstreamError, DownstreamOptions, Latency, LedgerOptions, OutageStyle, OutageWindow, Server, Switches,
 };
 use redrive_lab::share;
 

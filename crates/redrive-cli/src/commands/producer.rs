@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use redrive_core::{Ratio, duration, rate};
 use redrive_lab::producer::options::{IN_FLIGHT_MAX, OnProgress};
-use redrive_lab::producer::{Bearer, ProducerOptions, ProducerError, Target, TargetFault};
+use redrive_lab::producer::{Bearer, ProducerError, ProducerOptions, Target, TargetFault};
 use redrive_lab::share;
 
 use crate::args::Global;

@@ -9,7 +9,7 @@ use redrive_core::rate;
 
 use super::fault::Fault;
 use super::health::TableValues;
-use super::reader::{SettingReader, Section};
+use super::reader::{Section, SettingReader};
 use super::words::quoted;
 
 /// Shorter spans say nothing about the health of a sink.

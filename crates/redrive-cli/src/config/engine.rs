@@ -8,7 +8,7 @@ use redrive_core::duration;
 use super::declared::{BEFORE_SINKS, SettingTable};
 use super::fault::Fault;
 use super::kafka::KafkaConfig;
-use super::reader::{SettingReader, Section, Set};
+use super::reader::{Section, Set, SettingReader};
 use super::tree::At;
 use super::words::quoted;
 

@@ -4,7 +4,7 @@ use redrive_core::GroupRule;
 use redrive_core::fingerprint::rules::{RULES_MAX, RuleFault};
 
 use super::fault::Fault;
-use super::reader::{SettingReader, Section};
+use super::reader::{Section, SettingReader};
 
 pub(super) fn read(reader: &mut SettingReader, pipeline: &Section<'_>) -> Vec<GroupRule> {
     let tables = reader.tables(pipeline, "group");

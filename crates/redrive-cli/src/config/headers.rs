@@ -7,7 +7,7 @@ use redrive_sinks::webhook::HeaderFrom;
 
 use super::fault::Fault;
 use super::named::Named;
-use super::reader::{SettingReader, Section};
+use super::reader::{Section, SettingReader};
 use super::secrets::{self, is_secret_header};
 use super::tree::{At, Data};
 
@@ -38,7 +38,11 @@ impl HeaderConfig {
 }
 
 /// The table `headers`. `endpoint` is where messages are told to name their own endpoint.
-pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>, endpoint: Option<&At>) -> Vec<HeaderConfig> {
+pub(super) fn read(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    endpoint: Option<&At>,
+) -> Vec<HeaderConfig> {
     let Some(table) = reader.table(section, "headers") else { return Vec::new() };
     let mut headers: Vec<(HeaderConfig, At)> = Vec::new();
     for entry in &table.table.entries {

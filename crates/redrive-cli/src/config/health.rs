@@ -7,12 +7,16 @@ use redrive_core::guard::GuardSettings;
 use redrive_core::profiles::Profile;
 
 use super::fault::Fault;
-use super::reader::{SettingReader, Section, Set};
+use super::reader::{Section, Set, SettingReader};
 use super::words::quoted;
 
 const ACTIONS: [(&str, SlowAction); 2] = [("open", SlowAction::Open), ("alert", SlowAction::Alert)];
 
-pub(super) fn breaker(reader: &mut SettingReader, pipeline: &Section<'_>, profile: &Profile) -> BreakerSettings {
+pub(super) fn breaker(
+    reader: &mut SettingReader,
+    pipeline: &Section<'_>,
+    profile: &Profile,
+) -> BreakerSettings {
     let mut breaker = BreakerSettings::of_profile(profile);
     let Some(table) = reader.table(pipeline, "breaker") else { return breaker };
     reader.unknown_keys(&table);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
 use super::named::Named;
-use super::reader::{SettingReader, Section, Set};
+use super::reader::{Section, Set, SettingReader};
 use super::secrets;
 use super::tree::{At, Data};
 use super::words::quoted;

@@ -12,7 +12,7 @@ use super::fault::{Fault, Faults, Severity};
 use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags, lay};
 use super::named::Named;
 use super::pipeline::{FoundPipeline, PipelineConfig};
-use super::reader::{SettingReader, Section};
+use super::reader::{Section, SettingReader};
 use super::secrets;
 use super::server::ServerConfig;
 use super::sinks::registry::KEYS;

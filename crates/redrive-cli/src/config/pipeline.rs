@@ -20,7 +20,7 @@ use super::health;
 use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
-use super::reader::{SettingReader, Section};
+use super::reader::{Section, SettingReader};
 use super::sinks::SinkConfig;
 use super::sinks::section::{shared_hashes, sink_faults, sink_section};
 use super::tree::{At, Data, TreeTable};

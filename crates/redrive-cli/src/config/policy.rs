@@ -7,7 +7,7 @@ use redrive_core::{Policy, PolicyFault, PolicySettings, PolicyWarning, duration}
 use redrive_sinks::webhook::options::TIMEOUT_MAX;
 
 use super::fault::{Fault, Form};
-use super::reader::{SettingReader, Section, Set};
+use super::reader::{Section, Set, SettingReader};
 use super::tree::{At, Data, TreeTable};
 
 /// Settings of the policy that the table of a sink may hold instead.
@@ -77,8 +77,12 @@ fn settings(reader: &mut SettingReader, section: &Section<'_>, sink: Option<&Sec
         let value = match scalar.kind {
             ScalarKind::Words => reader.text(section, scalar.key).map(|set| ScalarValue::Words(set.value)),
             ScalarKind::Whole => reader.count(section, scalar.key).map(ScalarValue::Whole),
-            ScalarKind::Number => reader.number(section, scalar.key).map(|set| ScalarValue::Number(set.value)),
-            ScalarKind::Switch => reader.switch(section, scalar.key).map(|set| ScalarValue::Switch(set.value)),
+            ScalarKind::Number => {
+                reader.number(section, scalar.key).map(|set| ScalarValue::Number(set.value))
+            }
+            ScalarKind::Switch => {
+                reader.switch(section, scalar.key).map(|set| ScalarValue::Switch(set.value))
+            }
         };
         if let Some(value) = value {
             (scalar.set)(&mut settings, value);
@@ -164,7 +168,11 @@ fn limits(
 }
 
 /// A timeout that a webhook can have; the policy alone would allow a longer one.
-fn within_sink_limit(reader: &mut SettingReader, section: &Section<'_>, timeout: Set<String>) -> Option<String> {
+fn within_sink_limit(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    timeout: Set<String>,
+) -> Option<String> {
     if duration::parse(&timeout.value).is_ok_and(|given| given > TIMEOUT_MAX) {
         let (name, max) = (section.name("timeout"), duration::print(TIMEOUT_MAX));
         let problem = format!("`{name} = \"{}\"` must be at most {max}", timeout.value);

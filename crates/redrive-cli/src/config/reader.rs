@@ -10,7 +10,7 @@ use super::example;
 use super::fault::Fault;
 use super::keys::Keys;
 use super::named::Named;
-use super::tree::{At, Data, HUGE, Node, TreeTable, TreeEntry};
+use super::tree::{At, Data, HUGE, Node, TreeEntry, TreeTable};
 
 /// A value and where it was given.
 #[derive(Clone, Debug, PartialEq)]

@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn numbers_stand_to_the_right_and_lines_have_no_tail() {
-        let mut table = TextTable::new([("GROUP", Align::Left), ("OPEN", Align::Right), ("REASON", Align::Left)]);
+        let mut table =
+            TextTable::new([("GROUP", Align::Left), ("OPEN", Align::Right), ("REASON", Align::Left)]);
         table.row(["g1", "38,911", "permanent"].map(str::to_owned));
         table.row(["g2", "1,042", "max_retries"].map(str::to_owned));
         table.row(["g3".to_owned()]);

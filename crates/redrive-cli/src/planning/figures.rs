@@ -17,7 +17,7 @@ use redrive_core::{
 use serde_json::{Value, json};
 
 use super::assume::Assumed;
-use super::slo::{SloResult, Slo};
+use super::slo::{Slo, SloResult};
 use crate::config::PipelineConfig;
 
 /// What `check` is asked.

@@ -7,4 +7,4 @@ pub mod text;
 
 pub use assume::Assumed;
 pub use figures::{PipelineFigures, Questions};
-pub use slo::{SloResult, Slo};
+pub use slo::{Slo, SloResult};

@@ -134,7 +134,7 @@ fn budget_text(budget: &BudgetFigures, questions: &Questions) -> Vec<String> {
                     rate(dead * questions.rate.unwrap_or(0.0))
                 ),
                 OnExhausted::Defer => {
-                    format!("{} are put off and come back, until hold_max", rate(put_off_per_second))
+                    format!("{} are deferred and tried again, for up to hold_max", rate(put_off_per_second))
                 }
             };
             format!("{allowed}, {made_per_minute:.0} of {wanted_per_minute:.0} that are wanted → {what}")
@@ -147,7 +147,7 @@ fn budget_text(budget: &BudgetFigures, questions: &Questions) -> Vec<String> {
             format!("in a {outage} outage: {} dead for it, since outage_gate is off", percent(dead))
         }
         (false, _, None) => {
-            format!("in a {outage} outage it parks, since outage_gate is off; --rate tells how many")
+            format!("in a {outage} outage it dead-letters, since outage_gate is off; --rate tells how many")
         }
     };
     vec![healthy, in_outage]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive_core::policy::Mode;
 use redrive_core::{Class, Policy, Schedule};
-use redrive_kafka::{Cluster, KafkaPipeline, Only, GroupStart, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, Only, TopicsMode};
 
 use crate::config::{Config, KafkaConfig, MissingTopics, Part, PipelineConfig, StartAt};
 use crate::exit::Failed;

@@ -125,7 +125,6 @@ impl PolicyBuilder {
         self.settings.crash.window = Some(window.into());
         self
     }
-
 }
 
 impl From<PolicySettings> for PolicyBuilder {

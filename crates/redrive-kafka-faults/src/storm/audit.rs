@@ -105,8 +105,12 @@ pub fn audit(evidence: &Evidence<'_>) -> StormAudit {
         *dead.entry(*letter).or_default() += 1;
     }
     let is_put_back = |number: &u64| put_back.contains(number);
-    let mut found =
-        StormAudit { produced, delivered: successes.len() as u64, dead: dead.len() as u64, ..StormAudit::default() };
+    let mut found = StormAudit {
+        produced,
+        delivered: successes.len() as u64,
+        dead: dead.len() as u64,
+        ..StormAudit::default()
+    };
     found.lost = (0..produced).filter(|n| !successes.contains_key(n) && !dead.contains_key(n)).collect();
     found.both = dead.keys().filter(|n| successes.contains_key(n) && !is_put_back(n)).copied().collect();
     found.dropped = put_back.iter().filter(|n| !successes.contains_key(n)).copied().collect();

@@ -323,7 +323,7 @@ impl Backlog {
             self.ahead.unpark(*at);
             let lane = &mut lanes[*at];
             lane.is_held = false;
-            tracing::info!(topic = %lane.topic, partition = lane.partition, "everything is written; the partition goes on");
+            tracing::info!(topic = %lane.topic, partition = lane.partition, "everything is written; the partition continues");
         }
         if !resumed.is_empty() {
             std::mem::take(&mut self.keys_of_held).into_iter().for_each(|key| self.keys.wake(key));

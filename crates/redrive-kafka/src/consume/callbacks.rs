@@ -69,7 +69,7 @@ impl ConsumerCallbacks {
     /// The consumer reports a problem.
     pub fn met(&self, error: &KafkaError, reason: &str) {
         if let Some(times) = self.problems.times(error, Instant::now()) {
-            tracing::warn!(%error, reason, times, "the Kafka consumer met a problem; it goes on by itself");
+            tracing::warn!(%error, reason, times, "the Kafka consumer has a problem; it recovers by itself");
         }
     }
 

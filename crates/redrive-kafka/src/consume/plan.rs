@@ -9,7 +9,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use redrive::engine::EngineError;
 
 use crate::consume::begin::RanBefore;
-use crate::options::{Cluster, KafkaPipeline, GroupStart};
+use crate::options::{Cluster, GroupStart, KafkaPipeline};
 use crate::topics::{LaneKind, Topics, TopicsFault};
 
 /// How long a question to the broker may take.

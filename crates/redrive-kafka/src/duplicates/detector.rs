@@ -165,7 +165,7 @@ impl Duplicates {
             self.skipped += records as u64;
             tracing::warn!(
                 topic = %lane.topic, partition = lane.partition, first, last, records,
-                "records are not delivered: another record of the same message goes on"
+                "records are not delivered: another record of the same message is used"
             );
         }
     }

@@ -51,7 +51,7 @@ const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
 /// How long what is in flight may take when partitions are wanted by others, unless the pipeline says. They wait for it
 /// meanwhile.
 const DRAIN: Duration = Duration::from_secs(20);
-/// In blocking mode deliveries wait in place for their next attempt, and will not come to an end in time.
+/// In blocking mode deliveries wait in place for their next attempt, and will not finish in time.
 const DRAIN_BLOCKING_MAX: Duration = Duration::from_secs(1);
 /// Fresh records in memory, for all partitions together, and their bytes.
 const SOURCE_RECORDS: usize = 32_768;

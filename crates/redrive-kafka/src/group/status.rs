@@ -74,7 +74,7 @@ impl GroupStatus {
             let why = found.silence.as_deref().unwrap_or("no answer");
             condition.problem(ProblemKind::Reach, &*self.group, format!("Kafka does not answer: {why}"));
         } else if self.watcher.is_absent(now) {
-            let text = "the process is in no group, so it is given no partitions; it goes on trying to join";
+            let text = "the process is in no group, so it is given no partitions; it keeps trying to join";
             condition.problem(ProblemKind::Membership, &*self.group, text);
         }
         let mut unowned = found.unowned();

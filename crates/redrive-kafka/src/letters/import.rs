@@ -153,7 +153,11 @@ fn new_letter(
 }
 
 /// Whether a message has a letter: under the place it has in the source, or under numbers made from its content.
-fn known(writer: &LetterWriter, letter: &ForeignLetter, new: &[NewLetter]) -> Result<KnownLetter, EngineError> {
+fn known(
+    writer: &LetterWriter,
+    letter: &ForeignLetter,
+    new: &[NewLetter],
+) -> Result<KnownLetter, EngineError> {
     let of_source = letter.origin.as_ref().filter(|place| *place.topic == *writer.topics().source);
     let of_source = of_source.and_then(|place| {
         let place = Place { partition: u16::try_from(place.partition).ok()?, offset: place.offset };

@@ -85,7 +85,7 @@ impl ClientContext for ReportCollector {
 
     fn error(&self, error: KafkaError, reason: &str) {
         if let Some(times) = self.problems.times(&error, Instant::now()) {
-            tracing::warn!(%error, reason, times, "the Kafka producer met a problem; it goes on by itself");
+            tracing::warn!(%error, reason, times, "the Kafka producer has a problem; it recovers by itself");
         }
     }
 }

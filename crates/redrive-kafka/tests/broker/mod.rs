@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use redrive_kafka::{Cluster, KafkaPipeline, Only, GroupStart, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, Only, TopicsMode};
 
 /// `host:port` of the broker.
 pub fn address() -> String {

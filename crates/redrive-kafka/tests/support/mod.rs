@@ -16,7 +16,7 @@ use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use redrive::engine::{Engine, Event, StoreOptions};
 use redrive_core::{Message, Pick};
 use redrive_kafka::record::{CopyRecord, Origin, headers};
-use redrive_kafka::{Cluster, KafkaEngine, KafkaPipeline, KafkaStores, Only, GroupStart, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaEngine, KafkaPipeline, KafkaStores, Only, TopicsMode};
 
 /// Far longer than anything takes; only a fault waits for its end.
 pub const LIMIT: Duration = Duration::from_mins(5);

@@ -5,6 +5,6 @@ pub mod histogram;
 pub mod machine;
 pub mod striped;
 
-pub use figures::{Figures, Repeats, Spread, FigureTable};
+pub use figures::{FigureTable, Figures, Repeats, Spread};
 pub use histogram::Histogram;
 pub use striped::Striped;

@@ -9,7 +9,9 @@ use tokio::time::Instant;
 use super::decide::{StubCall, decide, latency_number};
 use super::ledger::Ledger;
 use super::stats::Counters;
-use super::{Applied, LedgerFault, DownstreamOptions, OutageStyle, Page, Stats, StubFailure, SwitchFaults, Switches};
+use super::{
+    Applied, DownstreamOptions, LedgerFault, OutageStyle, Page, Stats, StubFailure, SwitchFaults, Switches,
+};
 use crate::mark::Marked;
 
 /// The stub, for calls over HTTP and in process. Share it in an `Arc`.

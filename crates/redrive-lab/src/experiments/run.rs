@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::fault::LabError;
 use super::registry::{EXPERIMENTS, Experiment};
-use super::setup::{LabEngine, ExperimentSetup};
+use super::setup::{ExperimentSetup, LabEngine};
 use crate::bench::machine;
 use crate::results::summary::About;
 use crate::results::{Outcome, ScenarioRuns, Summary, files};

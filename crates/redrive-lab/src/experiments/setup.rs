@@ -38,7 +38,10 @@ pub struct ExperimentSetup<'a> {
 
 impl std::fmt::Debug for ExperimentSetup<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ExperimentSetup").field("seed", &self.seed).field("size", &self.size).finish_non_exhaustive()
+        f.debug_struct("ExperimentSetup")
+            .field("seed", &self.seed)
+            .field("size", &self.size)
+            .finish_non_exhaustive()
     }
 }
 

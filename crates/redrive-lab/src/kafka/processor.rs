@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use redrive::{BreakerSettings, GuardSettings, Mode, Pipeline, Policy, Redrive};
-use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, GroupStart, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, KafkaStores, Only, TopicsMode};
 
 use super::Error;
 

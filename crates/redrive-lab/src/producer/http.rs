@@ -114,7 +114,9 @@ impl HttpTarget {
     pub(super) async fn offer(&self, batch: &Arc<OrderBatch>) -> BatchAnswer {
         match tokio::time::timeout(EXCHANGE_MAX, self.exchange(batch)).await {
             Ok(answer) => answer,
-            Err(_) => BatchAnswer::Unreachable { why: format!("no answer within {} s", EXCHANGE_MAX.as_secs()) },
+            Err(_) => {
+                BatchAnswer::Unreachable { why: format!("no answer within {} s", EXCHANGE_MAX.as_secs()) }
+            }
         }
     }
 

@@ -33,7 +33,7 @@ pub use answer::BatchAnswer;
 pub use batch::OrderBatch;
 pub use http::{Bearer, HttpTarget, TargetFault};
 pub use lateness::Lateness;
-pub use options::{ProducerOptions, OptionsFault, ProducerError};
+pub use options::{OptionsFault, ProducerError, ProducerOptions};
 pub use pace::{Producer, run};
 pub use progress::Progress;
 pub use report::ProducerReport;

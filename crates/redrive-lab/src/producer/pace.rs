@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::batch::OrderBatch;
 use super::offer::{Desk, End};
-use super::options::{ProducerOptions, ProducerError};
+use super::options::{ProducerError, ProducerOptions};
 use super::progress::{Progress, add, get};
 use super::report::ProducerReport;
 use super::schedule::Schedule;
@@ -199,6 +199,9 @@ fn ids_error(options: &ProducerOptions, error: std::io::Error) -> ProducerError 
 }
 
 /// Checks, binds and runs until the schedule is over or `shutdown`: what `redrive producer` does.
-pub async fn run(options: ProducerOptions, shutdown: impl Future<Output = ()>) -> Result<ProducerReport, ProducerError> {
+pub async fn run(
+    options: ProducerOptions,
+    shutdown: impl Future<Output = ()>,
+) -> Result<ProducerReport, ProducerError> {
     Producer::bind(options).await?.run(shutdown).await
 }

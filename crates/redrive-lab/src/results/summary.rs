@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::{Column, ForecastLine, Outcome, VariantResult};
-use crate::scenario::{Scenario, FigureVerdict};
+use crate::scenario::{FigureVerdict, Scenario};
 use crate::testbed::Audit;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use redrive::{Mode, PipelineHandle, Redrive};
 use redrive_core::{Class, Pick, Policy};
-use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, Only, GroupStart, TopicsMode};
+use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, KafkaStores, Only, TopicsMode};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
 

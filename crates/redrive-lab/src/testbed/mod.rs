@@ -33,7 +33,7 @@ pub mod victim;
 pub use audit::Audit;
 pub use byte_log::ByteLog;
 pub use call_log::CallLog;
-pub use load::{HandlerAnswer, Burst, Classes, Fates, Load, Outage};
+pub use load::{Burst, Classes, Fates, HandlerAnswer, Load, Outage};
 pub use played::Error;
 pub use record::MessageRecord;
 pub use recorder::Recorder;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Rel
 use std::time::Duration;
 
 use super::call_log::CallLog;
-use super::record::{BUCKET_MS, NEVER, MessageRecord};
+use super::record::{BUCKET_MS, MessageRecord, NEVER};
 
 #[derive(Debug)]
 struct Slot {

@@ -205,7 +205,8 @@ impl<'a> World<'a> {
         self.triage(now)?;
         self.machine.health_changes(&mut self.health);
         for entry in self.health.drain(..) {
-            let opened = matches!(entry.change, HealthChange::Breaker { change: BreakerChange::Opened(_), .. });
+            let opened =
+                matches!(entry.change, HealthChange::Breaker { change: BreakerChange::Opened(_), .. });
             self.breaker_opened += u32::from(opened);
         }
         Ok(happened)

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::audit::Audit;
 use super::load::Load;
-use super::record::{BUCKET_MS, NEVER, MessageRecord};
+use super::record::{BUCKET_MS, MessageRecord, NEVER};
 use super::recorder::Recorder;
 
 /// What the engine counted when the run was over.

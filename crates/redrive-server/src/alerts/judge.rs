@@ -17,7 +17,7 @@ pub struct Limits {
     pub within: Duration,
     /// The age of the oldest open letter.
     pub oldest_letter: Duration,
-    /// Messages that have not come to an end.
+    /// Pending messages.
     pub queue_depth: u64,
 }
 
@@ -119,7 +119,7 @@ pub fn judge(
         find(AlertKind::OldestLetter, summary, Some(age.as_secs()), Some(limits.oldest_letter.as_secs()));
     }
     if facts.pending > limits.queue_depth {
-        let summary = format!("{pipeline}: {} messages have not come to an end", facts.pending);
+        let summary = format!("{pipeline}: {} messages are pending", facts.pending);
         find(AlertKind::QueueDepth, summary, Some(facts.pending), Some(limits.queue_depth));
     }
     if past.pills(&facts.pills, memory, now) {

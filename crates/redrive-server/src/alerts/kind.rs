@@ -9,7 +9,7 @@ pub enum AlertKind {
     DeadLetters,
     /// Nobody has looked at a dead letter for long.
     OldestLetter,
-    /// Too many messages have not come to an end.
+    /// Too many messages are pending.
     QueueDepth,
     /// A message took its worker down again and again, and was set aside.
     PoisonPill,

@@ -147,7 +147,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
 mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-    use super::super::registry::{Connections, ConnectionSlot};
+    use super::super::registry::{ConnectionSlot, Connections};
     use super::*;
 
     fn pair(buffer: usize) -> (Stream<DuplexStream>, DuplexStream, ConnectionSlot) {

@@ -33,7 +33,7 @@ pub(super) fn describe(operation: Operation) -> Described {
         },
         Operation::Live => Described {
             id: "live",
-            summary: "Whether the process lives.",
+            summary: "Whether the process is alive.",
             answers: &[("200", "It does.", JSON, "Health")],
             codes: &[Code::MethodNotAllowed],
             ..NOTHING
@@ -41,7 +41,7 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::Health => Described {
             id: "health",
             summary: "The same as /livez.",
-            answers: &[("200", "It lives.", JSON, "Health")],
+            answers: &[("200", "It is alive.", JSON, "Health")],
             ..NOTHING
         },
         Operation::Ready => Described {
@@ -79,7 +79,7 @@ pub(super) fn describe(operation: Operation) -> Described {
         },
         Operation::PausePipeline => Described {
             id: "pausePipeline",
-            summary: "Starts nothing new; what runs goes on, and new messages are still accepted.",
+            summary: "Starts nothing new; what runs continues, and new messages are still accepted.",
             answers: &[("200", "The pipeline, paused.", JSON, "Pipeline")],
             ..NOTHING
         },
@@ -301,7 +301,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             summary: "Puts a frozen selection of open letters back, each once, at a pace.",
             body: Some("StartReplay"),
             answers: &[
-                ("202", "The job, which runs by itself and goes on after a restart.", JSON, "Replay"),
+                ("202", "The job, which runs by itself and continues after a restart.", JSON, "Replay"),
                 ("200", "With `dry_run`: what it would do.", JSON, "ReplayForecast"),
             ],
             codes: &[Code::BadFilter, Code::EmptySelection, Code::NotFound, Code::Conflict],
@@ -409,7 +409,7 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::ResumePurging => Described {
             id: "resumePurging",
             summary: "Goes on with purging after the guard has stopped it.",
-            answers: &[("200", "Purging goes on.", JSON, "Purging")],
+            answers: &[("200", "Purging continues.", JSON, "Purging")],
             codes: &[Code::Conflict],
             ..NOTHING
         },

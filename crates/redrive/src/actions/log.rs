@@ -110,7 +110,7 @@ impl ActionLog {
             if whole < len {
                 let torn = len - whole;
                 faults.push(format!(
-                    "{}: {torn} bytes at the end were torn by a crash and are cut off; what they told of was never answered",
+                    "{}: {torn} bytes at the end were torn by a crash and are cut off; what they recorded was never acknowledged",
                     path.display()
                 ));
                 file.set_len(whole)?;

@@ -234,9 +234,9 @@ impl Machine {
         }
     }
 
-    fn look_at_queue(&mut self, from_lot: bool) {
+    fn look_at_queue(&mut self, from_queue: bool) {
         if let Some(routes) = &mut self.routes {
-            routes.from_lot = from_lot;
+            routes.from_queue = from_queue;
         }
     }
 }

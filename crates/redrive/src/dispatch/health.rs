@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redrive_core::breaker::{BreakerState, BreakerView, Cause, BreakerChange};
+use redrive_core::breaker::{BreakerChange, BreakerState, BreakerView, Cause};
 use redrive_core::endpoints::{EndpointWait, LimitBy};
 use redrive_core::guard::Flood;
 use redrive_core::pulse::Outage;
@@ -196,7 +196,10 @@ impl HealthChange {
     pub fn is_bad(&self) -> bool {
         match self {
             Self::Breaker { change, .. } => {
-                matches!(change, BreakerChange::Opened(_) | BreakerChange::Alert(_) | BreakerChange::Reopened { .. })
+                matches!(
+                    change,
+                    BreakerChange::Opened(_) | BreakerChange::Alert(_) | BreakerChange::Reopened { .. }
+                )
             }
             Self::Flood(_)
             | Self::AskedToWait(_)

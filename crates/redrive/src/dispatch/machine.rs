@@ -348,7 +348,7 @@ impl Machine {
         self.interrupt_waits();
         let suspects = self.suspects.take_all();
         self.release(suspects);
-        let queued = self.routes.as_mut().map(Routes::take_lot).unwrap_or_default();
+        let queued = self.routes.as_mut().map(Routes::take_queued).unwrap_or_default();
         self.release(queued);
         let apart = self.resets.take_waiting(Time::ZERO);
         self.release(apart);

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use redrive_core::breaker::{Breaker, BreakerSettings, BreakerState, BreakerChange, Retried, Sign};
+use redrive_core::breaker::{Breaker, BreakerChange, BreakerSettings, BreakerState, Retried, Sign};
 use redrive_core::budget::RetryBudget;
 use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
@@ -109,7 +109,7 @@ impl Which {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEvidence {
     Sign(Sign),
-    /// It is there, but wants to be left alone.
+    /// It answers, but has asked for no calls for a while.
     Busy,
     Nothing,
 }

@@ -20,7 +20,7 @@ use super::kept_endpoints::KeptEndpoints;
 use crate::engine::Delivery;
 
 /// Messages that wait in memory for a full endpoint, per permit; beyond it they wait in the store.
-const LOT_PER_PERMIT: usize = 4;
+const QUEUED_PER_PERMIT: usize = 4;
 /// How long a message waits in the store at first …
 const PUT_OFF_MIN: Duration = Duration::from_secs(1);
 /// … and at most, each time longer.
@@ -99,14 +99,14 @@ pub(super) struct Routes {
     /// What the slow window counts.
     slow_counts: Vec<Counted>,
     pub(super) endpoints: Endpoints,
-    /// Messages whose endpoint is full, without a permit. `lot_len` are all of them.
-    lot: HashMap<u64, VecDeque<Delivery>>,
-    lot_len: usize,
-    lot_max: usize,
-    /// Endpoints with messages in the lot at which a call has ended.
+    /// Messages whose endpoint is full, without a permit. `queued` are all of them.
+    queues: HashMap<u64, VecDeque<Delivery>>,
+    queued: usize,
+    queued_max: usize,
+    /// Endpoints with queued messages at which a call has ended.
     freed: VecDeque<u64>,
-    /// Whether what is looked at comes from the lot, so that it is its turn.
-    pub(super) from_lot: bool,
+    /// Whether what is looked at comes from a queue, so that it is its turn.
+    pub(super) from_queue: bool,
     /// Numbers for tenants. Keyed at random: nobody outside can choose two tenants with one number.
     tenants: RandomState,
     /// What was shown last, and when it was counted: there may be many.
@@ -117,7 +117,7 @@ pub(super) struct Routes {
 /// What becomes of a delivery before it starts.
 pub(super) enum Routed {
     Start(Delivery, Option<Endpoint>),
-    /// It waits in the lot.
+    /// It waits in its endpoint's queue.
     Kept,
     PutOff(Delivery, Time),
 }
@@ -129,11 +129,11 @@ impl Routes {
             kept: KeptEndpoints::new(router.numbering),
             slow_counts: breaker.slow.counts.clone(),
             router,
-            lot: HashMap::new(),
-            lot_len: 0,
-            lot_max: permits.saturating_mul(LOT_PER_PERMIT),
+            queues: HashMap::new(),
+            queued: 0,
+            queued_max: permits.saturating_mul(QUEUED_PER_PERMIT),
             freed: VecDeque::new(),
-            from_lot: false,
+            from_queue: false,
             tenants: RandomState::new(),
             shown: (EndpointFigures::default(), Time::ZERO),
         }
@@ -158,7 +158,7 @@ impl Routes {
     /// Breaker, Retry-After and rate are the endpoints' own; what is full or reserved shows by who waits here.
     fn waits(&self, reserved: impl Iterator<Item = u64>, now: Time) -> WaitList {
         let mut list = WaitList::new(SHOWN_MAX);
-        let queued = |endpoint: u64| self.lot.get(&endpoint).map_or(0, |waiting| waiting.len() as u64);
+        let queued = |endpoint: u64| self.queues.get(&endpoint).map_or(0, |waiting| waiting.len() as u64);
         for wait in self.endpoints.waits(now) {
             let queued = if wait.unit == Unit::Endpoint { queued(wait.number) } else { 0 };
             list.push(EndpointWait { queued, ..wait });
@@ -173,7 +173,7 @@ impl Routes {
         };
         let reserved: Vec<u64> = reserved.collect();
         reserved.iter().for_each(|endpoint| list.push(wait(*endpoint, WaitReason::Isolation)));
-        for endpoint in self.lot.keys().filter(|endpoint| !reserved.contains(endpoint)) {
+        for endpoint in self.queues.keys().filter(|endpoint| !reserved.contains(endpoint)) {
             let is_full = self.endpoints.running(*endpoint) >= self.endpoints.per_endpoint() as usize;
             if is_full && !self.endpoints.is_cooling(*endpoint, now) {
                 list.push(wait(*endpoint, WaitReason::Concurrency));
@@ -208,7 +208,7 @@ impl Routes {
     ) -> Routed {
         let Some(to) = (self.router.of)(&delivery.message) else { return Routed::Start(delivery, None) };
         // Whoever came before goes before.
-        let waits = (!self.from_lot && self.lot.contains_key(&to.endpoint)) || is_reserved(to.endpoint);
+        let waits = (!self.from_queue && self.queues.contains_key(&to.endpoint)) || is_reserved(to.endpoint);
         let asking = Asking { waited: delivery.meta.held_ms > 0, latest, random: spread(&delivery) };
         match self.endpoints.ask(to, asking, now) {
             Passage::Go if !waits => {
@@ -217,8 +217,8 @@ impl Routes {
             }
             Passage::NotBefore(due) => Routed::PutOff(delivery, due),
             Passage::Go | Passage::Full if self.has_place_for(to) => {
-                self.lot.entry(to.endpoint).or_default().push_back(delivery);
-                self.lot_len += 1;
+                self.queues.entry(to.endpoint).or_default().push_back(delivery);
+                self.queued += 1;
                 Routed::Kept
             }
             Passage::Go | Passage::Full => {
@@ -251,10 +251,10 @@ impl Routes {
         }
     }
 
-    /// No endpoint may fill more than a quarter of the lot: others need it as well.
+    /// No endpoint may fill more than a quarter of the queues: others need it as well.
     fn has_place_for(&self, to: Endpoint) -> bool {
-        let own = self.lot.get(&to.endpoint).map_or(0, VecDeque::len);
-        self.lot_len < self.lot_max && own < (self.lot_max / 4).max(1)
+        let own = self.queues.get(&to.endpoint).map_or(0, VecDeque::len);
+        self.queued < self.queued_max && own < (self.queued_max / 4).max(1)
     }
 
     /// On whose behalf a call counts for its origin. `is_answer`: it says that the receiver is well, or is not.
@@ -279,16 +279,16 @@ impl Routes {
 
     pub(super) fn ended(&mut self, to: Endpoint, call: EndpointCall, now: Time) {
         self.endpoints.ended(to, call, now);
-        if self.lot.contains_key(&to.endpoint) {
+        if self.queues.contains_key(&to.endpoint) {
             self.freed.push_back(to.endpoint);
         }
     }
 
-    /// The next message from the lot whose endpoint has room again.
+    /// The next queued message whose endpoint has room again.
     pub(super) fn next_freed(&mut self, is_reserved: impl Fn(u64) -> bool) -> Option<(Delivery, u64)> {
         loop {
             let endpoint = self.freed.pop_front()?;
-            let Some(waiting) = self.lot.get_mut(&endpoint) else { continue };
+            let Some(waiting) = self.queues.get_mut(&endpoint) else { continue };
             let to = waiting.front().and_then(|next| (self.router.of)(&next.message));
             // Full again: one of the calls that run there will say when it is not.
             if to.is_some_and(|to| self.endpoints.is_full(to)) || is_reserved(endpoint) {
@@ -296,10 +296,10 @@ impl Routes {
             }
             let delivery = waiting.pop_front();
             if waiting.is_empty() {
-                self.lot.remove(&endpoint);
+                self.queues.remove(&endpoint);
             }
             if let Some(delivery) = delivery {
-                self.lot_len -= 1;
+                self.queued -= 1;
                 return Some((delivery, endpoint));
             }
         }
@@ -307,34 +307,34 @@ impl Routes {
 
     /// The one that had its turn did not start, so nobody will say when the next one may.
     pub(super) fn free_again(&mut self, endpoint: u64) {
-        if self.lot.contains_key(&endpoint) {
+        if self.queues.contains_key(&endpoint) {
             self.freed.push_front(endpoint);
         }
     }
 
     /// Messages that wait here for their endpoint.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Delivery> {
-        self.lot.values().flatten()
+        self.queues.values().flatten()
     }
 
     /// Takes one of them out.
     pub(super) fn withdraw(&mut self, number: u64) -> Option<Delivery> {
         let is_it = |delivery: &Delivery| delivery.receipt.number() == number;
         let (endpoint, at) =
-            self.lot.iter().find_map(|(to, waiting)| Some((*to, waiting.iter().position(is_it)?)))?;
-        let waiting = self.lot.get_mut(&endpoint)?;
+            self.queues.iter().find_map(|(to, waiting)| Some((*to, waiting.iter().position(is_it)?)))?;
+        let waiting = self.queues.get_mut(&endpoint)?;
         let delivery = waiting.remove(at)?;
         if waiting.is_empty() {
-            self.lot.remove(&endpoint);
+            self.queues.remove(&endpoint);
         }
-        self.lot_len -= 1;
+        self.queued -= 1;
         Some(delivery)
     }
 
-    pub(super) fn take_lot(&mut self) -> Vec<Delivery> {
-        self.lot_len = 0;
+    pub(super) fn take_queued(&mut self) -> Vec<Delivery> {
+        self.queued = 0;
         self.freed.clear();
-        std::mem::take(&mut self.lot).into_values().flatten().collect()
+        std::mem::take(&mut self.queues).into_values().flatten().collect()
     }
 }
 

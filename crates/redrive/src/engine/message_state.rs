@@ -11,9 +11,9 @@ use super::pending::{PendingMessage, PendingState};
 /// Every state a message can be seen in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MessagePhase {
-    /// Waits for a free place, for the first time.
+    /// Waits for a permit, for the first time.
     Ready,
-    /// Waits for its due time, or has come due and waits for a free place.
+    /// Waits for its due time, or has come due and waits for a permit.
     Delayed,
     /// Like delayed, but because it was deferred: its sink, its endpoint or the budget did not allow an attempt.
     Held,

@@ -33,7 +33,7 @@ pub enum SteerError {
         id: String,
     },
     /// It is due already.
-    #[error("message `{id}` is ready and waits for a free place, not for its time")]
+    #[error("message `{id}` is ready and waits for a permit, not for its due time")]
     Ready {
         /// The message.
         id: String,
@@ -88,7 +88,7 @@ pub struct Steering {
 }
 
 impl PipelineHandle {
-    /// Makes a message due that waits for its time: its next attempt comes as soon as there is a free place and the sink
+    /// Makes a message due that waits for its time: its next attempt comes as soon as a permit is free and the sink
     /// allows it. Its id, or the number it is listed with. Durable on return.
     pub async fn retry_now(&self, id: &str) -> Result<(), SteerError> {
         self.steering(id, Steer::RetryNow).await?.carry_out().await

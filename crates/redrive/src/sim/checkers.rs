@@ -279,7 +279,7 @@ pub fn nothing_sent_while_open(before: &HealthFigures, running: usize, started: 
 pub fn nothing_sent_while_asked_to_wait(plan: &Plan, until_ms: u64, true_ms: u64) -> Check {
     let may = !plan.protection.one_endpoint || true_ms >= until_ms;
     ensure(may, "nothing_sent_while_open", || {
-        format!("sent at {true_ms}, although the sink has asked to be left alone until {until_ms}")
+        format!("sent at {true_ms}, although the sink has asked for no calls until {until_ms}")
     })
 }
 

@@ -151,7 +151,11 @@ impl Downstream {
                 Reply::Failed { class: Class::Transient, kind, retry_after: None, ambiguous: true }
             }
         };
-        SimulatedAnswer { takes_ms, reply, applies: reply == Reply::Done || (fate == Fate::Good && ambiguous) }
+        SimulatedAnswer {
+            takes_ms,
+            reply,
+            applies: reply == Reply::Done || (fate == Fate::Good && ambiguous),
+        }
     }
 
     /// A call came to its end and its effect happens here, once per id.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use redrive_core::{Class, Health, Message, Meta, Reason, Time};
 
-use super::downstream::{SimulatedAnswer, Fate, Reply};
+use super::downstream::{Fate, Reply, SimulatedAnswer};
 use crate::engine::{Delivery, LetterState, Settlement, Ticket, Verdict};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

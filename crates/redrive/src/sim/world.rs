@@ -65,7 +65,7 @@ pub(super) struct World {
     pub alone: Option<u64>,
     /// A call has ended the process.
     pub killed: bool,
-    /// Until when, by true time, the sink has asked to be left alone.
+    /// Until when, by true time, the sink has asked for no calls.
     pub asked_until_ms: u64,
 }
 

@@ -131,7 +131,7 @@ impl Service {
         }
     }
 
-    /// When something happens next, if nobody brings anything. The machine is looked after every second, as it is by its
+    /// When something happens next, if nobody brings anything. The machine is ticked every second, as it is by its
     /// thread.
     fn next_event(&self) -> Time {
         let ends = self.running.iter().map(|call| call.ends);

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::kafka::TopicRecords;
 use super::reconcile::{IdFate, fate};
 use super::roll::{Marks, Roll};
-use super::witness::{Testimony, AuditWitness};
+use super::witness::{AuditWitness, Testimony};
 use crate::client::{Api, ClientFault, PageQuery, Session};
 use crate::exit::Failed;
 use crate::output::Output;
@@ -50,8 +50,11 @@ pub async fn gather(
     session: &Session,
     out: &mut Output,
 ) -> Result<AuditFindings, Failed> {
-    let mut seen =
-        AuditFindings { proof: witness.proof(), effects_table: effects.map(str::to_owned), ..AuditFindings::default() };
+    let mut seen = AuditFindings {
+        proof: witness.proof(),
+        effects_table: effects.map(str::to_owned),
+        ..AuditFindings::default()
+    };
     // A pipeline that does not exist is found out before a long read.
     session.api.pipeline(pipeline).await?;
     ask_witness(roll, &mut seen, witness, effects, out).await?;
@@ -73,8 +76,11 @@ pub async fn gather_records(
     records: &TopicRecords,
     out: &mut Output,
 ) -> Result<AuditFindings, Failed> {
-    let mut seen =
-        AuditFindings { proof: witness.proof(), effects_table: effects.map(str::to_owned), ..AuditFindings::default() };
+    let mut seen = AuditFindings {
+        proof: witness.proof(),
+        effects_table: effects.map(str::to_owned),
+        ..AuditFindings::default()
+    };
     ask_witness(roll, &mut seen, witness, effects, out).await?;
     for _ in 0..LOOKS_MAX {
         out.note("reading letters and what is pending …");
@@ -113,7 +119,12 @@ async fn ask_witness(
         .await
 }
 
-async fn letters(pipeline: &str, roll: &mut Roll, seen: &mut AuditFindings, session: &Session) -> Result<(), Failed> {
+async fn letters(
+    pipeline: &str,
+    roll: &mut Roll,
+    seen: &mut AuditFindings,
+    session: &Session,
+) -> Result<(), Failed> {
     let mut query = PageQuery { limit: LETTERS_PAGE, ..PageQuery::default() };
     loop {
         let page = session.api.letters(pipeline, &query).await?.view;

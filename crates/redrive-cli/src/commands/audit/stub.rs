@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::client::address::query;
 use crate::client::wire::Wire;
-use crate::client::{ClientFault, ApiAddress};
+use crate::client::{ApiAddress, ClientFault};
 use crate::exit::{Exit, Failed};
 
 const PAGE: &str = "10000";
@@ -60,7 +60,9 @@ impl Stub {
         let answer = answer.map_err(|fault| match fault {
             ClientFault::NoProcessor { address } => Failed::new(
                 Exit::TryAgain,
-                format!("no downstream answers at {address}; start `redrive downstream` or correct --applied"),
+                format!(
+                    "no downstream answers at {address}; start `redrive downstream` or correct --applied"
+                ),
             ),
             // It is not the processor that answered.
             ClientFault::Refused(refused) => self.strange(&format!(

@@ -33,9 +33,10 @@ impl AuditWitness {
             return url.parse().map(Self::Postgres);
         }
         if url.starts_with("http://") || url.starts_with("https://") {
-            let address: ApiAddress = url.parse().map_err(|fault: crate::client::address::ApiAddressFault| {
-                Failed::usage(format!("--applied: {fault}"))
-            })?;
+            let address: ApiAddress =
+                url.parse().map_err(|fault: crate::client::address::ApiAddressFault| {
+                    Failed::usage(format!("--applied: {fault}"))
+                })?;
             return Stub::new(address, ca_file).map(Self::Stub);
         }
         if !url.contains("://") && Path::new(url).is_file() {
@@ -105,7 +106,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("applied.txt");
         std::fs::write(&path, "o-1\n\no-2\r\no-1\n").unwrap();
-        let Ok(AuditWitness::File(path)) = AuditWitness::at(path.to_str().unwrap(), None) else { panic!("no witness") };
+        let Ok(AuditWitness::File(path)) = AuditWitness::at(path.to_str().unwrap(), None) else {
+            panic!("no witness")
+        };
         let mut seen = Vec::new();
         read_ids(&path, &mut |id| seen.push(id.to_owned())).unwrap();
         assert_eq!(seen, ["o-1", "o-2", "o-1"]);

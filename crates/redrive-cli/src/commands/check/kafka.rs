@@ -303,7 +303,7 @@ fn lost_broker(found: &Survey) -> KafkaFinding {
         (1, _) => {
             "one broker lost: its partitions stand still until it is back, and with its disk their messages are gone"
         }
-        (_, spare) if spare > 0 => "one broker lost: nothing is lost, and everything goes on",
+        (_, spare) if spare > 0 => "one broker lost: nothing is lost, and deliveries continue",
         _ => "one broker lost: nothing is lost, but retries and letters cannot be written until it is back",
     };
     let counts =
@@ -331,7 +331,7 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
         && let Some(ran) = ran_before(cluster, topics).map_err(|error| engine_failed(&error))?
     {
         let mut finding = KafkaFinding::new(Some(false), ran.problem());
-        finding.more = vec!["say where it goes on:".to_owned()];
+        finding.more = vec!["say where it continues:".to_owned()];
         finding.more.extend(ran.commands().iter().map(|command| indented(command)));
         return Ok(finding);
     }
@@ -355,7 +355,7 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
             let lag: i64 = spans.iter().map(redrive_kafka::topics::scan::Span::lag).sum();
             KafkaFinding::new(
                 Some(true),
-                format!("group {group} goes on where it stopped, {lag} offsets behind the end"),
+                format!("group {group} continues where it stopped, {lag} offsets behind the end"),
             )
         }
     })

@@ -121,7 +121,7 @@ fn clock(elapsed: Duration) -> String {
 fn line(figures: &Figures) -> String {
     let pending = figures.pending;
     let dead = pending.letters_open;
-    // What has not come to an end is being tried or held, as on the page; so the five numbers always add up.
+    // A pending message is being tried or held, as on the page; so the five numbers always add up.
     let (waiting, held) = (pending.pending(), pending.held);
     let mut text = format!(
         "produced {}  succeeded {}  retrying {}  held {}  dead {}",

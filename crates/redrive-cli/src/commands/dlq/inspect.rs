@@ -114,7 +114,12 @@ pub async fn run(args: &InspectArgs, session: &Session, out: &mut Output) -> Res
     Ok(Exit::Ok)
 }
 
-fn write_table(letters: &[Value], state: LetterStateArg, session: &Session, out: &mut Output) -> Result<(), Failed> {
+fn write_table(
+    letters: &[Value],
+    state: LetterStateArg,
+    session: &Session,
+    out: &mut Output,
+) -> Result<(), Failed> {
     if letters.is_empty() {
         return Ok(());
     }

@@ -284,7 +284,7 @@ async fn follow(
             _ = &mut interrupt => {
                 drop(bar);
                 out.complain(&format!(
-                    "detached: replay {id} goes on in the processor ({})\n  follow it with: redrive dlq replay --resume {id}\n  end it with:    redrive dlq replay --abort {id}",
+                    "detached: replay {id} continues in the processor ({})\n  follow it with: redrive dlq replay --resume {id}\n  end it with:    redrive dlq replay --abort {id}",
                     tally(&job.view)
                 ));
                 return Ok(Exit::Interrupted);
@@ -310,7 +310,7 @@ async fn follow(
 
 fn gave_up(fault: ClientFault, id: &str) -> Failed {
     let failed = Failed::from(fault);
-    failed.hint(format!("replay {id} is kept and goes on when the processor is back; follow it with: redrive dlq replay --resume {id}"))
+    failed.hint(format!("replay {id} is stored and continues when the processor is back; follow it with: redrive dlq replay --resume {id}"))
 }
 
 fn has_ended(job: &ReplayJob) -> bool {

@@ -55,7 +55,8 @@ pub async fn run(args: &StatsArgs, session: &Session, out: &mut Output) -> Resul
 
 /// The open letters of each tenant, the most first.
 pub fn tenants(tenants: &[LettersOfTenant], now: Time, out: &mut Output) -> Result<(), Failed> {
-    let mut table = TextTable::new([("TENANT", Align::Left), ("LETTERS", Align::Right), ("OLDEST", Align::Left)]);
+    let mut table =
+        TextTable::new([("TENANT", Align::Left), ("LETTERS", Align::Right), ("OLDEST", Align::Left)]);
     for one in tenants {
         let oldest = one.oldest.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0));
         table.row([safe::short(&one.tenant, TENANT_CHARS), count(one.letters), oldest]);

@@ -52,7 +52,11 @@ impl Open {
     }
 }
 
-async fn offer(producer: Arc<ThreadedProducer<Reports>>, topic: Arc<str>, batch: Arc<OrderBatch>) -> BatchAnswer {
+async fn offer(
+    producer: Arc<ThreadedProducer<Reports>>,
+    topic: Arc<str>,
+    batch: Arc<OrderBatch>,
+) -> BatchAnswer {
     let (all, told) = oneshot::channel();
     let open = Arc::new(Open {
         left: AtomicUsize::new(batch.orders.len()),

@@ -78,7 +78,7 @@ pub fn notice(notice: &AttentionNotice) -> String {
         (Some(command), Subject::Paused | Subject::Guard | Subject::RetryAfter) => {
             format!("{text}   `{command}` lifts it")
         }
-        (Some(command), Subject::Replay) => format!("{text}   `{command}` goes on with it"),
+        (Some(command), Subject::Replay) => format!("{text}   `{command}` resumes it"),
         (Some(command), Subject::Breaker) => format!("{text}   `{command}` probes now"),
         (Some(command), _) => format!("{text}   see `{command}`"),
     }

@@ -184,7 +184,11 @@ fn ids(ids: &[String]) -> String {
 }
 
 /// One endpoint, as a table of one row.
-pub fn write(answer: &ApiAnswer<SubscriptionView>, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
+pub fn write(
+    answer: &ApiAnswer<SubscriptionView>,
+    session: &Session,
+    out: &mut Output,
+) -> Result<Exit, Failed> {
     if out.is_json() {
         out.json(&answer.json)?;
     } else {

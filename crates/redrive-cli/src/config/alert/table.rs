@@ -1,4 +1,4 @@
-//! `[[alert]]`: who is told when something is wrong, for whoever has no Prometheus. Plain data; the service sends.
+//! `[[alert]]`: who is notified when something is wrong, without Prometheus. Plain data; the service sends.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use redrive_sinks::{SinkFault, WebhookOptions};
 use super::super::fault::Fault;
 use super::super::headers;
 use super::super::named::Named;
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::tree::At;
 use super::super::words::{in_table, quoted, without_path};
 use super::target::AlertTarget;
@@ -22,16 +22,16 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
 const EVERY_MAX: Duration = Duration::from_hours(24 * 31);
 const TIMEOUT_MAX: Duration = Duration::from_mins(5);
 
-/// Who hears of what, and how often.
+/// Who is notified of what, and how often.
 #[derive(Clone, Debug)]
 pub struct AlertConfig {
     pub on: Vec<AlertKind>,
     /// Which pipelines; never empty.
     pub pipelines: Vec<String>,
     pub to: AlertTarget,
-    /// The same is told again after so long, not before.
+    /// The least time between two notifications of the same alert.
     pub every: Duration,
-    /// How long one notice may take to be sent.
+    /// How long sending one notification may take.
     pub timeout: Duration,
     pub limits: Limits,
     /// Where each given value came from.
@@ -170,7 +170,13 @@ fn limits(reader: &mut SettingReader, section: &Section<'_>) -> Limits {
 }
 
 /// A span of at least a second.
-fn span(reader: &mut SettingReader, section: &Section<'_>, key: &str, default: Duration, max: Duration) -> Duration {
+fn span(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    key: &str,
+    default: Duration,
+    max: Duration,
+) -> Duration {
     let Some(set) = reader.duration(section, key) else { return default };
     if (Duration::from_secs(1)..=max).contains(&set.value) {
         return set.value;

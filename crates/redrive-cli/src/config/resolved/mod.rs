@@ -112,7 +112,8 @@ impl Config {
         }
         tables.extend(self.pipelines.iter().flat_map(|pipeline| pipeline.resolved(source)));
         for alert in &self.alerts {
-            let origin = |key: &str| alert.given.get(key).map_or(ValueOrigin::Default, |at| place(at, source));
+            let origin =
+                |key: &str| alert.given.get(key).map_or(ValueOrigin::Default, |at| place(at, source));
             tables.push(ResolvedTable::of("[[alert]]", alert.values(), origin));
         }
         tables

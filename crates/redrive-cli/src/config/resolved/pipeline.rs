@@ -11,7 +11,7 @@ use super::super::policy::ALSO_IN_SINK;
 use super::super::sinks::registry;
 use super::super::source::Source;
 use super::super::words::quoted;
-use super::{ValueOrigin, ResolvedTable, place};
+use super::{ResolvedTable, ValueOrigin, place};
 
 impl PipelineConfig {
     /// The profile that the rest is laid over.
@@ -28,7 +28,8 @@ impl PipelineConfig {
             let mut found = self.given.iter().filter(|(name, _)| *name == key || name.starts_with(&below));
             found.next().map(|(_, at)| place(at, source))
         };
-        let of_sink = |key: &str| given(&format!("sink.{}.{key}", self.sink.kind)).unwrap_or(ValueOrigin::Default);
+        let of_sink =
+            |key: &str| given(&format!("sink.{}.{key}", self.sink.kind)).unwrap_or(ValueOrigin::Default);
         let otherwise = |key: &str| match key {
             "name" => ValueOrigin::Follows("source"),
             key if ALSO_IN_SINK.contains(&key) => of_sink(key),
@@ -42,7 +43,8 @@ impl PipelineConfig {
 
         let mut tables = vec![ResolvedTable::of("[[pipeline]]", values, origin)];
         let breaker = health::breaker_values(&self.breaker);
-        for (path, values) in breaker.into_iter().chain([health::guard_values(&self.guard), self.auto_replay.values()])
+        for (path, values) in
+            breaker.into_iter().chain([health::guard_values(&self.guard), self.auto_replay.values()])
         {
             let otherwise = |key: &str| match key {
                 "counts" => ValueOrigin::Profile(self.profile().name),
@@ -63,7 +65,8 @@ impl PipelineConfig {
     /// What holds of the policy, as TOML.
     fn policy_values(&self) -> Vec<(&'static str, String)> {
         let policy = &self.policy;
-        let mut values = vec![("profile", quoted(self.profile().name)), ("retries", policy.retries().to_string())];
+        let mut values =
+            vec![("profile", quoted(self.profile().name)), ("retries", policy.retries().to_string())];
         match policy.schedule() {
             Schedule::Tiers(tiers) => {
                 let tiers: Vec<String> = tiers.iter().map(|tier| quoted(&print(*tier))).collect();

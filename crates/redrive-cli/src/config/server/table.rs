@@ -9,7 +9,7 @@ use redrive_sinks::Secret;
 
 use super::super::fault::Fault;
 use super::super::named::Named;
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::secrets;
 use super::super::tree::At;
 use super::super::words::quoted;
@@ -157,7 +157,12 @@ fn listen(reader: &mut SettingReader, section: &Section<'_>) -> SocketAddr {
     })
 }
 
-fn token_config(reader: &mut SettingReader, section: &Section<'_>, index: usize, at: &At) -> Option<TokenConfig> {
+fn token_config(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    index: usize,
+    at: &At,
+) -> Option<TokenConfig> {
     let name = reader.text(section, "name");
     let part = match &name {
         Some(name) => format!("token `{}`", name.value),

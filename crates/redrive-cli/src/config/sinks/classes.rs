@@ -4,7 +4,7 @@ use redrive_core::nearest::nearest;
 use redrive_sinks::webhook::{Case, ClassTable, Meaning, Trouble};
 
 use super::super::fault::Fault;
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::tree::Data;
 
 const PRESET: &str = "preset";

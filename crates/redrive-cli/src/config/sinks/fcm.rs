@@ -16,7 +16,7 @@ use super::super::alert::target::AlertTarget;
 use super::super::declared::Form::{Address, File, Open, Rate, Text, Whole};
 use super::super::declared::{Header, Setting, SettingTable};
 use super::super::fault::Fault;
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};

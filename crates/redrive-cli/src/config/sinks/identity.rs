@@ -8,7 +8,7 @@ use redrive_sinks::{Secret, WebhookOptions};
 
 use super::super::fault::Fault;
 use super::super::named::Named;
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::secrets;
 use super::super::words::{quoted, without_secrets};
 

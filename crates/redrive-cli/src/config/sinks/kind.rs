@@ -11,7 +11,7 @@ use redrive_sinks::{Secret, SinkFault};
 
 use super::super::alert::target::AlertTarget;
 use super::super::declared::SettingTable;
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 
 /// One kind of sink as the configuration knows it.
 #[derive(Clone, Copy)]

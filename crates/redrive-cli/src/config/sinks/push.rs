@@ -9,7 +9,7 @@ use redrive_sinks::{Secret, SinkFault, WebhookOptions, check_hash_key};
 use super::super::alert::target::AlertTarget;
 use super::super::fault::Fault;
 use super::super::named::Named;
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::secrets;
 use super::super::tree::Data;
 use super::super::words::{quoted, without_path};
@@ -43,7 +43,11 @@ pub(super) fn secret_file(reader: &mut SettingReader, section: &Section<'_>, key
 }
 
 /// An optional file with a secret.
-pub(super) fn optional_secret_file(reader: &mut SettingReader, section: &Section<'_>, key: &str) -> Option<PathBuf> {
+pub(super) fn optional_secret_file(
+    reader: &mut SettingReader,
+    section: &Section<'_>,
+    key: &str,
+) -> Option<PathBuf> {
     let path = PathBuf::from(reader.text(section, key)?.value);
     secret_file(reader, section, key, &path);
     Some(path)

@@ -6,7 +6,7 @@ use redrive_sinks::SinkFault;
 
 use super::super::engine::EngineKind;
 use super::super::fault::Fault;
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::tree::At;
 use super::super::words::in_table;
 use super::kind::{SinkKind, SinkSettings};
@@ -16,7 +16,11 @@ use super::registry::{self, SINKS};
 const PLANNED: [&str; 1] = ["command"];
 
 /// The one sink of a pipeline, with its table.
-pub(in super::super) fn sink_section<'t>(reader: &mut SettingReader, section: &Section<'t>, at: &At) -> Option<(SinkKind, Section<'t>)> {
+pub(in super::super) fn sink_section<'t>(
+    reader: &mut SettingReader,
+    section: &Section<'t>,
+    at: &At,
+) -> Option<(SinkKind, Section<'t>)> {
     let fix = "add [pipeline.sink.webhook] with url = \"http://127.0.0.1:8000/hook\"";
     let Some(sink) = reader.table(section, "sink") else {
         if section.get("sink").is_none() {
@@ -82,9 +86,8 @@ pub(in super::super) fn sink_faults(
     given: &BTreeMap<String, At>,
 ) -> Vec<Fault> {
     // Nobody wrote a place-holder, and that something is missing is said already.
-    let is_written = |fault: &&SinkFault| {
-        place(&fault.key, format!("sink.{kind}.{}", fault.key), given).1.is_some()
-    };
+    let is_written =
+        |fault: &&SinkFault| place(&fault.key, format!("sink.{kind}.{}", fault.key), given).1.is_some();
     let real = faults.iter().filter(|fault| is_complete || is_written(fault));
     real.map(|fault| sink_fault(fault, kind, given)).collect()
 }

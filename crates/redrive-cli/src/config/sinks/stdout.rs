@@ -7,7 +7,7 @@ use redrive::Sink;
 use redrive_sinks::{SinkFault, StdoutSink};
 
 use super::super::declared::{Header, SettingTable};
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::common::{CONCURRENCY, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings};
 

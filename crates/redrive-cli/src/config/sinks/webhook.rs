@@ -14,7 +14,7 @@ use redrive_sinks::{ClassTable, Secret, SinkFault, WebhookOptions, WebhookSink};
 
 use super::super::fault::Fault;
 use super::super::headers::{self, HeaderConfig, HeaderValue};
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::words::{quoted, without_secrets};
 use super::classes;
 use super::identity::Identity;

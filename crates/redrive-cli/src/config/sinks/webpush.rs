@@ -14,7 +14,7 @@ use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
 use super::super::alert::target::AlertTarget;
 use super::super::declared::Form::{File, Open, Switch, Text, Texts, Whole};
 use super::super::declared::{Header, Setting, SettingTable};
-use super::super::reader::{SettingReader, Section};
+use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};

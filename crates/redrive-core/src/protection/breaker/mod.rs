@@ -4,5 +4,5 @@ mod again;
 mod circuit;
 mod settings;
 
-pub use circuit::{Breaker, BreakerState, BreakerView, Cause, BreakerChange, Retried, Sign, StillOpen};
+pub use circuit::{Breaker, BreakerChange, BreakerState, BreakerView, Cause, Retried, Sign, StillOpen};
 pub use settings::{BreakerSettings, FastWindow, SlowAction, SlowWindow};

@@ -9,7 +9,7 @@ use redrive_lab::kafka::Error;
 use redrive_lab::kafka::topics::{Lag, TopicProgress};
 
 use super::options::{KafkaBenchFates, Mode, Scenario};
-use super::runs::{Runs, Measurement};
+use super::runs::{Measurement, Runs};
 
 /// The reader joins its group and warms up before the lag is judged.
 const WARM_UP: Duration = Duration::from_secs(5);
@@ -33,7 +33,8 @@ impl Flow {
     /// On one partition, with one poison record and nothing else that fails.
     pub fn measure_poison(self, runs: &mut Runs<'_>, mode: Mode) -> Result<Figures, Error> {
         let name = runs.name();
-        let reader = Measurement { mode, poison: Some(self.rate * self.seconds / 3), ..Measurement::new(&name) };
+        let reader =
+            Measurement { mode, poison: Some(self.rate * self.seconds / 3), ..Measurement::new(&name) };
         self.run(runs, &reader, 1)
     }
 

@@ -13,7 +13,7 @@ mod witness;
 
 use std::process::ExitCode;
 
-use options::{KafkaBenchOptions, Scenario, KafkaBenchSize};
+use options::{KafkaBenchOptions, KafkaBenchSize, Scenario};
 use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use redrive_lab::bench::{Figures, Repeats, Spread, FigureTable, machine};
+use redrive_lab::bench::{FigureTable, Figures, Repeats, Spread, machine};
 use redrive_lab::kafka::load::Loader;
 use redrive_lab::kafka::{Error, trace};
 
 use super::flow::Flow;
-use super::options::{KafkaBenchFates, Mode, KafkaBenchOptions, Scenario, KafkaBenchSize};
-use super::runs::{Runs, Measurement};
+use super::options::{KafkaBenchFates, KafkaBenchOptions, KafkaBenchSize, Mode, Scenario};
+use super::runs::{Measurement, Runs};
 
 struct KafkaBenchmark<'a> {
     options: &'a KafkaBenchOptions,
@@ -33,8 +33,12 @@ pub fn run(options: &KafkaBenchOptions) -> Result<(), Error> {
         println!("set: {key} = {value}");
     }
     println!("workload: 512-byte orders, N = {}; fates by fnv1a64 of the id, no other seed", options.n);
-    let mut plan =
-        KafkaBenchmark { options, runs: Runs::new(options), table: FigureTable::default(), faults: Vec::new() };
+    let mut plan = KafkaBenchmark {
+        options,
+        runs: Runs::new(options),
+        table: FigureTable::default(),
+        faults: Vec::new(),
+    };
     let ran = plan.all();
     plan.runs.clear("bench-")?;
     println!("load at the end: {}\n\n{}", machine::load(), plan.table);
@@ -258,8 +262,9 @@ impl KafkaBenchmark<'_> {
     /// One poison record in the only partition: how long others wait, in both modes.
     fn poison(&mut self) -> Result<(), Error> {
         for (mode, word) in [(Mode::NonBlocking, "non-blocking"), (Mode::Blocking, "blocking")] {
-            let figures = Flow { rate: 200, seconds: 12, fates: KafkaBenchFates::Succeed, scenario: Scenario::Paced }
-                .measure_poison(&mut self.runs, mode)?;
+            let figures =
+                Flow { rate: 200, seconds: 12, fates: KafkaBenchFates::Succeed, scenario: Scenario::Paced }
+                    .measure_poison(&mut self.runs, mode)?;
             let runs = Repeats(vec![figures]);
             spread(&mut self.table, &format!("one poison record, {word}: others wait"), "waited", &runs);
             self.check(word, &runs);
@@ -279,7 +284,8 @@ impl KafkaBenchmark<'_> {
             self.runs.create(&format!("{name}.DLQ"))?;
         }
         let KafkaBenchOptions { source, n, .. } = self.options;
-        let figures = self.runs.measure(&Measurement { scenario, source, fates, n: *n, ..Measurement::new(&name) });
+        let figures =
+            self.runs.measure(&Measurement { scenario, source, fates, n: *n, ..Measurement::new(&name) });
         self.runs.clear(&name)?;
         figures
     }

@@ -9,7 +9,7 @@ use redrive_lab::kafka::processor::Processor;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::options::{Mode, KafkaBenchOptions};
+use super::options::{KafkaBenchOptions, Mode};
 use super::witness::KafkaBenchWitness;
 
 /// Nothing that is waited for takes this long unless it never comes.

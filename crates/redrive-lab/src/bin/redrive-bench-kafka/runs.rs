@@ -7,7 +7,7 @@ use redrive_lab::bench::Figures;
 use redrive_lab::kafka::Error;
 use redrive_lab::kafka::topics::{self, Topic};
 
-use super::options::{KafkaBenchFates, Mode, KafkaBenchOptions, Scenario};
+use super::options::{KafkaBenchFates, KafkaBenchOptions, Mode, Scenario};
 
 /// Starts measurements and gives each a name of its own, under which it finds no topic and no group.
 pub struct Runs<'a> {
@@ -83,8 +83,20 @@ impl<'a> Runs<'a> {
     }
 
     pub fn start(&self, setting: &Measurement<'_>) -> Result<Started, Error> {
-        let Measurement { scenario, name, source, fates, mode, poison, n, rate, seconds, partitions, trace, lz4 } =
-            *setting;
+        let Measurement {
+            scenario,
+            name,
+            source,
+            fates,
+            mode,
+            poison,
+            n,
+            rate,
+            seconds,
+            partitions,
+            trace,
+            lz4,
+        } = *setting;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["--scenario", scenario.word(), "--brokers", &self.options.brokers]);
         command.args(["--name", name, "--source", source, "--fates", fates.word()]);

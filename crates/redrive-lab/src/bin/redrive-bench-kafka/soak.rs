@@ -10,14 +10,14 @@ use redrive_lab::kafka::topics::{self, Lag, Topic};
 use redrive_lab::kafka::{Error, letters, trace};
 
 use super::options::{KafkaBenchFates, KafkaBenchOptions, Scenario};
-use super::runs::{Runs, Measurement};
+use super::runs::{Measurement, Runs};
 
 const NAME: &str = "bench-soak";
 /// One attempt and three retries.
 const ATTEMPTS_MAX: u8 = 4;
 const KILLS_APART_MAX: Duration = Duration::from_secs(150);
 const SAY_EVERY: Duration = Duration::from_secs(30);
-/// What is left when the load has ended comes to its end within this.
+/// What is pending when the load ends must be finished within this.
 const PATIENCE: Duration = Duration::from_mins(3);
 
 pub fn run(options: &KafkaBenchOptions) -> Result<(), Error> {

@@ -38,7 +38,12 @@ pub struct KafkaBenchWitness {
 
 impl KafkaBenchWitness {
     /// Knows the orders below `n`.
-    pub fn new(n: u64, fates: KafkaBenchFates, poison: Option<u64>, trace: Option<&Path>) -> std::io::Result<Self> {
+    pub fn new(
+        n: u64,
+        fates: KafkaBenchFates,
+        poison: Option<u64>,
+        trace: Option<&Path>,
+    ) -> std::io::Result<Self> {
         let bytes = || (0..n).map(|_| AtomicU8::new(0)).collect::<Vec<_>>();
         let fails = fates == KafkaBenchFates::Workload || poison.is_some();
         Ok(Self {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use redrive_lab::bench::{Figures, Repeats, Spread, FigureTable, machine};
+use redrive_lab::bench::{FigureTable, Figures, Repeats, Spread, machine};
 use redrive_lab::kafka::Error;
 
 use super::options::LettersOptions;

@@ -6,7 +6,7 @@ use super::options::{BenchOptions, BenchSize};
 use super::rig::{BATCH, Error, PRODUCERS};
 use super::runs::Runs;
 use redrive_lab::bench::machine;
-use redrive_lab::bench::{Figures, Repeats, FigureTable};
+use redrive_lab::bench::{FigureTable, Figures, Repeats};
 
 /// How much of everything.
 struct Amounts {
@@ -74,7 +74,8 @@ pub fn run(options: &BenchOptions) -> Result<(), Error> {
     fs::create_dir_all(&options.dir)?;
     let amounts = Amounts::of(options.size);
     print_head(options, &amounts);
-    let mut plan = Benchmark { options, runs: Runs { options }, table: FigureTable::default(), faults: Vec::new() };
+    let mut plan =
+        Benchmark { options, runs: Runs { options }, table: FigureTable::default(), faults: Vec::new() };
     let drained = plan.drain(&amounts)?;
     plan.mixed(&amounts, &drained)?;
     let flowed = plan.flow(&amounts)?;

@@ -9,7 +9,7 @@ use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::{mean, quantile};
-use crate::testbed::{Fates, Load, Outage, MessageRecord, Subject, Trace};
+use crate::testbed::{Fates, Load, MessageRecord, Outage, Subject, Trace};
 
 const FORECAST_MESSAGES: u32 = 50_000;
 

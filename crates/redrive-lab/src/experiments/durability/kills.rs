@@ -53,7 +53,7 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-/// Lives and kills, and a last life that comes to its end; `None` if it was interrupted.
+/// Lives and kills, and a last life that runs to its end; `None` if it was interrupted.
 fn play(
     variant: &Variant<KillParameters>,
     setup: &ExperimentSetup<'_>,

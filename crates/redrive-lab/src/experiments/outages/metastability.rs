@@ -15,7 +15,7 @@ use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Column, Curve, HeatMap, HeatPanel, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
 use crate::testbed::simulated::{self, Reply, Responder};
-use crate::testbed::{HandlerAnswer, Audit, Load, Stage, Subject, Trace};
+use crate::testbed::{Audit, HandlerAnswer, Load, Stage, Subject, Trace};
 
 /// At least this share of the arrivals must be served at the end.
 const RECOVERED: f64 = 0.9;
@@ -230,7 +230,11 @@ fn panel(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> HeatPane
 }
 
 /// All variants have the same grid.
-fn heat_map(scenario: &Scenario, setup: &ExperimentSetup<'_>, panels: Vec<HeatPanel>) -> Result<HeatMap, LabError> {
+fn heat_map(
+    scenario: &Scenario,
+    setup: &ExperimentSetup<'_>,
+    panels: Vec<HeatPanel>,
+) -> Result<HeatMap, LabError> {
     let variants = scenario.variants::<MetastabilityParameters>(setup.size)?;
     let grid = variants.first().map(|first| &first.parameters);
     let rows = grid.map_or_else(Vec::new, |p| p.depths.iter().map(|depth| format!("−{depth} %")).collect());

@@ -14,7 +14,7 @@ use crate::scenario::{Scenario, Span, Variant};
 use crate::seed;
 use crate::testbed::simulated::{self, Reply, Responder};
 use crate::testbed::trace::quantile;
-use crate::testbed::{HandlerAnswer, Audit, Load, Silent, Stage, Subject, Trace};
+use crate::testbed::{Audit, HandlerAnswer, Load, Silent, Stage, Subject, Trace};
 
 const SALT: u64 = 7;
 /// The endpoint that is slow; the others have the numbers after it.

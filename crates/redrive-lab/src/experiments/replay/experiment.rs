@@ -12,9 +12,9 @@ use serde::Deserialize;
 use tokio::sync::oneshot;
 
 use super::super::fault::LabError;
+use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use super::engine::ReplayEngine;
 use super::store::{Effects, Store};
-use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
@@ -97,8 +97,7 @@ struct Steps {
 }
 
 pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
-    let place =
-        setup.postgres.map_or("a set in memory", |_| "PostgreSQL, id and effect in one transaction");
+    let place = setup.postgres.map_or("a set in memory", |_| "PostgreSQL, id and effect in one transaction");
     let each = setup.each(scenario, |variant: &Variant<ReplayParameters>, stage| {
         let engine = ReplayEngine::new(setup.engine).map_err(|error| LabError::Run(error.to_string()))?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -8,11 +8,11 @@ use redrive_core::{Class, FailureKind};
 
 use super::super::endpoint::EndpointFault;
 use super::super::signing::SigningError;
-use super::answer::{WebhookAnswer, Delivery};
+use super::answer::{Delivery, WebhookAnswer};
 use super::classes::{ClassTable, Meaning, Trouble};
 use super::retry_after;
 
-/// Why a delivery failed. Its text is what is kept with the message.
+/// Why a delivery failed. Its text is stored with the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WebhookError {
     /// An answer that is not a success.
@@ -39,7 +39,11 @@ pub(in super::super) enum EndpointOwner {
 }
 
 /// What the answer's head means, before its body is read.
-pub(in super::super) fn meaning(answer: &WebhookAnswer, table: &ClassTable, receiver: EndpointOwner) -> Meaning {
+pub(in super::super) fn meaning(
+    answer: &WebhookAnswer,
+    table: &ClassTable,
+    receiver: EndpointOwner,
+) -> Meaning {
     let said = answer.meaning.filter(|said| match (receiver, said) {
         (EndpointOwner::Theirs, Meaning::Fails(Class::Credential | Class::Reconnect)) => false,
         (EndpointOwner::Ours | EndpointOwner::Theirs, _) => true,
@@ -136,7 +140,14 @@ mod tests {
     fn answer(status: u16) -> WebhookAnswer {
         let status = StatusCode::from_u16(status).unwrap();
         let (reason, is_explained_by_body) = (String::new(), false);
-        WebhookAnswer { status, meaning: None, delivery: None, reason, is_explained_by_body, retry_after: None }
+        WebhookAnswer {
+            status,
+            meaning: None,
+            delivery: None,
+            reason,
+            is_explained_by_body,
+            retry_after: None,
+        }
     }
 
     #[test]

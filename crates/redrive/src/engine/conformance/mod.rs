@@ -84,7 +84,7 @@ pub trait Harness {
     }
 
     /// Whether a message may exist twice after a crash, if its verdict was given and not yet durable: where it was, and
-    /// where it went. What is known of such a message is only that it comes to its end. Followers of a key may start on
+    /// where it went. What is known of such a message is only that it becomes terminal. Followers of a key may start on
     /// such a verdict too.
     fn may_leave_twins(&self) -> bool {
         false

@@ -42,7 +42,8 @@ mod tests {
     fn a_batch_ends_with_its_lines_or_its_bytes() {
         let mut batches = Batches::default();
         assert_eq!(batches.take(), None);
-        let given: Vec<ImportBatch> = (0..2_500).filter_map(|n| batches.push(b"{}", format!("line {n}"))).collect();
+        let given: Vec<ImportBatch> =
+            (0..2_500).filter_map(|n| batches.push(b"{}", format!("line {n}"))).collect();
         assert_eq!(given.iter().map(|batch| batch.places.len()).collect::<Vec<_>>(), [1_000, 1_000]);
         assert_eq!(given[1].places[0], "line 1000");
         assert_eq!(batches.take().map(|rest| rest.places.len()), Some(500));

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::batch::{ImportBatch, Batches};
+use super::batch::{Batches, ImportBatch};
 use super::tally::Tally;
 use crate::exit::Failed;
 

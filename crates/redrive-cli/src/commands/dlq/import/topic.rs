@@ -13,7 +13,7 @@ use redrive_kafka::record::all_headers;
 use redrive_kafka::topics::scan::{Scan, Span};
 use redrive_kafka::{Cluster, TopicsMode};
 
-use super::batch::{ImportBatch, Batches};
+use super::batch::{Batches, ImportBatch};
 use super::tally::Tally;
 use super::{ImportArgs, line};
 use crate::args::Global;

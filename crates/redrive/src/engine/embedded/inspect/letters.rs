@@ -6,7 +6,7 @@ use crate::engine::embedded::journal::frame::Frame;
 use crate::engine::embedded::journal::record::{Ended, LetterChanged, SlotCopy, Stored, Was, get_seqs, kind};
 use crate::engine::letter::LetterState;
 
-/// The messages met so far that have not come to an end, and the letters with their states.
+/// The messages read so far that are pending, and the letters with their states.
 #[derive(Default)]
 pub(crate) struct Letters {
     letters: HashMap<u64, LetterState>,

@@ -20,7 +20,7 @@ pub struct Inspection {
     pub owner: Option<u32>,
     pub journal: LogInspection,
     pub letter_log: LogInspection,
-    /// Messages that have not come to an end.
+    /// Pending messages.
     pub pending: u64,
     /// How many letters are in each state.
     pub letters: BTreeMap<&'static str, u64>,
