@@ -4,7 +4,7 @@
 //!
 //! - [`args`]: what every command takes
 //! - [`config`]: `redrive.toml`, flags and environment become one checked configuration
-//! - [`planning`]: what `check` computes from a configuration, and what it is told to assume
+//! - [`planning`]: what `check` computes from a configuration, and what `--assume` adds
 //! - [`service`]: a processor from its configuration, started and ended
 //! - [`commands`]: the command line, and one file per command, each with a `run`
 //! - [`client`]: the HTTP API, as the commands use it that talk to a processor

@@ -142,7 +142,7 @@ impl Events {
         *self.shared.latest.borrow()
     }
 
-    /// Is told when there is a new event.
+    /// Woken when there is a new event.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.shared.latest.subscribe()
     }

@@ -265,7 +265,7 @@ impl Calling<'_> {
     }
 }
 
-/// Is told which part of the work this process does: how many parts of how many.
+/// Called with the part of the work that this process does: how many parts of how many.
 pub(crate) type ShareListener = Arc<dyn Fn(u32, u32) + Send + Sync>;
 
 /// A handler whose type is forgotten.

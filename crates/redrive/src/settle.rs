@@ -8,7 +8,7 @@ use crate::backoff::{Backoff, FailedAttempt};
 use crate::engine::{Attempt, Delivery, Settlement, Suspect, Verdict};
 use crate::failure::Failure;
 
-/// What a decision is told about the world, as plain values.
+/// What a decision knows about the world, as plain values.
 #[derive(Clone, Copy, Debug)]
 pub struct Views {
     /// How the sink is doing.

@@ -1,4 +1,4 @@
-//! `redrive downstream`: a stub that fails as told and remembers what it applied.
+//! `redrive downstream`: a stub that fails on request and remembers what it applied.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

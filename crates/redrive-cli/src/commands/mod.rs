@@ -47,7 +47,7 @@ pub enum Command {
     Processor(Box<processor::ProcessorArgs>),
     /// Produce orders at a fixed rate that does not wait for anybody
     Producer(producer::ProducerArgs),
-    /// A downstream that fails as told, with a ledger of what was applied
+    /// A downstream that fails on request, with a ledger of what was applied
     Downstream(downstream::DownstreamArgs),
     /// Send a message, or many as NDJSON, into a pipeline
     Send(send::SendArgs),

@@ -37,7 +37,7 @@ impl HeaderConfig {
     }
 }
 
-/// The table `headers`. `endpoint` is where messages are told to name their own endpoint.
+/// The table `headers`. `endpoint` is where messages name their own endpoint.
 pub(super) fn read(
     reader: &mut SettingReader,
     section: &Section<'_>,

@@ -397,7 +397,7 @@ fn same_topic(reader: &mut SettingReader, found: &[FoundPipeline]) {
     }
 }
 
-/// What a flag set is told in the words of flags.
+/// A fault in what a flag has set names the flag.
 fn of_flag(mut fault: Fault) -> Fault {
     if let Some(At::Flag(_)) = fault.at.first() {
         fault.problem = in_words_of_flags(&fault.problem);

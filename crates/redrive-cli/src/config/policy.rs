@@ -211,7 +211,7 @@ fn placed(section: &Section<'_>, sink: Option<&Section<'_>>, fault: PolicyFault)
         let parent = key.split('.').next().and_then(|parent| find(table, parent, None));
         return Fault::line(key, problem, fix, parent.into_iter().collect());
     };
-    // Where words are expected, they are told under the value, and an example is the fix. An item of a list has none.
+    // Where words are expected, they are listed under the value, and an example is the fix. An item of a list has none.
     if let (true, None, Some(example)) = (fix.starts_with("write it like"), item, section.example(&key)) {
         return Fault::value(key, problem, example, at).note(fix);
     }

@@ -8,7 +8,7 @@ use super::number::count;
 const BAR_WIDTH: usize = 24;
 const REDRAW_AFTER: Duration = Duration::from_millis(100);
 
-/// Redraws its line when told, and removes it when dropped.
+/// Redraws its line on request, and removes it when dropped.
 #[derive(Debug)]
 pub struct Progress {
     label: String,

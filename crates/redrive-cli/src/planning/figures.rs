@@ -31,7 +31,7 @@ pub struct Questions {
     pub slos: Vec<Slo>,
 }
 
-/// Everything that is told about one pipeline.
+/// Everything that is computed about one pipeline.
 #[derive(Clone, Debug)]
 pub struct PipelineFigures {
     pub forecast: Forecast,

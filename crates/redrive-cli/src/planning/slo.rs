@@ -65,7 +65,7 @@ pub struct SloResult {
     pub text: String,
 }
 
-/// Enough to tell whether a candidate will do; what is told is computed with all messages.
+/// Enough to tell whether a candidate will do; what is printed is computed with all messages.
 const CANDIDATE_MESSAGES: u32 = 4_000;
 const CANDIDATE_TIERS_MAX: usize = 16;
 

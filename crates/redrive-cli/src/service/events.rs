@@ -56,13 +56,13 @@ pub fn subscription(events: &Events, changed: &Changed) {
     }
 }
 
-/// The stored subscriptions that are told of one by one; `None` for an endpoint that is not stored.
+/// The stored subscriptions that are reported one by one; `None` for an endpoint that is not stored.
 pub fn concerned(changed: &Changed) -> impl Iterator<Item = Option<&str>> {
     let nobody = changed.ids.is_empty().then_some(None);
     changed.ids.iter().map(|id| Some(id.as_str())).chain(nobody)
 }
 
-/// What is said of a change, to whoever is told.
+/// A change, as an event describes it.
 pub fn subscription_fields(changed: &Changed, id: Option<&str>) -> Value {
     if let Change::PurgingStopped(stopped) = changed.change {
         return json!({ "purged": stopped.purged, "active": stopped.active, "percent": stopped.percent() });

@@ -13,7 +13,7 @@ pub fn raise_limit() -> Option<String> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = wanted(limit);
     if wanted != limit.current {
-        // A limit that cannot be raised is one to live with, and is told below.
+        // A limit that cannot be raised is one to live with, and is logged below.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum: limit.maximum });
     }
     let holds = getrlimit(Resource::Nofile).current?;

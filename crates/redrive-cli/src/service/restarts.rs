@@ -7,7 +7,7 @@ use crate::exit::Exit;
 
 const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// Storage that keeps failing needs a person, who is told at each attempt.
+/// Storage that keeps failing needs a person, so each attempt is logged.
 const STORAGE_WAIT_MAX: Duration = Duration::from_mins(5);
 /// A worker that ran so long was sound; the next death is a new story.
 const SOUND_AFTER: Duration = Duration::from_mins(1);

@@ -31,7 +31,7 @@ const ASKED_MAX: usize = 2;
 /// code to exit with.
 pub fn supervise() -> Result<u8, Failed> {
     let failed = |error: std::io::Error| Failed::new(Exit::Storage, format!("no supervisor: {error}"));
-    // The worker is told of the death of the thread that made it: it has to be this one, which lives to the end.
+    // The kernel signals the worker when the thread that started it dies: it has to be this one, which lives to the end.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     runtime.block_on(async {
         let mut signals = listen().map_err(failed)?;

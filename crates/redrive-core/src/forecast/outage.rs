@@ -1,7 +1,7 @@
 //! What an outage does to messages under a policy: the function that decides, run over many messages with drawn numbers.
 //!
 //! The sink fails every attempt at once while the outage lasts and none afterwards; messages arrive evenly. Nothing
-//! gates the sink: what is told here is what happens without a breaker. The drawn numbers come from a fixed seed, so
+//! gates the sink: what is forecast here is what happens without a breaker. The drawn numbers come from a fixed seed, so
 //! that the same policy gives the same figures.
 
 use std::time::Duration;

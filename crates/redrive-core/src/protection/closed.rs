@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::Time;
 use crate::time::millis;
 
-/// Spans that are told apart. Beyond it the two oldest become one, which keeps their sum.
+/// Spans that are stored separately. Beyond it the two oldest become one, which keeps their sum.
 const SPANS_MAX: usize = 16;
 
 /// The spans of the last time in which nothing was delivered.

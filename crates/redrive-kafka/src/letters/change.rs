@@ -192,7 +192,7 @@ fn publish(
         }
         records.push(Outgoing {
             topic: &topics.dlq_state,
-            // The partition of its source, as with copies: where successes are told too.
+            // The partition of its source, as with copies: where successes are recorded too.
             partition: writer.partition(&topics.dlq_state, (change.number >> 48) as i32),
             key: Some(StateRecord::key(change.number).into_bytes()),
             payload: Some(change.state.to_json_by(by)),

@@ -1,4 +1,4 @@
-//! The downstream: a stub that applies orders, fails as it is told, and remembers what it applied.
+//! The downstream: a stub that applies orders, fails on request, and remembers what it applied.
 //!
 //! # Layout, in the order a call meets it
 //!

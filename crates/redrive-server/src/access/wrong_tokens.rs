@@ -52,7 +52,7 @@ struct Bucket {
 pub(crate) struct Noticed {
     /// It was one too many.
     pub too_many: bool,
-    /// How many there were since the log told of them, if it is time to do so.
+    /// How many there were since they were last logged, if it is time to log them.
     pub tell: Option<u64>,
 }
 

@@ -9,7 +9,7 @@ use redrive_core::duration;
 use super::facts::{Facts, Pill};
 use super::kind::AlertKind;
 
-/// Above which something is told.
+/// Thresholds above which an alert is sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// New dead letters within `within`.

@@ -1,4 +1,4 @@
-//! What may be told: a closed set, each with how bad it is and what to do.
+//! What may be reported: a closed set, each with how bad it is and what to do.
 
 /// One kind of alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

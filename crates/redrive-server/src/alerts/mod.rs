@@ -1,7 +1,7 @@
-//! Alerts for whoever has no Prometheus: judged once a second from plain figures, told at most so often.
+//! Alerts without Prometheus: judged once a second from plain figures, sent at most once a period.
 //!
-//! Read in this order: a [`kind`] is what may be told, [`facts`] are what is known of a pipeline at one moment, [`judge`]
-//! finds what is wrong with them, [`rhythm`] says when that is told and when it is over, [`watcher`] puts the two
+//! Read in this order: a [`kind`] is what may be reported, [`facts`] are what is known of a pipeline at one moment, [`judge`]
+//! finds what is wrong with them, [`rhythm`] says when that is reported and when it is over, [`watcher`] puts the two
 //! together for one alert of the configuration, and a [`notice`] is what is sent. Nothing here has a clock, a thread or
 //! a connection: whoever runs it brings them.
 

@@ -1,4 +1,4 @@
-//! When something is told: at once, then once a period for as long as it lasts, and once when it is over.
+//! When an alert is sent: at once, then once a period for as long as it lasts, and once when it is over.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use redrive::Time;
 use super::kind::AlertKind;
 use super::notice::NoticeState;
 
-/// What is being told about: a kind, of one pipeline or of the whole process.
+/// What an alert is about: a kind, of one pipeline or of the whole process.
 pub type Subject = (AlertKind, Option<String>);
 
 /// Keeps one alert from telling the same too often. Its memory is bounded by kinds times pipelines.
@@ -22,13 +22,13 @@ pub struct Rhythm {
 struct AlertPhase {
     /// Since when it is wrong; `None`: it is not.
     since: Option<Time>,
-    /// When it was last told that it is wrong.
+    /// When it was last reported to be wrong.
     told: Option<Time>,
-    /// Whether that was told and its end was not.
+    /// Whether that was reported and its end was not.
     open: bool,
 }
 
-/// What is to be told now, and since when it is wrong.
+/// What is to be reported now, and since when it is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beat {
     pub state: NoticeState,
@@ -44,8 +44,8 @@ impl Rhythm {
         self.every
     }
 
-    /// Hears whether the subject is wrong now. What comes and goes within a period is told once, with its end; if it
-    /// is wrong again when the period is over, it is told again.
+    /// Takes in whether the subject is wrong now. What comes and goes within a period is reported once, with its end; if it
+    /// is wrong again when the period is over, it is reported again.
     pub fn hear(&mut self, subject: Subject, wrong: bool, now: Time) -> Option<Beat> {
         if !wrong && !self.standings.contains_key(&subject) {
             return None;
@@ -73,7 +73,7 @@ mod tests {
         Time::from_millis(1_000_000_000 + secs * 1000)
     }
 
-    /// What is told, second by second, when it is wrong during these spans.
+    /// What is reported, second by second, when it is wrong during these spans.
     fn told(wrong: &[(u64, u64)], secs: u64) -> Vec<(u64, NoticeState, u64)> {
         let mut rhythm = Rhythm::new(Duration::from_mins(1));
         let subject = || (AlertKind::QueueDepth, Some("orders".to_owned()));
@@ -103,7 +103,7 @@ mod tests {
             told(&flicker, 100),
             [(0, Firing, 0), (5, Resolved, 0), (60, Firing, 60), (65, Resolved, 60)]
         );
-        // What is still wrong when the period is over is told then, with its own beginning.
+        // What is still wrong when the period is over is reported then, with its own beginning.
         assert_eq!(told(&[(0, 5), (50, 70)], 100)[2..], [(60, Firing, 50), (70, Resolved, 50)]);
     }
 

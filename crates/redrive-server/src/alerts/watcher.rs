@@ -1,4 +1,4 @@
-//! One alert of the configuration: what it watches, and what it has told.
+//! One alert of the configuration: what it watches, and what it has reported.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Watcher {
 #[derive(Clone, Debug)]
 struct WatchedPipeline {
     past: Past,
-    /// Pills that no notice has told of yet.
+    /// Pills that no notification has named yet.
     untold: Vec<Pill>,
 }
 
@@ -44,7 +44,7 @@ impl Watcher {
         self.kinds.contains(&kind)
     }
 
-    /// What is to be told of a pipeline now.
+    /// What is to be reported about a pipeline now.
     pub fn look(&mut self, pipeline: &str, facts: &Facts, now: Time) -> Vec<Notice> {
         let every = self.rhythm.every();
         let Some(watched) = self.pipelines.get_mut(pipeline) else { return Vec::new() };
@@ -67,7 +67,7 @@ impl Watcher {
         notices
     }
 
-    /// What is to be told of the storage: `wrong` says what is, if anything is.
+    /// What is to be reported about the storage: `wrong` says what is, if anything is.
     pub fn look_at_storage(&mut self, wrong: Option<&str>, now: Time) -> Option<Notice> {
         if !self.watches(AlertKind::Storage) {
             return None;

@@ -1,5 +1,5 @@
 //! What happens in a pipeline, as server-sent events. A client that comes back names the last event it saw and goes on from
-//! there; one that is too slow is told so and its stream ends, behind a whole event.
+//! there; one that is too slow gets a last event that says so and its stream ends, behind a whole event.
 
 use std::convert::Infallible;
 use std::pin::Pin;

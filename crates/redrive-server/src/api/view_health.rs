@@ -53,7 +53,7 @@ fn endpoints(all: &EndpointFigures) -> Endpoints {
     }
 }
 
-/// Shorter calls are not told apart by the clock that times them.
+/// The clock that times calls cannot resolve shorter ones.
 const CALL_SECONDS_MIN: f64 = 0.001;
 
 /// What would happen if the sink were back now.

@@ -242,7 +242,7 @@ impl Parts {
     }
 }
 
-/// The attempts that are told of; at least one, for it died of something. And how many counted.
+/// The attempts that are listed; at least one, for it died of something. And how many counted.
 fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Result<(History, u32), String> {
     let class = |name: &Option<String>| match name {
         Some(name) => Class::from_name(name).ok_or_else(|| format!("`class` is {name:?}, which is no class")),

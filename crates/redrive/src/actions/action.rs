@@ -44,7 +44,7 @@ pub enum ActionKind {
     RetryNow,
     /// A message was made a dead letter.
     Cancel,
-    /// A breaker was told to probe now.
+    /// A breaker was made to probe now.
     BreakerProbe,
     /// A breaker was closed by hand.
     BreakerClose,

@@ -211,7 +211,7 @@ impl Machine {
         self.protection.own(owned, all);
     }
 
-    /// What a decision would be told now.
+    /// What a decision would know now.
     pub fn views(&mut self, now: Time) -> Views {
         self.protection.views(now)
     }

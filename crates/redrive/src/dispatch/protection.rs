@@ -128,7 +128,7 @@ pub struct Protection {
     wait: SharedWait,
     closed: ClosedSpans,
     recording: Recording,
-    /// Whether the next process would have to be told something else than was written down.
+    /// Whether the state for the next process differs from what was written down.
     is_unwritten: bool,
     written: kept::PulseWritten,
     history: VecDeque<HealthEntry>,
@@ -179,7 +179,7 @@ impl Protection {
         self.budget.own(owned, all);
     }
 
-    /// What a decision is told now.
+    /// What a decision would know now.
     pub fn views(&mut self, now: Time) -> Views {
         let health = match self.breaker.gate(now) {
             Some((by, retry_in)) => Health::Gated { by, retry_in },
@@ -414,7 +414,7 @@ impl Protection {
         }
     }
 
-    /// Whether the next process would have to be told something else than at the last call.
+    /// Whether the state for the next process has changed since the last call.
     pub(super) fn is_reminder_due(&mut self, now: Time) -> bool {
         std::mem::take(&mut self.is_unwritten) | self.written.is_due(&self.pulse, now)
     }

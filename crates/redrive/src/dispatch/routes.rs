@@ -187,7 +187,7 @@ impl Routes {
         self.endpoints.resume(&self.kept.read(reminder));
     }
 
-    /// Whether the next process would have to be told something else than was written down.
+    /// Whether the state for the next process differs from what was written down.
     pub(super) fn is_reminder_due(&mut self, now: Time) -> bool {
         self.kept.is_due(self.endpoints.changes(), now)
     }

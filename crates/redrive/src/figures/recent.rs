@@ -15,7 +15,7 @@ pub const WINDOW: Duration = Duration::from_mins(5);
 /// Parts of the window; the oldest is dropped as a whole.
 const SLOTS: usize = 10;
 const SLOT_MS: u64 = WINDOW.as_millis() as u64 / SLOTS as u64;
-/// Kinds of failures that are told apart in a part of the window.
+/// Kinds of failures that are counted separately in a part of the window.
 const KINDS_MAX: usize = 8;
 
 /// The last five minutes in figures.
@@ -36,7 +36,7 @@ pub struct RecentFigures {
 pub struct RecentFailures {
     /// By kind, the most first.
     pub kinds: Vec<(FailureKind, u64)>,
-    /// Of kinds that were not told apart.
+    /// Of kinds that were not counted separately.
     pub more: u64,
     /// How many of all were attempts of replayed letters.
     pub replayed: u64,

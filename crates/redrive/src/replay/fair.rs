@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// Tenants that are told apart; further ones share a turn.
+/// Tenants with turns of their own; further ones share one.
 const TENANTS_MAX: usize = 10_000;
 /// Tenants that are named where they are shown; the others are counted together.
 const SHOWN_MAX: usize = 20;
@@ -36,7 +36,7 @@ impl FairOrder {
         self.turns.push(turn);
     }
 
-    /// Letters of a tenant so far. Tenants beyond those that are told apart count together.
+    /// Letters of a tenant so far. Tenants without a turn of their own count together.
     pub(super) fn letters_of(&self, tenant: Option<&str>) -> u64 {
         let turn = self.turn_of.get(tenant.unwrap_or_default()).map_or(TENANTS_MAX, |turn| *turn as usize);
         self.letters_of.get(turn).copied().unwrap_or(0)

@@ -16,7 +16,7 @@ pub(crate) struct Exchange {
     dispatch: Arc<Wake>,
     idle_runners: AtomicUsize,
     more_starts: Notify,
-    /// Ends wait to be told to the dispatch thread, and the task that tells them knows.
+    /// Ends wait to be passed to the dispatch thread, and a task that will do so is running.
     telling: AtomicBool,
     more_ends: Notify,
 }

@@ -58,7 +58,7 @@ pub(crate) struct Listeners {
     pub(crate) store: Option<StoreHook>,
 }
 
-/// Something a hook is told.
+/// What a hook is called with.
 #[derive(Debug)]
 enum HookEvent {
     Parked(Parked),
@@ -148,7 +148,7 @@ async fn call_all(
     wake: Arc<Wake>,
 ) {
     while let Some(event) = receiver.recv().await {
-        // A panic in a hook is printed by the panic hook; the next event is told all the same.
+        // A panic in a hook is printed by the panic hook; the next event is delivered all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| match event {
             HookEvent::Parked(Parked { number, message, reason, meta, failure }) => {
                 let pipeline = Arc::clone(&pipeline);

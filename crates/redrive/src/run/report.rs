@@ -14,7 +14,7 @@ pub struct PipelineReport {
     pub retried: u64,
     /// Messages that became dead letters.
     pub dead: u64,
-    /// Calls that were running when the run was told to stop, and came to their end.
+    /// Calls that were running when the run was stopped, and finished.
     pub drained: u64,
     /// Calls that were given up at the end of the drain time; their messages wait as if they had not been started.
     pub interrupted: u64,

@@ -94,7 +94,7 @@ async fn finish(
         _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(Ended::Unfinished),
     };
     let ended = ended.unwrap_or_else(|_| Ended::Failed(timed_out(timeout)));
-    // What the handler holds is dropped before its end is told: a panic there counts like any other.
+    // What the handler holds is dropped before its end is reported: a panic there counts like any other.
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(attempt)));
     report.send(dropped.map_or_else(|panic| crashed(&*panic), |()| ended));
 }

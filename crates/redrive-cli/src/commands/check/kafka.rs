@@ -45,7 +45,7 @@ impl KafkaFinding {
 pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     let cluster = kafka::cluster(config)?;
     let build = Build::of_this();
-    // First: it may be why the rest cannot be told.
+    // First: it may be why the rest is not known.
     if !out.is_json() {
         write(&KafkaFinding::new(None, format!("this build: {build}")), out)?;
     }

@@ -1,4 +1,4 @@
-//! `[[alert]]`: who is told when something is wrong.
+//! `[[alert]]`: who is notified when something is wrong.
 //!
 //! - `table`: what one table says; [`target`]: where a notice goes, also one about purged subscriptions
 

@@ -1,4 +1,4 @@
-//! The form of a value: which ones can be read, and how an editor is told.
+//! The form of a value: which ones can be read, and how JSON Schema describes it.
 
 use serde_json::{Value, json};
 

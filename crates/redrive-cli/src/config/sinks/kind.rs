@@ -77,7 +77,7 @@ pub struct SubscriptionSettings<'a> {
     pub purge: Purge,
     /// Whether they name the key of the hashes in it.
     pub has_hash_key: bool,
-    /// Who is told of purges.
+    /// Who is notified of purges.
     pub on_purged: Option<&'a AlertTarget>,
 }
 

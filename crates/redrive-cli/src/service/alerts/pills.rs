@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use redrive::{DeadLetter, Time};
 use redrive_server::alerts::Pill;
 
-/// Pills that wait for a look. Beyond it they are not told one by one; each is a dead letter all the same.
+/// Pills waiting to be reported. Beyond it they are not reported one by one; each is a dead letter all the same.
 const WAITING_MAX: usize = 256;
 
 /// Filled by the pipelines' hooks, emptied once a second.

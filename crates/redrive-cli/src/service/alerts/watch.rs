@@ -1,4 +1,4 @@
-//! Looks at the figures once a second, and hands what is to be told to one sender per `[[alert]]`.
+//! Looks at the figures once a second, and hands notifications to one sender per `[[alert]]`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ struct AlertLine {
 }
 
 impl Watching {
-    /// Starts looking and sending; `None` if nobody is to be told anything.
+    /// Starts looking and sending; `None` if there is no alert.
     pub fn start(
         config: &[AlertConfig],
         handles: Vec<Watched>,

@@ -147,7 +147,7 @@ impl Endpoints {
         self.running(to.endpoint) >= self.per_endpoint as usize
     }
 
-    /// What a decision is told of an endpoint that is not well; `None` if it is.
+    /// What a decision knows about an unhealthy endpoint; `None` if it is.
     pub fn health(&self, to: Endpoint, now: Time) -> Option<Health> {
         let open = [self.origins.open_for(to.origin, now), self.own.open_for(to.endpoint, now)];
         let retry_in = open.into_iter().flatten().max()?;

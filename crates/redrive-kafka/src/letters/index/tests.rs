@@ -6,7 +6,7 @@ use redrive_core::Reason;
 use super::*;
 use crate::letters::entry::DlqPosition;
 
-/// Something the index is told.
+/// A change of the index.
 #[derive(Clone, Debug)]
 enum IndexNote {
     LetterRecord(u64, LetterRecord, LearnedFrom),

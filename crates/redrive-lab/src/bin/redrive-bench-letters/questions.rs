@@ -88,7 +88,7 @@ async fn known_groups(actions: &Actions, handle: &PipelineHandle) -> Result<Vec<
     }
 }
 
-/// Asks a question several times. The median counts; the longest is told too.
+/// Asks a question several times. The median counts; the longest is printed too.
 struct Asking<'a> {
     figures: &'a mut Figures,
     times: u32,

@@ -246,7 +246,7 @@ async fn resume(options: &BenchOptions) -> Result<Figures, Error> {
     figures.set("open_s", opening.elapsed().as_secs_f64());
     let started = rig.engine.report(PIPELINE).map_or(0, |report| report.started.len());
     figures.set("in_flight", started as f64);
-    // What became a letter before the end was told to a process that is gone.
+    // What became a letter before the kill was reported to a process that is gone.
     bury_letters(&rig).await?;
     let run = rig.start();
     while rig.witness.first.sum() + rig.witness.terminal() == before {

@@ -21,7 +21,7 @@ pub enum GroupState {
     Regressed,
     /// Somebody works on it.
     Acknowledged,
-    /// Nobody is told for a while.
+    /// No alerts for a while.
     Snoozed,
     /// The cause is removed.
     Resolved,

@@ -10,7 +10,7 @@ use super::places::Places;
 use crate::exit::Failed;
 use crate::output::{Output, count};
 
-/// Groups and topics that are told apart.
+/// Groups and topics that are counted separately.
 const NAMES_MAX: usize = 10_000;
 /// Refused letters that are named.
 const PROBLEMS_MAX: usize = 1_000;

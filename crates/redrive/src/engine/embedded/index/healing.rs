@@ -2,7 +2,7 @@
 //!
 //! What changed since the last checkpoint lies in overlays on top of the tables. So damaged tables can be replaced by
 //! others that reflect the same checkpoint, and nobody above them has to know. A reader that meets the damage waits for
-//! them, or is told so, as it wishes; all others notice nothing.
+//! them, or gets an error, as it wishes; all others notice nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};

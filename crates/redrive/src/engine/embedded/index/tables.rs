@@ -388,7 +388,7 @@ pub struct Table<'a, S> {
 pub enum Patience {
     /// Waits: it cannot go on without.
     Wait,
-    /// Is told so.
+    /// Gets an error.
     Ask,
 }
 

@@ -38,7 +38,7 @@ pub struct LogInspection {
     pub frames: BTreeMap<&'static str, (u64, u64)>,
     pub batches: u64,
     pub damage: Vec<Damage>,
-    /// Bytes at the end that a crash tore or that are being written now. Nobody was told that they are safe.
+    /// Bytes at the end that a crash tore or that are being written now. They were never acknowledged.
     pub unfinished_bytes: u64,
     /// Positions that no file holds although they were not given up.
     pub missing: Vec<Range<u64>>,

@@ -1,4 +1,4 @@
-//! The watermark: how far both logs are durable, told outside of the files it is about.
+//! The watermark: how far both logs are durable, recorded outside of those logs.
 //!
 //! A log that was cut short or lost cannot say so itself. So the positions are written here after every sync and before
 //! anybody is answered. That write is not synced, it survives the process; it is synced when a segment begins, when

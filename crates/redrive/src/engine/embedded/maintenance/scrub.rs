@@ -24,7 +24,7 @@ const AGAIN_AFTER: Duration = Duration::from_hours(1);
 const PIECE_BYTES: u64 = 1 << 20;
 /// Never slower, so that a small store is soon done.
 const RATE_MIN: u64 = 4 << 20;
-/// Places that are told one by one; all are counted.
+/// Places that are reported one by one; all are counted.
 const TOLD_MAX: u64 = 100;
 
 /// Bytes per second: everything in a quarter of the time that may pass between two scrubs.

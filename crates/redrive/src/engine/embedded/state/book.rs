@@ -227,7 +227,7 @@ impl<S: IndexTables> Book<S> {
         Reading::patiently(&*self.tables).table(space)
     }
 
-    /// Reads for somebody who would rather be told than wait while the tables are rebuilt.
+    /// Reads for a caller that wants an error rather than a wait while the tables are rebuilt.
     pub fn asked(&self) -> Reading<'_, S> {
         Reading { tables: &self.tables, patience: Patience::Ask }
     }

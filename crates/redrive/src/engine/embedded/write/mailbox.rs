@@ -97,7 +97,7 @@ impl<T> Mailbox<T> {
         Some(std::mem::take(&mut state.items))
     }
 
-    /// Nothing more comes; who waits is told.
+    /// Nothing more comes; wakes whoever waits.
     pub fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_all();

@@ -1,4 +1,4 @@
-//! Damage of every kind: what is torn is cut, what is rotten is told, what is whole is kept.
+//! Damage of every kind: what is torn is cut, what is rotten is reported, what is whole is kept.
 
 use super::*;
 use crate::engine::embedded::disk::real::DiskFile;
