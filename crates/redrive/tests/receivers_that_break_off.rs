@@ -182,7 +182,9 @@ fn random_resets_stall_nothing_convict_nobody_and_do_not_flood_the_log() {
         assert_eq!(service.machine.tally().succeeded, brought, "{:?}", service.reasons());
         assert!(service.parked.is_empty(), "{:?}", service.reasons());
         let (longest, _) = gaps(&service, "m-", Duration::ZERO);
-        assert!(per_second < 50 || longest < Duration::from_secs(1), "nothing for {longest:?}");
+        // A message every 200 ms leaves gaps of its own: ten intervals there.
+        let bound = Duration::from_millis((10_000 / per_second).max(1_000));
+        assert!(longest < bound, "{per_second}/s: nothing for {longest:?}");
         let lines = service.log_lines();
         let resets = service.calls.len() as u64 - brought;
         println!(

@@ -15,11 +15,11 @@ use repair::{key_of, offers};
 use tempfile::TempDir;
 
 /// A directory for the file, with what it may name in it.
-struct Desk {
+struct ConfigDir {
     dir: TempDir,
 }
 
-impl Desk {
+impl ConfigDir {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("secret"), "correct-horse-battery").unwrap();
@@ -140,11 +140,11 @@ fn errors(loaded: &Loaded) -> Vec<Fault> {
 
 /// Carries out fixes until nothing is wrong any more, or only what a program cannot repair. `choice` says which offer of
 /// a fault is taken. Gives the largest number of offers there was.
-fn repaired(desk: &Desk, start: &Document, choice: usize) -> Result<usize, String> {
+fn repaired(dir: &ConfigDir, start: &Document, choice: usize) -> Result<usize, String> {
     let mut document = start.clone();
     let mut offers_most = 1;
     for _ in 0..8 {
-        let before = errors(&desk.read(&document.text()));
+        let before = errors(&dir.read(&document.text()));
         let mut repairable = None;
         for fault in &before {
             match offers(fault) {
@@ -159,7 +159,7 @@ fn repaired(desk: &Desk, start: &Document, choice: usize) -> Result<usize, Strin
         offers_most = offers_most.max(offers.len());
         let change = &offers[choice.min(offers.len() - 1)];
         let changed = change.applied(&document);
-        let after = errors(&desk.read(&changed.text()));
+        let after = errors(&dir.read(&changed.text()));
         // The fault is gone, and the same key has no other fault instead. Settings and steps that do not fit each other
         // are another matter, and so is what a file holds.
         let count = |faults: &[Fault], fault: &Fault| {
@@ -191,10 +191,10 @@ fn repaired(desk: &Desk, start: &Document, choice: usize) -> Result<usize, Strin
 }
 
 /// Every offer of every fault of a file; what was not accepted is added to `failed`.
-fn try_all(desk: &Desk, document: &Document, failed: &mut Vec<String>) {
+fn try_all(dir: &ConfigDir, document: &Document, failed: &mut Vec<String>) {
     let mut choice = 0;
     loop {
-        match repaired(desk, document, choice) {
+        match repaired(dir, document, choice) {
             Ok(offers) if choice + 1 < offers => choice += 1,
             Ok(_) => return,
             Err(how) => {
@@ -207,19 +207,19 @@ fn try_all(desk: &Desk, document: &Document, failed: &mut Vec<String>) {
 
 #[test]
 fn whatever_is_written_for_a_key_its_fix_is_accepted() {
-    let desk = Desk::new();
+    let dir = ConfigDir::new();
     let mut failed = Vec::new();
     // Push sinks need files with keys, which no fix can write.
     let needs_keys = |name: &str| ["webpush", "apns", "fcm"].iter().any(|sink| name.ends_with(sink));
     for table in KEYS.tables().iter().filter(|table| !needs_keys(table.path)) {
         for key in table.keys.iter().filter(|key| !needs_keys(key)) {
-            let around = desk.around(table.path, key);
-            let right = errors(&desk.read(&around.text()));
+            let around = dir.around(table.path, key);
+            let right = errors(&dir.read(&around.text()));
             assert!(right.is_empty(), "{}{right:?}", around.text());
             for value in VALUES {
                 let mut document = around.clone();
                 document.set(&join(table.path, key), value);
-                try_all(&desk, &document, &mut failed);
+                try_all(&dir, &document, &mut failed);
             }
         }
     }
@@ -270,12 +270,12 @@ const TOGETHER: &[&str] = &[
 
 #[test]
 fn settings_that_exclude_each_other_are_repaired_by_each_of_their_fixes() {
-    let desk = Desk::new();
+    let dir = ConfigDir::new();
     let mut failed = Vec::new();
     for lines in TOGETHER {
         let document = Document::parse(&format!("{ORDERS}{lines}\n{WEBHOOK}"));
-        assert!(!errors(&desk.read(&document.text())).is_empty(), "{} was accepted", document.text());
-        try_all(&desk, &document, &mut failed);
+        assert!(!errors(&dir.read(&document.text())).is_empty(), "{} was accepted", document.text());
+        try_all(&dir, &document, &mut failed);
     }
     let both = format!("{ORDERS}timeout = \"1s\"\nconcurrency = 1\n{WEBHOOK}");
     for text in [
@@ -307,22 +307,22 @@ fn settings_that_exclude_each_other_are_repaired_by_each_of_their_fixes() {
         format!("[[server.token]]\nname = \"ops\"\n{ORDERS}{WEBHOOK}"),
     ] {
         let document = Document::parse(&text);
-        assert!(!errors(&desk.read(&document.text())).is_empty(), "{text} was accepted");
-        try_all(&desk, &document, &mut failed);
+        assert!(!errors(&dir.read(&document.text())).is_empty(), "{text} was accepted");
+        try_all(&dir, &document, &mut failed);
     }
     assert!(failed.is_empty(), "{} failed\n{}", failed.len(), failed.join("\n"));
 }
 
 /// The first fault of a pipeline with these lines, as `problem | fix`.
-fn told(desk: &Desk, lines: &str) -> String {
-    let faults = errors(&desk.read(&format!("{ORDERS}{lines}\n{WEBHOOK}")));
+fn told(dir: &ConfigDir, lines: &str) -> String {
+    let faults = errors(&dir.read(&format!("{ORDERS}{lines}\n{WEBHOOK}")));
     let fault = faults.first().unwrap_or_else(|| panic!("{lines} was accepted"));
     format!("{} | {}", fault.problem, fault.fix)
 }
 
 #[test]
 fn mistakes_that_people_made_are_answered_with_what_they_meant() {
-    let desk = Desk::new();
+    let dir = ConfigDir::new();
     for (lines, answer) in [
         ("timeout = 30", "`timeout` must be a text in quotes, not a whole number | timeout = \"30s\""),
         ("concurrency = -4", "`concurrency = -4` must lie between 1 and 100000 | concurrency = 1"),
@@ -345,10 +345,10 @@ fn mistakes_that_people_made_are_answered_with_what_they_meant() {
         ("outage_gate = \"off\"", "`outage_gate` must be true or false, not a text | outage_gate = false"),
         ("name2 = \"x\"", "unknown key `name2`; did you mean `name`? | "),
     ] {
-        assert_eq!(told(&desk, lines), answer, "{lines}");
+        assert_eq!(told(&dir, lines), answer, "{lines}");
     }
     let open = |listen: &str| {
-        let faults = errors(&desk.read(&format!("[server]\nlisten = \"{listen}\"\n{ORDERS}{WEBHOOK}")));
+        let faults = errors(&dir.read(&format!("[server]\nlisten = \"{listen}\"\n{ORDERS}{WEBHOOK}")));
         faults.first().unwrap_or_else(|| panic!("{listen} was accepted")).fix.clone()
     };
     assert_eq!(open("1.2.3.4:80"), "listen = \"127.0.0.1:80\"");
@@ -359,7 +359,7 @@ fn mistakes_that_people_made_are_answered_with_what_they_meant() {
 
 #[test]
 fn days_are_durations_everywhere() {
-    let desk = Desk::new();
+    let dir = ConfigDir::new();
     for lines in [
         "tiers = [\"5m\", \"1d\"]",
         "backoff = { base = \"1d\", cap = \"7d\" }",
@@ -373,11 +373,11 @@ fn days_are_durations_everywhere() {
         "breaker = { cooldown_max = \"1d\", fast = { window = \"1d\" }, slow = { window = \"1d\" } }",
         "guard = { over = \"1d\" }",
     ] {
-        let faults = errors(&desk.read(&format!("{ORDERS}{lines}\n{WEBHOOK}")));
+        let faults = errors(&dir.read(&format!("{ORDERS}{lines}\n{WEBHOOK}")));
         assert!(faults.is_empty(), "{lines}: {faults:?}");
     }
     let alert =
         "[[alert]]\nwebhook = \"http://h/\"\nevery = \"1d\"\nwithin = \"1d\"\noldest_letter = \"7d\"\n";
-    let faults = errors(&desk.read(&format!("{ORDERS}{WEBHOOK}{alert}")));
+    let faults = errors(&dir.read(&format!("{ORDERS}{WEBHOOK}{alert}")));
     assert!(faults.is_empty(), "{faults:?}");
 }

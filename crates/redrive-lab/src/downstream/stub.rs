@@ -19,7 +19,7 @@ use crate::mark::Marked;
 pub struct Downstream {
     seed: u64,
     setting: RwLock<StubSetting>,
-    /// AuditVerdict about every change of the switches.
+    /// Notified of every change of the switches.
     changed: Notify,
     ledger: Ledger,
     counters: Counters,

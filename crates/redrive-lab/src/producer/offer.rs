@@ -24,14 +24,14 @@ const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
 /// What all offers of a run share.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct RunState {
     pub(super) target: Target,
     pub(super) counters: Counters,
     /// Batches offered and not acknowledged, by their first number. At most as many as may be in flight.
     open: Mutex<BTreeMap<u64, Range<u64>>>,
     ids: Option<Mutex<BufWriter<File>>>,
     end: Mutex<Option<End>>,
-    /// AuditVerdict when the run has to end early.
+    /// Notified when the run has to end early.
     pub(super) ended: Notify,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum End {
     IdsFile(io::Error),
 }
 
-impl Desk {
+impl RunState {
     pub(super) fn new(target: Target, ids: Option<File>) -> Self {
         Self {
             target,

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::batch::OrderBatch;
-use super::offer::{Desk, End};
+use super::offer::{RunState, End};
 use super::options::{ProducerError, ProducerOptions};
 use super::progress::{Progress, add, get};
 use super::report::ProducerReport;
@@ -27,7 +27,7 @@ use crate::http::{Door, Listen};
 pub struct Producer {
     options: ProducerOptions,
     schedule: Schedule,
-    desk: Arc<Desk>,
+    state: Arc<RunState>,
     listen: Option<Listen>,
 }
 
@@ -46,8 +46,8 @@ impl Producer {
             }
             None => None,
         };
-        let desk = Arc::new(Desk::new(options.target.clone(), ids));
-        Ok(Self { schedule: options.schedule(), options, desk, listen })
+        let state = Arc::new(RunState::new(options.target.clone(), ids));
+        Ok(Self { schedule: options.schedule(), options, state, listen })
     }
 
     /// Where the metrics are, if they are served.
@@ -61,25 +61,25 @@ impl Producer {
         let mut beside = JoinSet::new();
         if let Some(listen) = self.listen.take() {
             let metrics =
-                Arc::new(Metrics { desk: Arc::clone(&self.desk), schedule: self.schedule, started });
+                Arc::new(Metrics { state: Arc::clone(&self.state), schedule: self.schedule, started });
             let (door, at_door) = tokio::sync::watch::channel(Door::Open);
             beside.spawn(async move {
                 let _served = listen.serve(metrics, at_door, std::future::pending()).await;
                 drop(door);
             });
         }
-        beside.spawn(tell_progress(self.options.clone(), Arc::clone(&self.desk), self.schedule, started));
+        beside.spawn(tell_progress(self.options.clone(), Arc::clone(&self.state), self.schedule, started));
         let run = self.pace(started, shutdown).await;
         beside.shutdown().await;
         let report = self.report(started, &run);
-        match self.desk.take_end() {
+        match self.state.take_end() {
             Some(End::Rejected(why)) => {
                 return Err(ProducerError::Rejected { why, report: Box::new(report) });
             }
             Some(End::IdsFile(error)) => return Err(ids_error(&self.options, error)),
             None => {}
         }
-        self.desk.flush_ids().map_err(|error| ids_error(&self.options, error))?;
+        self.state.flush_ids().map_err(|error| ids_error(&self.options, error))?;
         Ok(report)
     }
 
@@ -94,13 +94,13 @@ impl Producer {
             let permit = tokio::select! {
                 biased;
                 () = &mut shutdown => return self.stop(offers, offered).await,
-                () = self.desk.ended.notified() => return self.stop(offers, offered).await,
+                () = self.state.ended.notified() => return self.stop(offers, offered).await,
                 permit = self.in_time(due, &room) => permit,
             };
             // What has ended is taken out, so that the set holds no more than may be in flight.
             while offers.try_join_next().is_some() {}
             offered = indices.end;
-            self.desk.counters.lateness().record(due.elapsed());
+            self.state.counters.lateness().record(due.elapsed());
             let numbers = self.options.first + indices.start..self.options.first + indices.end;
             offers.spawn(self.send(numbers, permit));
         }
@@ -108,7 +108,7 @@ impl Producer {
         tokio::select! {
             biased;
             () = &mut shutdown => {}
-            () = self.desk.ended.notified() => {}
+            () = self.state.ended.notified() => {}
             () = all => return Paced { offered, stopped: false },
         }
         self.stop(offers, offered).await
@@ -122,7 +122,7 @@ impl Producer {
         if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
             return Some(permit);
         }
-        add(&self.desk.counters.held, 1);
+        add(&self.state.counters.held, 1);
         // The semaphore is never closed.
         Arc::clone(room).acquire_owned().await.ok()
     }
@@ -133,15 +133,15 @@ impl Producer {
         permit: Option<OwnedSemaphorePermit>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let batch = OrderBatch::new(self.options.seed, self.options.rates(), numbers, now());
-        let counters = &self.desk.counters;
+        let counters = &self.state.counters;
         add(&counters.sent, batch.len());
         add(&counters.poison, batch.count(|fate| fate == Fate::Poison));
         add(&counters.transient, batch.count(|fate| matches!(fate, Fate::Transient { .. })));
         add(&counters.in_flight, 1);
-        let desk = Arc::clone(&self.desk);
+        let state = Arc::clone(&self.state);
         async move {
-            desk.offer(Arc::new(batch)).await;
-            desk.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
+            state.offer(Arc::new(batch)).await;
+            state.counters.in_flight.fetch_sub(1, Ordering::Relaxed);
             drop(permit);
         }
     }
@@ -155,12 +155,12 @@ impl Producer {
     }
 
     fn report(&self, started: Instant, run: &Paced) -> ProducerReport {
-        let counters = &self.desk.counters;
-        let total = self.desk.progress(self.schedule, started).since(&Progress::default());
+        let counters = &self.state.counters;
+        let total = self.state.progress(self.schedule, started).since(&Progress::default());
         ProducerReport {
             seed: self.options.seed,
             numbers: self.options.first..self.options.first + run.offered,
-            unanswered: self.desk.unanswered(),
+            unanswered: self.state.unanswered(),
             poison: get(&counters.poison),
             transient: get(&counters.transient),
             total,
@@ -177,13 +177,13 @@ struct Paced {
     stopped: bool,
 }
 
-async fn tell_progress(options: ProducerOptions, desk: Arc<Desk>, schedule: Schedule, started: Instant) {
+async fn tell_progress(options: ProducerOptions, state: Arc<RunState>, schedule: Schedule, started: Instant) {
     let Some(on_progress) = options.on_progress else { return };
     let mut ticks = tokio::time::interval_at(started + options.progress_every, options.progress_every);
     let mut before = Progress::default();
     loop {
         ticks.tick().await;
-        before = desk.progress(schedule, started).since(&before);
+        before = state.progress(schedule, started).since(&before);
         (on_progress.0)(&before);
     }
 }
