@@ -39,7 +39,7 @@ impl Health {
         matches!(self, Self::Healthy)
     }
 
-    /// When another call makes sense, as far as the sink's keeper knows; zero when it has no opinion.
+    /// When another call makes sense, as far as the breaker knows; zero when it does not.
     pub const fn retry_in(self) -> Duration {
         match self {
             Self::Healthy => Duration::ZERO,
