@@ -8,7 +8,7 @@ use shuttle::thread;
 
 use crate::dispatch::{CallId, Ended, Start};
 use crate::run::exchange::Exchange;
-use crate::run::solitude::Solitude;
+use crate::run::exclusive::ExclusiveRuns;
 use crate::run::wake::Wake;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 use crate::write::mailbox::{Mailbox, Refused};
@@ -61,15 +61,15 @@ pub fn everything_posted_is_taken_once(posters: usize, each: usize) {
 
 /// While a suspect runs in silence, nothing of another pipeline runs.
 pub fn silence_is_silence(pipelines: usize) {
-    let mut places = Solitude::places(pipelines);
-    let suspect = places.remove(0);
+    let mut turns = ExclusiveRuns::of(pipelines);
+    let suspect = turns.remove(0);
     let in_silence = Arc::new(AtomicBool::new(false));
     let running = Arc::new(AtomicUsize::new(0));
     let mut threads = Vec::new();
-    for place in places {
+    for turn in turns {
         let (in_silence, running) = (Arc::clone(&in_silence), Arc::clone(&running));
         threads.push(thread::spawn(move || {
-            if place.enter() {
+            if turn.enter() {
                 running.fetch_add(1, Ordering::SeqCst);
                 assert!(
                     !in_silence.load(Ordering::SeqCst),
@@ -77,7 +77,7 @@ pub fn silence_is_silence(pipelines: usize) {
                 );
                 running.fetch_sub(1, Ordering::SeqCst);
             }
-            place.busy(false);
+            turn.busy(false);
         }));
     }
     threads.push(thread::spawn(move || {
@@ -98,15 +98,15 @@ pub fn silence_is_silence(pipelines: usize) {
 /// Two pipelines with suspects: one turn at a time.
 pub fn one_suspect_at_a_time() {
     let running = Arc::new(AtomicUsize::new(0));
-    let threads: Vec<_> = Solitude::places(2)
+    let threads: Vec<_> = ExclusiveRuns::of(2)
         .into_iter()
-        .map(|place| {
+        .map(|turn| {
             let running = Arc::clone(&running);
             thread::spawn(move || {
-                if place.ask(Run::Alone) {
+                if turn.ask(Run::Alone) {
                     assert_eq!(running.fetch_add(1, Ordering::SeqCst), 0, "two suspects run at once");
                     running.fetch_sub(1, Ordering::SeqCst);
-                    place.leave();
+                    turn.leave();
                 }
             })
         })

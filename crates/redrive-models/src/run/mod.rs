@@ -2,8 +2,8 @@
 
 #[path = "../../../redrive/src/run/exchange.rs"]
 pub(crate) mod exchange;
-#[path = "../../../redrive/src/run/solitude.rs"]
-pub(crate) mod solitude;
+#[path = "../../../redrive/src/run/exclusive.rs"]
+pub(crate) mod exclusive;
 #[path = "../../../redrive/src/run/turns.rs"]
 mod turns;
 #[path = "../../../redrive/src/run/wake.rs"]

@@ -15,7 +15,7 @@ use super::exchange::Exchange;
 use super::hooks::Hooks;
 use super::last_runs::LastRuns;
 use super::report::PipelineReport;
-use super::solitude::Place;
+use super::exclusive::PipelineTurn;
 use super::steer::{self, DurableAnswers, Part};
 use super::wake::Wake;
 use super::watch::Watch;
@@ -70,7 +70,7 @@ pub(crate) struct Dispatcher {
     pub(crate) stop: Arc<Stop>,
     pub(crate) drain: Duration,
     pub(crate) cancel: watch::Sender<bool>,
-    pub(crate) place: Place,
+    pub(crate) turn: PipelineTurn,
     pub(crate) watchdog: Watchdog,
     pub(crate) last_runs: LastRuns,
     pub(crate) name: Arc<str>,
@@ -118,14 +118,14 @@ impl Dispatcher {
         let reminder = self.engine.reminder().unwrap_or_default();
         self.machine.remember(&reminder);
         self.last_runs = LastRuns::after(&reminder);
-        if let Some(runs) = self.last_runs.unexplained().filter(|_| self.place.is_first()) {
+        if let Some(runs) = self.last_runs.unexplained().filter(|_| self.turn.is_first()) {
             self.machine.note_unclean_ends(runs, self.clock.now());
         }
         let ended = self.run_and_drain();
         // Whatever the reason for the end: handlers that still run are told, and nobody waits for an answer any more.
         let _ = self.cancel.send(true);
-        self.place.busy(false);
-        self.place.leave();
+        self.turn.busy(false);
+        self.turn.leave();
         self.board.close();
         self.seat.close();
         let (drained, interrupted) = ended?;
@@ -251,13 +251,13 @@ impl Dispatcher {
         }
         // Whoever cannot start now, for whatever reason, keeps nobody else from it.
         if !self.machine.suspect_runs() && self.machine.suspect_turn().is_none() {
-            self.place.leave();
+            self.turn.leave();
         }
-        self.place.busy(!self.machine.is_at_rest());
+        self.turn.busy(!self.machine.is_at_rest());
         if self.machine.has_met_suspects() {
-            self.place.suspects();
+            self.turn.suspects();
         }
-        if self.place.is_anybody_suspected() {
+        if self.turn.is_anybody_suspected() {
             self.last_runs.explained();
         }
         let health = self.machine.reminder(self.clock.now());
@@ -325,7 +325,7 @@ impl Dispatcher {
         }
         let now = self.clock.now();
         self.machine.tick(now);
-        if !self.place.enter() {
+        if !self.turn.enter() {
             return Ok(false);
         }
         self.machine.restart_due(now, &mut self.buffers.starts);
@@ -349,7 +349,7 @@ impl Dispatcher {
     /// A suspect whose turn it is runs, once everybody will know that it did.
     fn start_suspect(&mut self, now: Time) -> Result<(), EngineError> {
         let Some(run) = self.machine.suspect_turn() else { return Ok(()) };
-        if !self.place.ask(run) {
+        if !self.turn.ask(run) {
             return Ok(());
         }
         match self.engine.announce(&self.machine.suspects_in_turn(), now)? {

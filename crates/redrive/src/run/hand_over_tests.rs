@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use redrive_core::suspects::Run;
 
 use super::exchange::Exchange;
-use super::solitude::Solitude;
+use super::exclusive::ExclusiveRuns;
 use super::turns::let_others_run;
 use super::wake::Wake;
 use crate::dispatch::{CallId, Ended};
@@ -38,26 +38,26 @@ fn a_call_from_another_thread_ends_the_sleep() {
 
 #[test]
 fn one_pipeline_has_its_turn_at_a_time() {
-    let places = Solitude::places(2);
-    assert!(places[0].ask(Run::Alone) && !places[1].ask(Run::Alone));
-    assert!(places[1].enter(), "other work goes on");
-    places[0].leave();
-    assert!(places[1].ask(Run::Alone));
+    let turns = ExclusiveRuns::of(2);
+    assert!(turns[0].ask(Run::Alone) && !turns[1].ask(Run::Alone));
+    assert!(turns[1].enter(), "other work goes on");
+    turns[0].leave();
+    assert!(turns[1].ask(Run::Alone));
 }
 
 #[test]
 fn silence_waits_for_all_and_keeps_all_from_starting() {
-    let places = Solitude::places(2);
-    assert!(places[1].enter());
-    assert!(!places[0].ask(Run::InSilence), "the other one runs something");
-    assert!(!places[1].enter());
-    places[1].busy(false);
-    assert!(places[0].ask(Run::InSilence));
-    assert!(!places[1].enter());
-    places[1].leave();
-    assert!(!places[1].enter(), "only the holder ends it");
-    places[0].leave();
-    assert!(places[1].enter());
+    let turns = ExclusiveRuns::of(2);
+    assert!(turns[1].enter());
+    assert!(!turns[0].ask(Run::InSilence), "the other one runs something");
+    assert!(!turns[1].enter());
+    turns[1].busy(false);
+    assert!(turns[0].ask(Run::InSilence));
+    assert!(!turns[1].enter());
+    turns[1].leave();
+    assert!(!turns[1].enter(), "only the holder ends it");
+    turns[0].leave();
+    assert!(turns[1].enter());
 }
 
 #[tokio::test]

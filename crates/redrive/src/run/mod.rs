@@ -16,7 +16,7 @@ pub(crate) mod board;
 pub(crate) mod command;
 pub(crate) mod hooks;
 pub(crate) mod last_runs;
-pub(crate) mod solitude;
+pub(crate) mod exclusive;
 pub(crate) mod standstill;
 pub(crate) mod steer;
 pub(crate) mod watch;

@@ -18,7 +18,7 @@ use super::hooks::Hooks;
 use super::last_runs::LastRuns;
 use super::report::{PipelineReport, RunError};
 use super::runner::Runner;
-use super::solitude::{Place, Solitude};
+use super::exclusive::{PipelineTurn, ExclusiveRuns};
 use super::steer::DurableAnswers;
 use super::wake::Wake;
 use super::watch::Watch;
@@ -56,9 +56,9 @@ impl Running {
         let (sender, ends) = mpsc::unbounded_channel();
         let mut running =
             Self { stops: Vec::new(), ends, left: 0, runners: JoinSet::new(), hooks: JoinSet::new(), drain };
-        let places = Solitude::places(pipelines.len());
-        for ((built, engine), place) in pipelines.iter().zip(engines).zip(places) {
-            running.start_one(built, (engine, place), clock, sender.clone(), runtime)?;
+        let turns = ExclusiveRuns::of(pipelines.len());
+        for ((built, engine), turn) in pipelines.iter().zip(engines).zip(turns) {
+            running.start_one(built, (engine, turn), clock, sender.clone(), runtime)?;
         }
         Ok(running)
     }
@@ -66,7 +66,7 @@ impl Running {
     fn start_one(
         &mut self,
         built: &Built,
-        (engine, place): (Box<dyn Engine>, Place),
+        (engine, turn): (Box<dyn Engine>, PipelineTurn),
         clock: &Arc<dyn Clock>,
         ends: mpsc::UnboundedSender<End>,
         runtime: &Handle,
@@ -116,7 +116,7 @@ impl Running {
             stop,
             drain: self.drain,
             cancel,
-            place,
+            turn,
             watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout, std::time::Instant::now()),
             last_runs: LastRuns::after(&[]),
             name: Arc::clone(&built.name),

@@ -9,7 +9,7 @@ use crate::sync::{Arc, AtomicBool, AtomicUsize};
 const NOBODY: usize = usize::MAX;
 
 #[derive(Debug)]
-pub(crate) struct Solitude {
+pub(crate) struct ExclusiveRuns {
     /// The pipeline whose suspect has its turn.
     turn: AtomicUsize,
     /// Whether that one needs silence.
@@ -20,23 +20,23 @@ pub(crate) struct Solitude {
     suspected: AtomicBool,
 }
 
-/// One pipeline's place in it.
+/// The part of one pipeline.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
-    all: Arc<Solitude>,
+pub(crate) struct PipelineTurn {
+    all: Arc<ExclusiveRuns>,
     own: usize,
 }
 
-impl Solitude {
-    pub(crate) fn places(pipelines: usize) -> Vec<Place> {
+impl ExclusiveRuns {
+    pub(crate) fn of(pipelines: usize) -> Vec<PipelineTurn> {
         let busy = (0..pipelines).map(|_| AtomicBool::new(false)).collect();
         let (silence, suspected) = (AtomicBool::new(false), AtomicBool::new(false));
         let all = Arc::new(Self { turn: AtomicUsize::new(NOBODY), silence, busy, suspected });
-        (0..pipelines).map(|own| Place { all: Arc::clone(&all), own }).collect()
+        (0..pipelines).map(|own| PipelineTurn { all: Arc::clone(&all), own }).collect()
     }
 }
 
-impl Place {
+impl PipelineTurn {
     /// Whether this pipeline may start something. It is busy from here on, until it says otherwise: who wants silence
     /// looks at the pipelines after it has asked for it, so one of the two sees the other.
     pub(crate) fn enter(&self) -> bool {
@@ -75,7 +75,7 @@ impl Place {
             return true;
         }
         self.all.silence.store(true, SeqCst);
-        let others = self.all.busy.iter().enumerate().filter(|(place, _)| *place != self.own);
+        let others = self.all.busy.iter().enumerate().filter(|(number, _)| *number != self.own);
         others.into_iter().all(|(_, busy)| !busy.load(SeqCst))
     }
 
