@@ -268,10 +268,7 @@ fn a_replay_that_was_stopped_is_told_until_somebody_decides_about_it() {
     assert_eq!(told["runbook"], "docs/runbooks/replay-stopped.md");
     let status = processor.cli(&["status", "orders"]);
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(
-        status.contains(&format!("{said}   `redrive dlq replay --resume r-1` resumes it")),
-        "{status}"
-    );
+    assert!(status.contains(&format!("{said}   `redrive dlq replay --resume r-1` resumes it")), "{status}");
     let stopped = "redrive_replay_jobs{pipeline=\"orders\",state=\"stopped\"} ";
     assert!(processor.get("/metrics").body.contains(&format!("{stopped}1\n")));
 

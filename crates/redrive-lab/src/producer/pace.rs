@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::batch::OrderBatch;
-use super::offer::{RunState, End};
+use super::offer::{End, RunState};
 use super::options::{ProducerError, ProducerOptions};
 use super::progress::{Progress, add, get};
 use super::report::ProducerReport;

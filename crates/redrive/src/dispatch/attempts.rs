@@ -144,7 +144,7 @@ impl Machine {
         let is_reserved = |endpoint| turn != Some(endpoint) && self.resets.is_reserved(endpoint);
         match routes.route(delivery, latest, is_reserved, now) {
             Routed::Start(delivery, to) => Some((delivery, to)),
-            Routed::Kept => None,
+            Routed::Queued => None,
             Routed::PutOff(delivery, due) => {
                 let settlement = self.defer_unsent(delivery, due, now);
                 self.settle(settlement, None);

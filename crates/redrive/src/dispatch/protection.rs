@@ -16,8 +16,8 @@ use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Tim
 
 use super::health::{HealthChange, HealthEntry, HealthFigures};
 use super::incident::Recording;
-use super::kept;
 use super::resets::ResetFigures;
+use super::saved_health;
 use super::shared_wait::{AskedWait, Over, SharedWait};
 use crate::engine::Delivery;
 use crate::failure::Failure;
@@ -130,7 +130,7 @@ pub struct Protection {
     recording: Recording,
     /// Whether the state for the next process differs from what was written down.
     is_unwritten: bool,
-    written: kept::PulseWritten,
+    written: saved_health::PulseWritten,
     history: VecDeque<HealthEntry>,
     unheard: Vec<HealthEntry>,
 }
@@ -169,7 +169,7 @@ impl Protection {
             closed: ClosedSpans::default(),
             recording: Recording::new(settings.breaker.fast.window),
             is_unwritten: false,
-            written: kept::PulseWritten::default(),
+            written: saved_health::PulseWritten::default(),
             history: VecDeque::new(),
             unheard: Vec::new(),
         }
@@ -404,7 +404,7 @@ impl Protection {
     /// What an earlier process left: a breaker that was open is open, and messages that failed with nothing delivered since
     /// still count.
     pub(super) fn remember(&mut self, reminder: &[u8]) {
-        let left = kept::read(reminder);
+        let left = saved_health::read(reminder);
         self.pulse.resume(&left.pulse);
         let Some(open) = left.open else { return };
         self.breaker.reopen(&open);
@@ -421,7 +421,10 @@ impl Protection {
 
     /// All that the next process has to know.
     pub(super) fn reminder(&self, now: Time) -> Vec<u8> {
-        kept::write(&kept::Left { open: self.breaker.still_open(now), pulse: self.pulse.since_success(now) })
+        saved_health::write(&saved_health::Left {
+            open: self.breaker.still_open(now),
+            pulse: self.pulse.since_success(now),
+        })
     }
 
     /// A call starts beside those that run.

@@ -16,7 +16,7 @@ use redrive_core::time::millis;
 use redrive_core::{BreakerSettings, FailureKind, Message, Random, Time};
 
 use super::health::EndpointFigures;
-use super::kept_endpoints::KeptEndpoints;
+use super::saved_endpoints::SavedEndpoints;
 use crate::engine::Delivery;
 
 /// Messages that wait in memory for a full endpoint, per permit; beyond it they wait in the store.
@@ -111,14 +111,14 @@ pub(super) struct Routes {
     tenants: RandomState,
     /// What was shown last, and when it was counted: there may be many.
     shown: (EndpointFigures, Time),
-    kept: KeptEndpoints,
+    saved: SavedEndpoints,
 }
 
 /// What becomes of a delivery before it starts.
 pub(super) enum Routed {
     Start(Delivery, Option<Endpoint>),
     /// It waits in its endpoint's queue.
-    Kept,
+    Queued,
     PutOff(Delivery, Time),
 }
 
@@ -126,7 +126,7 @@ impl Routes {
     pub(super) fn new(router: Router, breaker: &BreakerSettings, permits: usize) -> Self {
         Self {
             endpoints: Endpoints::new(breaker.clone(), router.per_endpoint, router.rate, permits),
-            kept: KeptEndpoints::new(router.numbering),
+            saved: SavedEndpoints::new(router.numbering),
             slow_counts: breaker.slow.counts.clone(),
             router,
             queues: HashMap::new(),
@@ -184,17 +184,17 @@ impl Routes {
 
     /// An earlier process left this reminder.
     pub(super) fn remember(&mut self, reminder: &[u8]) {
-        self.endpoints.resume(&self.kept.read(reminder));
+        self.endpoints.resume(&self.saved.read(reminder));
     }
 
     /// Whether the state for the next process differs from what was written down.
     pub(super) fn is_reminder_due(&mut self, now: Time) -> bool {
-        self.kept.is_due(self.endpoints.changes(), now)
+        self.saved.is_due(self.endpoints.changes(), now)
     }
 
     /// What the next process has to know.
     pub(super) fn reminder(&self, now: Time) -> Vec<u8> {
-        self.kept.write(&self.endpoints.cooldowns(now))
+        self.saved.write(&self.endpoints.cooldowns(now))
     }
 
     /// What becomes of a delivery that will not be sent after `latest`.
@@ -219,7 +219,7 @@ impl Routes {
             Passage::Go | Passage::Full if self.has_place_for(to) => {
                 self.queues.entry(to.endpoint).or_default().push_back(delivery);
                 self.queued += 1;
-                Routed::Kept
+                Routed::Queued
             }
             Passage::Go | Passage::Full => {
                 let wait = Duration::from_millis(delivery.meta.held_ms / 2).clamp(PUT_OFF_MIN, PUT_OFF_MAX);

@@ -1,4 +1,4 @@
-//! What of the health of a sink outlives the process, as a short line of text that an engine keeps.
+//! Serializes the health of a sink so that it survives a restart: a short line of text that an engine stores.
 
 use std::str::FromStr;
 use std::time::Duration;

@@ -15,14 +15,14 @@ const COOLDOWN: &str = "cool1";
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
-pub(super) struct KeptEndpoints {
+pub(super) struct SavedEndpoints {
     /// `None`: the numbers end with the process.
     numbering: Option<u64>,
     looked: Time,
     written: u64,
 }
 
-impl KeptEndpoints {
+impl SavedEndpoints {
     pub(super) fn new(numbering: Option<u64>) -> Self {
         Self { numbering, looked: Time::ZERO, written: 0 }
     }
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read_by_the_same_numbering_and_what_is_torn_is_not() {
-        let kept = KeptEndpoints::new(Some(7));
+        let kept = SavedEndpoints::new(Some(7));
         let open_until = Some(at(5));
         let one = Cooldown {
             unit: Unit::Endpoint,
@@ -107,10 +107,10 @@ mod tests {
             let expected: &[Cooldown] = if len < line { &[] } else { &[one] };
             assert_eq!(kept.read(&text[..len]), expected, "{len}");
         }
-        assert_eq!(KeptEndpoints::new(Some(8)).read(&text), [], "other numbers");
-        assert_eq!(KeptEndpoints::new(None).read(&text), []);
+        assert_eq!(SavedEndpoints::new(Some(8)).read(&text), [], "other numbers");
+        assert_eq!(SavedEndpoints::new(None).read(&text), []);
         assert_eq!(
-            KeptEndpoints::new(None).write(&[one]),
+            SavedEndpoints::new(None).write(&[one]),
             b"",
             "they would mean nothing to the next process"
         );
@@ -120,11 +120,11 @@ mod tests {
 
     #[test]
     fn changes_are_written_once_a_second() {
-        let mut kept = KeptEndpoints::new(Some(7));
+        let mut kept = SavedEndpoints::new(Some(7));
         assert!(!kept.is_due(0, at(0)), "nothing has changed");
         assert!(!kept.is_due(1, at(999)) && kept.is_due(2, at(1_000)));
         assert!(!kept.is_due(2, at(2_000)));
         assert!(kept.is_due(3, at(0)), "a clock that was set back");
-        assert!(!KeptEndpoints::new(None).is_due(1, at(5_000)));
+        assert!(!SavedEndpoints::new(None).is_due(1, at(5_000)));
     }
 }
