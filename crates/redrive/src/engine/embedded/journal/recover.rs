@@ -1,8 +1,8 @@
-//! Opening a log: what is torn is cut off, what is rotten or missing is reported, nothing is skipped silently.
+//! Opening a log: what is torn is cut off, what is rotten or missing is told, nothing is skipped silently.
 //!
 //! - *Durable* is the highest position that anything intact proves to have been synced: a batch header says how far,
 //!   and a segment exists only after everything before it was synced.
-//! - A bad frame at or above it may be a write that a crash tore. It was never acknowledged, and pages land in any
+//! - A bad frame at or above it may be a write that a crash tore. Nobody was told that it is safe, and pages land in any
 //!   order: the log is cut there, together with what follows.
 //! - A bad frame below it is rot. It is reported and stays; everything around it is kept.
 //! - Whole frames at or above it are kept, and made durable before the log is used.
