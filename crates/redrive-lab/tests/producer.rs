@@ -327,7 +327,7 @@ async fn its_metrics_and_progress_say_the_same() {
     tokio::time::timeout(PATIENCE, told.notified()).await.expect("progress is told");
 
     // The client of the stub serves as well for another address.
-    let mut client = start(downstream::ProducerOptions::default()).await;
+    let mut client = start(downstream::DownstreamOptions::default()).await;
     client.addr = addr;
     let metrics = client.get("/metrics").await.body;
     for family in redrive_lab::metrics::producer::ALL {
@@ -348,7 +348,7 @@ async fn its_metrics_and_progress_say_the_same() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pipeline_between_producer_and_downstream_loses_nothing() {
     const ORDERS: u64 = 400;
-    let stub = Arc::new(Downstream::open(&downstream::ProducerOptions::default()).await.unwrap());
+    let stub = Arc::new(Downstream::open(&downstream::DownstreamOptions::default()).await.unwrap());
     let called = Arc::clone(&stub);
     let tries: Arc<Mutex<BTreeMap<String, u32>>> = Arc::default();
     // The attempt will come with the call; until then the test counts.

@@ -25,7 +25,7 @@ pub enum ClientFault {
     #[error("{address} does not answer as a redrive processor does ({problem}); is --url right?")]
     Strange { address: String, problem: String },
     #[error(transparent)]
-    ApiAddress(#[from] ApiAddressFault),
+    Address(#[from] ApiAddressFault),
 }
 
 /// A refusal of the API, with what was asked.
@@ -59,7 +59,7 @@ impl ClientFault {
                 409 | 500..=599 => Exit::Bad,
                 _ => Exit::Usage,
             },
-            Self::Untrusted { .. } | Self::Strange { .. } | Self::Place(_) => Exit::Usage,
+            Self::Untrusted { .. } | Self::Strange { .. } | Self::Address(_) => Exit::Usage,
         }
     }
 

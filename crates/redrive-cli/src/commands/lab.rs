@@ -10,7 +10,7 @@ use redrive_core::duration::rough;
 use redrive_lab::experiments::{
     EXPERIMENTS, Finished, LabError, Order, OrderedEngine, check_kafka, expected_runs, run as run_order,
 };
-use redrive_lab::results::summary::Standing;
+use redrive_lab::results::summary::RunStatus;
 use redrive_lab::results::{page, report};
 use redrive_lab::testbed::Watch;
 use serde_json::json;
@@ -160,9 +160,9 @@ fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
     let finished = finished.map_err(|error| failed(&error))?;
     show(&finished, out)?;
     Ok(match finished.summary.standing() {
-        Standing::Passed => Exit::Ok,
-        Standing::NotAsExpected | Standing::AuditFailed => Exit::Bad,
-        Standing::Partial => Exit::Interrupted,
+        RunStatus::Passed => Exit::Ok,
+        RunStatus::NotAsExpected | RunStatus::AuditFailed => Exit::Bad,
+        RunStatus::Partial => Exit::Interrupted,
     })
 }
 

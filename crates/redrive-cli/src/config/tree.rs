@@ -28,7 +28,7 @@ pub enum Data {
     Number(f64),
     Switch(bool),
     List(Vec<Node>),
-    TreeTable(TreeTable),
+    Table(TreeTable),
     /// What no key takes: dates, and numbers beyond 64 bits.
     Other(&'static str),
 }

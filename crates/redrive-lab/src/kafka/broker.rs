@@ -36,7 +36,7 @@ pub enum Act {
     Stop,
     /// `kill -9`.
     Kill,
-    GroupStart,
+    Start,
     /// Its connections stay, and it does not answer.
     Freeze,
     Thaw,

@@ -121,7 +121,7 @@ pub enum OptionsFault {
     )]
     Shares { poison: Ratio, transient: Ratio },
     #[error("batch: {batch} messages per request is not possible; give 1 to {BATCH_MAX}")]
-    OrderBatch { batch: u32 },
+    Batch { batch: u32 },
     #[error("in-flight: {max} requests at the same time is not possible; give 1 to {IN_FLIGHT_MAX}")]
     InFlight { max: usize },
     #[error("first: from {first} on there are not as many numbers as the run needs; start lower")]
@@ -134,7 +134,7 @@ pub enum OptionsFault {
 #[derive(Debug, thiserror::Error)]
 pub enum ProducerError {
     #[error("{}", joined(.0))]
-    ProducerOptions(Vec<OptionsFault>),
+    Options(Vec<OptionsFault>),
     #[error(
         "cannot serve the metrics on {addr}: {error}; stop whoever listens there, or give another address"
     )]

@@ -1,7 +1,7 @@
 //! The count at the end, by id, against what the downstream applied.
 
 use redrive::{MessagePhase, PipelineHandle};
-use redrive_lab::producer::AuditReport;
+use redrive_lab::producer::ProducerReport;
 
 use super::scene::{PIPELINE, Scene};
 use crate::args::Global;
@@ -19,7 +19,7 @@ struct FoundIds {
 }
 
 /// Opens the store again, as a restart would, and looks for every id. Returns how many are missing.
-pub fn run(scene: &Scene, report: &AuditReport, global: &Global, out: &mut Output) -> Result<u64, Failed> {
+pub fn run(scene: &Scene, report: &ProducerReport, global: &Global, out: &mut Output) -> Result<u64, Failed> {
     let args = super::DemoArgs { listen: ([127, 0, 0, 1], 0).into(), ..scene.args.clone() };
     let assembled = assemble(&scene.config(&args)?, global)?;
     let handle = assembled.redrive.pipeline(PIPELINE);
@@ -44,7 +44,7 @@ pub fn run(scene: &Scene, report: &AuditReport, global: &Global, out: &mut Outpu
     Ok(found.missing.len() as u64)
 }
 
-async fn look(scene: &Scene, report: &AuditReport, handle: &PipelineHandle) -> Result<FoundIds, Failed> {
+async fn look(scene: &Scene, report: &ProducerReport, handle: &PipelineHandle) -> Result<FoundIds, Failed> {
     let mut found = FoundIds::default();
     for number in report.numbers.clone() {
         // What was never acknowledged was not produced; it may be there all the same.
