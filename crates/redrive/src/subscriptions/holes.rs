@@ -152,25 +152,16 @@ impl HoleFinder {
     }
 
     fn whole(&mut self, head: Option<LineHead>) {
-        match head {
-            Some(head) => {
-                match head.number.checked_sub(self.next_number()) {
-                    Some(0) => self.run = Run::default(),
-                    Some(lost) => self.close(lost),
-                    // It was numbered anew: nobody says how many are lost between.
-                    None if self.run.is_open() => self.close(u32::MAX),
-                    None => {}
-                }
-                self.echo(head);
-                self.last_number = head.number;
-            }
-            None => {
-                if self.run.is_open() {
-                    self.close(u32::MAX);
-                }
-                self.last_number = self.last_number.saturating_add(1);
-            }
+        let lost = head.map(|head| head.number.checked_sub(self.next_number()));
+        match lost {
+            Some(Some(0)) => self.run = Run::default(),
+            Some(Some(lost)) => self.close(lost),
+            // It has no number, or was numbered anew: nobody says how many are lost before it.
+            Some(None) | None if self.run.is_open() => self.close(u32::MAX),
+            Some(None) | None => {}
         }
+        head.into_iter().for_each(|head| self.echo(head));
+        self.last_number = head.map_or(self.next_number(), |head| head.number);
         self.whole += 1;
     }
 

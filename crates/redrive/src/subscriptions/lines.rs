@@ -108,9 +108,10 @@ pub(super) fn scan(reader: &mut impl BufRead, each: &mut dyn FnMut(ScannedLine<'
         };
         let damaged = DamagedLine { line: found.lines + 1, offset: found.end, bytes };
         let scanned = match (whole(line), is_ended) {
-            (Some(head), true) => ScannedLine::Whole(head, line),
+            (Some(LineForm::Numbered(head)), true) => ScannedLine::Whole(Some(head), line),
+            (Some(LineForm::Bare), true) => ScannedLine::Whole(None, line),
             // With another byte in place of its end. One that an earlier version wrote may as well be torn.
-            (Some(Some(head)), false) => {
+            (Some(LineForm::Numbered(head)), false) => {
                 each(ScannedLine::Damaged(
                     DamagedLine { bytes: 1, offset: damaged.offset + bytes - 1, ..damaged },
                     &[],
@@ -184,24 +185,35 @@ pub(super) fn testimony(text: &[u8], number: u32) -> Testimony {
     }
 }
 
+/// How a whole line is written.
+#[derive(Clone, Copy)]
+enum LineForm {
+    Numbered(LineHead),
+    /// By an earlier version.
+    Bare,
+}
+
 /// Whether a line is whole, with what it says beside its entry.
-fn whole(line: &[u8]) -> Option<Option<LineHead>> {
+fn whole(line: &[u8]) -> Option<LineForm> {
     let (crc, text) = line.split_at_checked(DIGITS)?;
     let text = text.strip_prefix(b" ").filter(|text| hex(crc) == Some(crc32fast::hash(text)))?;
     if text.first() == Some(&b'[') {
-        return Some(None);
+        return Some(LineForm::Bare);
     }
     let field = |index: usize| hex(line.get(index * (DIGITS + 1)..)?.get(..DIGITS)?);
     let (number, echo, key) = (field(1)?, KeyDigest(field(2)?), KeyDigest(field(3)?));
-    Some(Some(LineHead { number, echo, key }))
+    Some(LineForm::Numbered(LineHead { number, echo, key }))
 }
 
 /// Two whole lines with one wrong byte between them.
 fn joined(text: &[u8]) -> Option<[(LineHead, &[u8]); 2]> {
     let ends = text.windows(2).enumerate().filter(|(_, two)| *two == b"] ").map(|(at, _)| at + 2 + DIGITS);
     ends.filter(|end| *end < text.len()).find_map(|end| {
-        let (first, second) = (&text[..end], &text[end + 1..]);
-        Some([(whole(first)??, first), (whole(second)??, second)])
+        let numbered = |line| match whole(line)? {
+            LineForm::Numbered(head) => Some((head, line)),
+            LineForm::Bare => None,
+        };
+        Some([numbered(&text[..end])?, numbered(&text[end + 1..])?])
     })
 }
 
