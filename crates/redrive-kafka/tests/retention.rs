@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rdkafka::ClientConfig;
-use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use redrive::actions::{Actions, RETENTION_ACTOR, sweep_hourly};
 use redrive::{
     BreakerSettings, Failure, GuardSettings, Message, Pipeline, PipelineHandle, Policy, Redrive, Time,
@@ -26,13 +26,13 @@ async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-async fn produce(topic: &str, records: &[String]) {
-    let producer: FutureProducer =
+fn produce(topic: &str, records: &[String]) {
+    let producer: BaseProducer =
         ClientConfig::new().set("bootstrap.servers", broker::address()).create().unwrap();
     for record in records {
-        let record = FutureRecord::<str, str>::to(topic).payload(record);
-        producer.send(record, Duration::from_secs(30)).await.unwrap();
+        producer.send(BaseRecord::<str, str>::to(topic).payload(record)).map_err(|(error, _)| error).unwrap();
     }
+    producer.flush(Duration::from_secs(30)).unwrap();
 }
 
 /// A member that refuses everything, at its own time.
@@ -71,7 +71,8 @@ async fn letters_that_died_long_ago_are_discarded_and_recorded_for_the_group() {
         let records: Vec<String> = (0..open - handle.counts().await.unwrap().letters_open)
             .map(|n| format!("{{\"order_id\":\"o-{day}-{n}\"}}"))
             .collect();
-        produce(&pipeline.source, &records).await;
+        let topic = pipeline.source.clone();
+        tokio::task::spawn_blocking(move || produce(&topic, &records)).await.unwrap();
         eventually("they are dead", async || handle.counts().await.unwrap().letters_open == open).await;
     }
     let actions = Actions::open(None).unwrap();

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use redrive_core::Time;
 
-use super::action::{Action, ActionKind};
+use super::action::{Action, ActionKind, ActionStep};
 use super::unfinished::RunningAction;
 use crate::engine::SharedRecords;
 
@@ -167,6 +167,16 @@ pub(super) fn merged(
     all.extend(
         shared.into_iter().filter(|logged| logged.record.as_ref().is_none_or(|id| !known.contains(id))),
     );
+    // Two members may have recorded what was asked for and what was done, and the clock of one may be behind.
+    let is_done = |action: &Action| action.step == ActionStep::Done;
+    let done: HashSet<(String, Option<String>)> = all
+        .iter()
+        .filter(|logged| is_done(&logged.action))
+        .map(|logged| (logged.action.pipeline.clone(), logged.action.id.clone()))
+        .collect();
+    all.retain(|LoggedAction { action, .. }| {
+        action.step != ActionStep::Asked || !done.contains(&(action.pipeline.clone(), action.id.clone()))
+    });
     all.sort_by_key(|logged| logged.action.at);
     let mut listed: Vec<Action> = Vec::with_capacity(all.len());
     for LoggedAction { action, .. } in all {
@@ -363,6 +373,24 @@ mod tests {
         assert_eq!(merged_own, std::slice::from_ref(&without_ids), "its own file has dropped the plan");
         assert_eq!(merged([], other.since(None), 10), [without_ids]);
         assert_eq!(other.named(ActionKind::Edit, "e-aaaaa-1"), Some(outcome));
+    }
+
+    #[test]
+    fn an_erasure_that_another_process_finished_is_listed_as_it_was_done_whoever_is_first_in_order() {
+        let (one, other, _) = two_logs();
+        let erase = action(1_000, ActionKind::Erase, "x-bbbbb-1", &[1, 2, 3]);
+        let asked = Action { step: ActionStep::Asked, ..erase.clone() };
+        one.write(&asked, "bbbbb", true).unwrap();
+        assert_eq!(merged([], other.since(None), 10)[0].step, ActionStep::Asked);
+        let done = Action { step: ActionStep::Done, ids: vec![1, 2], letters: 2, ..erase };
+        for process in ["aaaaa", "ccccc"] {
+            other.write(&done, process, false).unwrap();
+            let listed = merged([], one.since(None), 10);
+            assert_eq!(
+                listed.iter().map(|one| (one.step, one.letters)).collect::<Vec<_>>(),
+                [(ActionStep::Done, 2)]
+            );
+        }
     }
 
     #[test]

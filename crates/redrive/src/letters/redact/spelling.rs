@@ -70,7 +70,7 @@ fn unescaped(text: &str) -> String {
             _ => None,
         };
         let (plain, taken) =
-            found.unwrap_or_else(|| (rest[..char.len_utf8()].as_bytes().to_vec(), char.len_utf8()));
+            found.unwrap_or_else(|| (rest.as_bytes()[..char.len_utf8()].to_vec(), char.len_utf8()));
         bytes.extend(plain);
         rest = &rest[taken..];
     }
