@@ -18,8 +18,8 @@ use redrive::internal::engine::embedded::store::location::{OpenIndex, StoreLocat
 use redrive::internal::engine::embedded::store::open::{StoreReport, open_by_hand};
 use redrive::internal::engine::erase::is_tombstone;
 use redrive::internal::engine::{
-    Attempt, Deliver, EraseAnswer, EraseOrder, KeepLetters, LetterChange, LetterEdit, LetterVersion, NewMessage, Query,
-    Settlement, StoreOptions, Verdict,
+    Attempt, Deliver, EraseAnswer, EraseOrder, KeepLetters, LetterChange, LetterEdit, LetterVersion,
+    NewMessage, Query, Settlement, StoreOptions, Verdict,
 };
 use redrive::internal::letters::json_text::JsonText;
 use redrive::letters::edit::{MessageChange, Pointer};
