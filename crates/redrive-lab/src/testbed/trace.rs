@@ -71,7 +71,7 @@ impl Trace {
     pub fn of_run(load: &Load, recorder: &Recorder, end: RunEnd) -> Self {
         let trace = Self::new(load.clone(), recorder, end.engine, end.ran_for);
         let RunEnd { breaker_opened, triaged_ms, broker_records, .. } = end;
-        Self { breaker_opened, triaged_ms, broker_records, ..trace }
+        Self { triaged_ms, breaker_opened, broker_records, ..trace }
     }
 
     /// Records per message: counted at the broker, or one per call and one per dead letter where there is none.

@@ -183,7 +183,7 @@ async fn offer(
     loop {
         match handle.ingest(messages.iter().cloned()).await {
             Err(redrive::internal::engine::IngestError::Busy) => {
-                tokio::time::sleep(Duration::from_millis(1)).await
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
             answer => return answer.map(drop),
         }

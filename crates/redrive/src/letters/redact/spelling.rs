@@ -181,9 +181,9 @@ mod tests {
         #[test]
         fn escapes_of_every_kind_are_read(secret in "\\PC{3,12}") {
             let core = core(&secret);
-            let percent: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
-            let units: String = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
-            let html: String = secret.chars().map(|char| format!("&#{};", u32::from(char))).collect();
+            let percent = secret.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
+            let units = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat();
+            let html = secret.chars().map(|char| format!("&#{};", u32::from(char))).collect::<Vec<_>>().concat();
             for spelled in [percent, units, html] {
                 prop_assert!(cores(&spelled).iter().any(|found| found.contains(&core)), "{spelled}");
             }

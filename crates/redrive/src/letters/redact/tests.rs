@@ -192,8 +192,8 @@ fn spellings(secret: &str) -> Vec<String> {
         let one = |byte: u8| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
         secret.bytes().map(one).collect()
     };
-    let units: String = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
-    let html: String = secret.chars().map(|char| format!("&#{};", u32::from(char))).collect();
+    let units = secret.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat();
+    let html = secret.chars().map(|char| format!("&#{};", u32::from(char))).collect::<Vec<_>>().concat();
     let url = percent(|byte| byte.is_ascii_alphanumeric());
     vec![
         secret.to_owned(),
