@@ -77,6 +77,6 @@ fn what_does_not_exist_is_a_usage_error_that_names_what_does() {
     for brokers in [&["--brokers", "127.0.0.1:1"][..], &[]] {
         let kafka = lab(dir.path(), &[&["run", "bloom", "--engine", "kafka"], brokers].concat());
         assert_eq!(kafka.code, Some(2), "{}", kafka.stderr);
-        assert!(kafka.stderr.contains("embedded engine only: it is a model"), "{}", kafka.stderr);
+        assert!(kafka.stderr.contains("does not run on the engine kafka: it is a model"), "{}", kafka.stderr);
     }
 }

@@ -1,5 +1,5 @@
 //! The index of all results and docs/findings.md, made from what `summary.json` files say. The first part of the findings,
-//! requirement by requirement, is in [`super::walk`].
+//! requirement by requirement, is in `walk`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ pub fn write(root: &Path, known: &[ScenarioRuns]) -> Result<Report, ResultFault>
     Ok(Report { results: pages.results, files: vec![index, findings] })
 }
 
-/// The texts that [`write`] writes.
+/// The texts that [`write()`] writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportPages {
     pub results: usize,
