@@ -8,6 +8,7 @@ pub(crate) mod filter_match;
 mod filter_parse;
 
 pub(crate) mod groups;
+#[doc(hidden)]
 pub mod redact;
 
 pub(crate) mod select;

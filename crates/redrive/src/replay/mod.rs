@@ -43,6 +43,7 @@ pub use job::{ReplaySpec, ReplayState, ReplayView, Skipped};
 pub use pace::Pace;
 pub use plan::{Ambiguous, Plan, PlanOptions, Superseded};
 pub use replays::Replays;
+#[doc(hidden)]
 pub use stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 #[doc(hidden)]
 pub use stopped::StoppedReplays;

@@ -53,7 +53,7 @@ pub trait Harness {
     /// The process dies now, without any warning, and the store is opened again.
     fn crash_and_reopen(&mut self);
 
-    /// [`Deliver::close`] was called and succeeded; the store is opened again.
+    /// `Deliver::close` was called and succeeded; the store is opened again.
     fn reopen_after_close(&mut self);
 
     /// Called again and again while the suite waits for something to become durable or readable: let background work

@@ -10,7 +10,7 @@ pub struct Counts {
     pub ready: u64,
     /// Waits for its due time, or has come due and waits for a free place.
     pub delayed: u64,
-    /// Like delayed, but because it was deferred: see [`Meta::deferred`].
+    /// Like delayed, but because it was deferred: see `Meta::deferred`.
     pub held: u64,
     /// Waits behind an earlier message of its key.
     pub key_wait: u64,

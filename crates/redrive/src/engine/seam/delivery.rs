@@ -123,7 +123,7 @@ pub struct Settlement {
     pub attempt: Option<Attempt>,
 }
 
-/// Names a batch given to [`Deliver::settle`]. Tickets become durable in the order they were given, except for those behind
+/// Names a batch given to `Deliver::settle`. Tickets become durable in the order they were given, except for those behind
 /// one that cannot be stored for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);

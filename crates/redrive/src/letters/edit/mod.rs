@@ -14,6 +14,8 @@ pub use condition::{Condition, ConditionError};
 pub use diff::Difference;
 #[doc(hidden)]
 pub use diff::differences;
-pub use json_text::{JsonFault, JsonText, Pointer};
+pub use json_text::Pointer;
+#[doc(hidden)]
+pub use json_text::{JsonFault, JsonText};
 #[doc(hidden)]
 pub use json_value::JsonValue;
