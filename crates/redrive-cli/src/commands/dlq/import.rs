@@ -6,8 +6,12 @@
 
 mod batch;
 mod file;
+// A file goes to the server as it is; only records of a topic are read here.
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod line;
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod places;
+#[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod tally;
 #[cfg(feature = "kafka")]
 mod topic;
