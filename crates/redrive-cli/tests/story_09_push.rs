@@ -175,12 +175,12 @@ fn apns_is_delivered_to_from_a_configuration_file() {
         server.authority.ca_file()
     );
     let processor = Processor::start(dir.path(), &config("profile = \"apns-worker\"\nttl = \"1h\"", &sink));
-    for token in ["00ab", "dead"] {
-        send(&processor, token, &json!({"token": token, "payload": {"aps": {"alert": "hi"}}}));
+    for (id, token) in [("first", "00ab"), ("second", "dead")] {
+        send(&processor, id, &json!({"token": token, "payload": {"aps": {"alert": "hi"}}}));
     }
     wait_for("a letter", || !reasons(&processor).is_empty());
     wait_for("both pushes", || server.seen().len() == 2);
-    assert_eq!(reasons(&processor), [("dead".to_owned(), "gone".to_owned())]);
+    assert_eq!(reasons(&processor), [("second".to_owned(), "gone".to_owned())]);
     assert!(server.seen().iter().all(|seen| seen.headers.contains_key("apns-expiration")));
     assert!(!processor.log().contains("/3/device"), "{}", processor.log());
 }
@@ -237,12 +237,12 @@ fn fcm_is_delivered_to_from_a_configuration_file() {
         server.authority.ca_file()
     );
     let processor = Processor::start(dir.path(), &config("profile = \"push-campaign\"", &sink));
-    for token in ["good-token", "dead-token"] {
-        send(&processor, token, &json!({"token": token, "notification": {"title": "hi"}}));
+    for (id, token) in [("first", "good-token"), ("second", "dead-token")] {
+        send(&processor, id, &json!({"token": token, "notification": {"title": "hi"}}));
     }
     wait_for("a letter", || !reasons(&processor).is_empty());
     wait_for("both pushes", || server.seen().len() == 2);
-    assert_eq!(reasons(&processor), [("dead-token".to_owned(), "gone".to_owned())]);
+    assert_eq!(reasons(&processor), [("second".to_owned(), "gone".to_owned())]);
     assert_eq!(tokens.seen().len(), 1);
 }
 

@@ -149,7 +149,8 @@ impl PipelineConfig {
         let guard = health::guard(reader, section);
         let auto_replay = auto_replay::read(reader, section);
         let groups = groups::read(reader, section);
-        let redaction = redaction(reader, section);
+        let receivers = sink.as_ref().map_or(&[][..], |sink| sink.settings.receivers());
+        let redaction = redaction(reader, section, receivers);
         let letter_retention = letter_retention(reader, section);
         let log_delivered = reader.share(section, "log_delivered").map_or(Ratio::ZERO, |set| set.value);
 
@@ -282,11 +283,11 @@ fn letter_retention(reader: &mut SettingReader, section: &Section<'_>) -> Option
     Some(given.value)
 }
 
-/// Values that are not shown: JSON pointers, and headers by name.
-fn redaction(reader: &mut SettingReader, section: &Section<'_>) -> Redaction {
+/// Values that are not shown: JSON pointers, and headers by name; and the receivers of a push sink, unless the list is empty.
+fn redaction(reader: &mut SettingReader, section: &Section<'_>, receivers: &[&str]) -> Redaction {
+    let Some(rules) = reader.texts(section, "redact") else { return Redaction::of_receivers(receivers) };
     let mut redaction = Redaction::default();
-    let rules = reader.texts(section, "redact").map(|set| set.value).unwrap_or_default();
-    for rule in rules {
+    for rule in rules.value {
         if !redaction.add(&rule.value) {
             let name = section.name("redact");
             let problem = format!("`{name}` has {:?}, which says no place in a message", rule.value);
@@ -295,6 +296,11 @@ fn redaction(reader: &mut SettingReader, section: &Section<'_>) -> Redaction {
                 Fault::value(name, problem, "write it like /customer/email or header:x-user", rule.at),
             );
         }
+    }
+    if !redaction.is_empty() {
+        receivers.iter().for_each(|rule| {
+            redaction.add(rule);
+        });
     }
     redaction
 }

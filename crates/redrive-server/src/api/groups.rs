@@ -56,7 +56,7 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
 /// The title of a group, unless it is made from what a receiver or a handler said and their pipeline redacts.
 fn title(served: &Served, summary: &GroupSummary, status: Option<u64>) -> String {
     let is_ours = summary.group().is_other() || summary.sample.as_ref().is_some_and(is_our_title);
-    if served.redaction.is_empty() || is_ours { summary.title().to_owned() } else { hidden_error(status) }
+    if !served.redaction.hides_texts() || is_ours { summary.title().to_owned() } else { hidden_error(status) }
 }
 
 /// The rule of the configuration that has made the group, if one has.

@@ -114,7 +114,7 @@ pub(crate) async fn show(
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&pipeline)?;
     let view = shown(served, &id).await?.ok_or_else(|| unknown(served, &id))?;
-    if served.redaction.is_empty() {
+    if !served.redaction.hides_texts() {
         return Ok(Json(view).into_response());
     }
     Ok(Json(view::without_errors(&view)).into_response())

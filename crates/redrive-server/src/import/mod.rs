@@ -65,7 +65,7 @@ pub(crate) async fn import(
         match answer {
             ImportAnswer::Imported { group, .. } => {
                 view.imported += 1;
-                let is_shown = served.redaction.is_empty() || group.is_of_rule();
+                let is_shown = !served.redaction.hides_texts() || group.is_of_rule();
                 let error = if is_shown { group.title } else { hidden_error(None) };
                 let none = ImportedGroup { id: group.group.to_string(), error, letters: 0 };
                 groups.entry(group.group).or_insert(none).letters += 1;

@@ -78,7 +78,7 @@ impl Filter {
     /// value is larger or smaller. Who knows a value may ask for it.
     pub fn guesses(&self, hidden: &Redaction) -> Option<String> {
         self.terms.iter().find_map(|term| match &term.test {
-            Test::Error(_) if !hidden.is_empty() => Some("error".to_owned()),
+            Test::Error(_) if hidden.hides_texts() => Some("error".to_owned()),
             Test::Payload { path, values } if hidden.hides(&format!("/{}", path.replace('.', "/"))) => {
                 let is_range = |value: &PayloadTest| match value {
                     PayloadTest::Text(_) => false,

@@ -67,12 +67,29 @@ pub struct Redaction {
     pointers: Vec<Pointer>,
     /// In lower case.
     headers: Vec<String>,
+    /// Whether error texts are shown, without the values: whoever wrote them has concealed these already.
+    shows_texts: bool,
 }
 
 impl Redaction {
     /// The values at these places of a payload.
     pub fn at(pointers: Vec<Pointer>) -> Self {
-        Self { pointers, headers: Vec::new() }
+        Self { pointers, ..Self::default() }
+    }
+
+    /// The receivers that messages of a push sink carry. Such a sink conceals them in what it says of a failure, so error
+    /// texts are shown.
+    pub fn of_receivers(rules: &[&str]) -> Self {
+        let mut redaction = Self::default();
+        rules.iter().for_each(|rule| {
+            redaction.add(rule);
+        });
+        Self { shows_texts: true, ..redaction }
+    }
+
+    /// Whether error texts, and what is made from them, are not shown.
+    pub fn hides_texts(&self) -> bool {
+        !self.is_empty() && !self.shows_texts
     }
 
     /// Adds a rule as people write it: `/customer/email`, or `header:x-user`. `false` if it is neither.
@@ -162,7 +179,7 @@ impl Redaction {
                     payload.into_string()
                 }
                 // Nobody knows what is in it.
-                None if !self.pointers.is_empty() || !secrets.is_empty() => {
+                None if self.hides_texts() && (!self.pointers.is_empty() || !secrets.is_empty()) => {
                     whole = true;
                     REDACTED.to_owned()
                 }
@@ -170,7 +187,13 @@ impl Redaction {
             };
             fields.insert(field.to_owned(), json!({ "utf8": shown }));
         }
-        hide_errors(fields);
+        if self.hides_texts() {
+            hide_errors(fields);
+        } else {
+            for name in ["history", "error", "group_error"] {
+                fields.get_mut(name).into_iter().for_each(|texts| scrub(texts, &secrets));
+            }
+        }
         // The id of a letter is a number that we gave; that of a message is not.
         let is_letter = fields.contains_key("message");
         let is_own = |name: &str| OWN.contains(&name) || (is_letter && name == "id");

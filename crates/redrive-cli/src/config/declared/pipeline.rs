@@ -48,7 +48,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::example("ledger_horizon", Duration, r#""7d""#, "how long the receiver remembers applied ids; a replay of letters first attempted before that needs --beyond-ledger"),
             Setting::default("outage_gate", Switch, "true", "no message is dead-lettered for running out of attempts while the sink is unhealthy"),
             Setting::example("letter_retention", Duration, r#""90d""#, "open letters that died longer ago are discarded, and recorded; never, unless set"),
-            Setting::example("redact", Texts, r#"["/card", "header:x-user"]"#, "values that API, page and export do not show; delivered and stored as they are"),
+            Setting::example("redact", Texts, r#"["/card", "header:x-user"]"#, "values that API, page and export do not show; delivered and stored as they are. For push sinks the receiver in a message, unless set"),
             Setting::default("log_delivered", Share, r#""0%""#, "share of the deliveries that are logged; all of them are with -v"),
         ],
     },

@@ -183,6 +183,10 @@ impl SinkSettings for ApnsConfig {
         Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
     }
 
+    fn receivers(&self) -> &'static [&'static str] {
+        &["/token", "header:apns-device-token"]
+    }
+
     fn reachable_at(&self) -> ReachableAt<'_> {
         ReachableAt::Url(&self.url)
     }

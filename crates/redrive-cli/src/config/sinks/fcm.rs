@@ -138,6 +138,10 @@ impl SinkSettings for FcmConfig {
         Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
     }
 
+    fn receivers(&self) -> &'static [&'static str] {
+        &["/token", "/message/token"]
+    }
+
     fn reachable_at(&self) -> ReachableAt<'_> {
         ReachableAt::Url(&self.url)
     }

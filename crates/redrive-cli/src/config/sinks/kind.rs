@@ -51,6 +51,12 @@ pub trait SinkSettings: Any + fmt::Debug + Send + Sync {
         None
     }
 
+    /// Where a message carries its receiver, if the sink's messages do: rules of `redact` that hold where the pipeline sets
+    /// none.
+    fn receivers(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Every value that holds, as TOML, without secrets.
     fn values(&self) -> Vec<(&'static str, String)>;
 

@@ -142,6 +142,15 @@ impl SinkSettings for WebPushConfig {
         Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
     }
 
+    fn receivers(&self) -> &'static [&'static str] {
+        &[
+            "/subscription/endpoint",
+            "/subscription/keys/p256dh",
+            "/subscription/keys/auth",
+            "header:push-subscription",
+        ]
+    }
+
     fn reachable_at(&self) -> ReachableAt<'_> {
         ReachableAt::Nobody("each message brings its own subscription; no push service was asked")
     }
