@@ -28,6 +28,7 @@ fn a_member_without_a_name_is_refused() {
 }
 
 #[test]
+#[cfg(feature = "kafka")]
 fn a_kafka_pipeline_is_named_after_its_topic_or_the_other_way_round() {
     let both = |lines: &str| {
         let text =
