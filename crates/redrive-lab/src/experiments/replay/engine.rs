@@ -100,11 +100,13 @@ impl<'a> ReplayEngine<'a> {
     }
 
     #[cfg(not(feature = "kafka"))]
+    #[allow(clippy::unused_self, reason = "it is called as with Kafka")]
     fn build_on(&self, _: &str, _: Pipeline, _: &Policy) -> Result<Redrive, Error> {
         Err("this build has no Kafka engine; build it with the feature `kafka`".into())
     }
 
     #[cfg(not(feature = "kafka"))]
+    #[allow(clippy::unused_self, reason = "it is called as with Kafka")]
     fn produce(&self, _: &str, _: &Load, _: Range<u64>) -> Result<(), Error> {
         Err("this build has no Kafka engine; build it with the feature `kafka`".into())
     }
