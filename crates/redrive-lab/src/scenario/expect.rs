@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::file::Size;
+use super::size::Size;
 use crate::results::VariantResult;
 
 /// What a figure is expected to be.

@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use toml::Table;
 
 use super::expect::{Expectation, FigureVerdict};
+use super::size::Size;
 use crate::results::VariantResult;
 
 #[derive(Clone, Debug, Deserialize)]
@@ -77,16 +78,6 @@ pub struct Broken {
 pub struct Variant<P> {
     pub name: String,
     pub parameters: P,
-}
-
-/// Which parameters hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Size {
-    pub quick: bool,
-    /// On an engine by the real clock, though the scenario's own clock is virtual.
-    pub real: bool,
-    /// With the change that breaks the claim.
-    pub broken: bool,
 }
 
 /// What is wrong with a scenario file.

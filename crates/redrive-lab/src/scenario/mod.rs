@@ -1,12 +1,14 @@
 //! A scenario is a file: a question, how it is answered, parameters, variants, and what is expected with the reason.
 //!
-//! - [`mod@file`]: the file; [`values`]: how durations and shares are written in it
+//! - [`mod@file`]: the file; [`size`]: which form of it is run; [`values`]: how durations and shares are written in it
 //! - [`expect`]: expected ranges, and the verdict on a figure
 
 pub mod expect;
 pub mod file;
+pub mod size;
 pub mod values;
 
 pub use expect::{Expectation, FigureVerdict};
-pub use file::{Broken, Clock, Scenario, ScenarioFault, Size, Variant};
+pub use file::{Broken, Clock, Scenario, ScenarioFault, Variant};
+pub use size::Size;
 pub use values::{Share, Span};

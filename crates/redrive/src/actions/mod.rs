@@ -20,6 +20,7 @@ mod erasures;
 mod groups;
 mod imports;
 mod retention;
+mod sweep;
 
 #[allow(clippy::module_inception)] // the folder is named for the type, and so is the file
 mod actions;
@@ -40,4 +41,6 @@ pub use error::ActionError;
 #[doc(hidden)]
 pub use imports::Imported;
 #[doc(hidden)]
-pub use retention::{RETENTION_ACTOR, sweep_hourly};
+pub use retention::RETENTION_ACTOR;
+#[doc(hidden)]
+pub use sweep::sweep_hourly;

@@ -2,41 +2,18 @@
 
 use std::time::Duration;
 
-use super::actions::Actions;
 use super::discards::{self, Discarded};
 use super::error::ActionError;
 use super::log::ActionLog;
 use crate::engine::LetterState;
-use crate::handle::{HandleError, PipelineHandle};
+use crate::handle::PipelineHandle;
 
 /// Who discards them, in the action log.
 pub const RETENTION_ACTOR: &str = "retention";
-const EVERY: Duration = Duration::from_hours(1);
-const FIRST_AFTER: Duration = Duration::from_secs(5);
 /// Letters of one sweep; the next one goes on.
 const SWEEP_MAX: usize = 100_000;
 /// Letters that are looked at in one go, between deliveries.
 const LOOK_MAX: usize = 1_000;
-
-/// Sweeps a moment after it begins, since letters may still be read then, and every hour from then on, until the pipeline
-/// stops. `told` hears of each sweep.
-pub async fn sweep_hourly(
-    actions: Actions,
-    handle: PipelineHandle,
-    keep: Duration,
-    told: impl Fn(Result<Discarded, ActionError>),
-) {
-    let mut pause = FIRST_AFTER;
-    loop {
-        tokio::time::sleep(pause).await;
-        pause = EVERY;
-        let swept = actions.expire(&handle, keep).await;
-        if matches!(swept, Err(ActionError::Handle(HandleError::Stopped(_)))) {
-            return;
-        }
-        told(swept);
-    }
-}
 
 /// Discards open letters that died at least `keep` ago, with one line in the action log for all of them. Like every
 /// discarded letter they are forgotten later, and can be taken back until then.

@@ -61,7 +61,7 @@ impl Hole {
 
 /// A run of damaged lines that has not ended yet.
 #[derive(Debug, Default)]
-struct Run {
+struct DamagedRun {
     texts: Vec<Vec<u8>>,
     /// It is too long to be looked at.
     is_long: bool,
@@ -75,7 +75,7 @@ struct RunLines {
     is_all: bool,
 }
 
-impl Run {
+impl DamagedRun {
     fn is_open(&self) -> bool {
         !self.texts.is_empty() || self.is_long
     }
@@ -116,7 +116,7 @@ impl Run {
 pub(super) struct HoleFinder {
     whole: u64,
     last_number: u32,
-    run: Run,
+    run: DamagedRun,
     holes: Vec<Hole>,
     overflow: Option<u64>,
 }
@@ -154,7 +154,7 @@ impl HoleFinder {
     fn whole(&mut self, head: Option<LineHead>) {
         let lost = head.map(|head| head.number.checked_sub(self.next_number()));
         match lost {
-            Some(Some(0)) => self.run = Run::default(),
+            Some(Some(0)) => self.run = DamagedRun::default(),
             Some(Some(lost)) => self.close(lost),
             // It has no number, or was numbered anew: nobody says how many are lost before it.
             Some(None) | None if self.run.is_open() => self.close(u32::MAX),

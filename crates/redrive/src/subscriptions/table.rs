@@ -1,7 +1,6 @@
 //! The table in memory. Every change gives the entries that make it durable and what there is to tell of it.
 
-mod announce;
-mod list;
+mod effects;
 mod lose;
 
 use std::collections::BTreeMap;
@@ -20,45 +19,15 @@ use super::records::Records;
 use super::seen::{PurgedLately, Seen};
 use super::stored::Stored;
 use super::stored_index::StoredIndex;
-use super::unannounced::{Announcement, Unannounced};
+use super::unannounced::{Announcement, AnnouncementKey, Unannounced};
+pub(super) use effects::Effects;
+pub use effects::Listed;
 use lose::Doubts;
 
 /// How long a purge can be undone. After that the endpoint is called again if somebody still sends to it.
 pub(crate) const UNDO_FOR: Duration = Duration::from_hours(30 * 24);
 /// Stored subscriptions.
 pub(crate) const STORED_MAX: usize = 500_000;
-
-/// What a change brings with it.
-#[derive(Debug, Default)]
-pub(super) struct Effects {
-    pub entries: Vec<Entry>,
-    pub changes: Vec<Changed>,
-}
-
-impl Effects {
-    pub(super) fn and(&mut self, other: Self) {
-        self.entries.extend(other.entries);
-        self.changes.extend(other.changes);
-    }
-}
-
-/// One row of a listing.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Listed {
-    pub endpoint: EndpointId,
-    /// The ids of the stored subscriptions of this endpoint.
-    pub ids: Vec<String>,
-    /// `None`: it is active.
-    pub record: Option<Record>,
-    /// The stored subscription that was registered last.
-    pub stored: Option<Arc<Stored>>,
-}
-
-impl Listed {
-    pub fn standing(&self) -> Standing {
-        self.record.as_ref().map_or(Standing::Active, |record| record.standing)
-    }
-}
 
 #[derive(Debug, Default)]
 pub(super) struct Table {
@@ -375,5 +344,90 @@ impl Table {
     /// How many stored subscriptions were made with each key.
     pub(super) fn keys(&self) -> &BTreeMap<Option<String>, u64> {
         self.stored.keys()
+    }
+
+    /// An endpoint by its hash or by the id of a stored subscription. `None` if it was never heard of.
+    pub(super) fn find(&self, name: &str) -> Option<EndpointId> {
+        let stored = self.stored.get(name).map(|stored| stored.endpoint);
+        stored.or_else(|| name.parse::<EndpointId>().ok().filter(|id| self.knows(*id)))
+    }
+
+    fn knows(&self, id: EndpointId) -> bool {
+        self.records.contains(id) || self.stored.ids_of(id).next().is_some() || self.recent.contains(id)
+    }
+
+    pub(super) fn show(&self, endpoint: EndpointId) -> Listed {
+        let ids: Vec<String> = self.stored.ids_of(endpoint).cloned().collect();
+        let stored = ids.iter().filter_map(|id| self.stored.get(id)).max_by_key(|stored| stored.registered);
+        Listed { endpoint, record: self.records.get(endpoint).cloned(), stored: stored.cloned(), ids }
+    }
+
+    /// Endpoints that are stored, flagged or purged, in the order of their hashes.
+    pub(super) fn list(
+        &self,
+        standing: Option<Standing>,
+        after: Option<EndpointId>,
+        limit: usize,
+    ) -> Vec<Listed> {
+        let fits = |it: &Standing| standing.is_none_or(|wanted| wanted == *it);
+        let marked = self.records.after(after).filter(|(_, record)| fits(&record.standing));
+        let mut found: Vec<EndpointId> = marked.take(limit).map(|(id, _)| id).collect();
+        if fits(&Standing::Active) {
+            let active = self.stored.endpoints_after(after);
+            found.extend(active.filter(|id| !self.records.contains(*id)).take(limit));
+        }
+        found.sort_unstable();
+        found.into_iter().take(limit).map(|id| self.show(id)).collect()
+    }
+
+    /// Announcements that can be made, the oldest first.
+    pub(super) fn unannounced(&self, after: Option<AnnouncementKey>, limit: usize) -> Vec<AnnouncementKey> {
+        self.unannounced.after(after).take(limit).collect()
+    }
+
+    /// What there is to say of a purge; `None` if it does not hold any more.
+    pub(super) fn announcement(&self, (at, id): AnnouncementKey) -> Option<Changed> {
+        let record = self.records.get(id).filter(|it| it.standing == Standing::Purged && it.at == at);
+        let record = Some(record?.clone());
+        let has_not_moved = |name: &&String| self.stored.get(name).is_none_or(|stored| stored.endpoint == id);
+        let ids = match self.unannounced.get(id).and_then(|waits| waits.ids.as_ref()) {
+            Some(ids) => ids.iter().filter(has_not_moved).cloned().collect(),
+            None => self.stored.ids_of(id).cloned().collect(),
+        };
+        Some(Changed { at, endpoint: Some(id), ids, change: Change::Purged, record })
+    }
+
+    /// The owner's system knows of the purge, or does not have to. Also gives what was to be said of it.
+    pub(super) fn announced(&mut self, (at, id): AnnouncementKey) -> (Effects, Option<Announcement>) {
+        let waiting = self.unannounced.get(id).filter(|waiting| waiting.at == at).cloned();
+        let entry = waiting.as_ref().and_then(|_| self.forget_announcement(id));
+        (Effects { entries: entry.into_iter().collect(), changes: Vec::new() }, waiting)
+    }
+
+    /// That it was announced could not be written, so it is not known, unless something else happened meanwhile.
+    pub(super) fn wait_again(&mut self, (at, id): AnnouncementKey, waiting: Announcement) {
+        let holds = self.records.get(id).is_some_and(|record| record.at == at) && self.records.is_purged(id);
+        if holds && !self.unannounced.contains(id) {
+            self.unannounced.put(id, at, waiting.ids);
+        }
+    }
+
+    fn forget_announcement(&mut self, id: EndpointId) -> Option<Entry> {
+        self.unannounced.take(id).then(|| Fact::Unannounced(id, None).entry())
+    }
+
+    /// The purges among these changes are in the store, and can be announced.
+    pub(super) fn are_durable(&mut self, changes: &[Changed]) {
+        for changed in changes.iter().filter(|changed| changed.change == Change::Purged) {
+            changed.endpoint.into_iter().for_each(|id| self.unannounced.is_durable(id, changed.at));
+        }
+    }
+
+    pub(super) fn unannounced_count(&self) -> u64 {
+        self.unannounced.len() as u64
+    }
+
+    pub(super) fn unannounced_since(&self) -> Option<Time> {
+        self.unannounced.oldest()
     }
 }

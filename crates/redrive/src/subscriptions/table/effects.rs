@@ -1,0 +1,40 @@
+//! What a change of the table brings with it, and a row of it as it is listed.
+
+use std::sync::Arc;
+
+use super::super::change::Changed;
+use super::super::entry::Entry;
+use super::super::record::{EndpointId, Record, Standing};
+use super::super::stored::Stored;
+
+/// What a change brings with it.
+#[derive(Debug, Default)]
+pub(in super::super) struct Effects {
+    pub entries: Vec<Entry>,
+    pub changes: Vec<Changed>,
+}
+
+impl Effects {
+    pub(in super::super) fn and(&mut self, other: Self) {
+        self.entries.extend(other.entries);
+        self.changes.extend(other.changes);
+    }
+}
+
+/// One row of a listing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    pub endpoint: EndpointId,
+    /// The ids of the stored subscriptions of this endpoint.
+    pub ids: Vec<String>,
+    /// `None`: it is active.
+    pub record: Option<Record>,
+    /// The stored subscription that was registered last.
+    pub stored: Option<Arc<Stored>>,
+}
+
+impl Listed {
+    pub fn standing(&self) -> Standing {
+        self.record.as_ref().map_or(Standing::Active, |record| record.standing)
+    }
+}
