@@ -196,7 +196,7 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     let elsewhere = tempfile::tempdir().unwrap();
     let mut other = join(elsewhere.path(), &orders, &stub, count);
     stub.fix();
-    good(&runner, &["dlq", "replay", &orders, "--all", "--rate", "4/s", "--canary", "0", "--detach"]);
+    good(&runner, &["dlq", "replay", &orders, "--all", "--rate", "2/s", "--canary", "0", "--detach"]);
     let name = runner.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
     let job = |processor: &Processor| processor.get(&format!("/v1/replays/{name}")).json();
     let published_by = |processor: &Processor| job(processor)["published"].as_u64().unwrap_or_default();
@@ -218,7 +218,11 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
         assert_eq!(job(&other)["state"], "running", "kill {kill}: the job is long enough");
         follow();
         runner.restart();
-        wait_for("the first to be back", || job(&runner)["state"] == "running");
+        wait_for("the first to be back", || {
+            let state = job(&runner)["state"].clone();
+            assert_ne!(state, "done", "kill {kill}: the job is long enough");
+            state == "running"
+        });
         std::mem::swap(&mut runner, &mut other);
     }
     // At its pace the rest may take longer than anybody waits for one thing.
