@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Poison grows until the shipped alerts fire, in a real Prometheus that scrapes a processor: RedriveDeadLetterArrivals and
 # the burn-rate alert RedriveDeadLettersGrowFast. The rules are those of deploy/alerts, with their own windows and waiting
-# times. Takes about seven minutes. Prints what Prometheus says; exits 1 if an alert does not fire.
+# times; an alert is active from when its condition holds and fires when that has lasted for its waiting time. The share over an
+# hour is that of the run so far, and the arrival rate over five minutes is too low until they have passed. Takes about seven
+# minutes. Prints what Prometheus says; exits 1 if an alert does not fire.
 #
 # REDRIVE_BURN_QUICK=1 only shows that the rules are loaded and the series arrive, in some ten seconds.
 source "$(dirname "${BASH_SOURCE[0]}")/prometheus/world.sh"
@@ -65,7 +67,7 @@ if [[ -n $quick ]]; then
     echo "rules are evaluated and the series are there; the alerts need some minutes"
 elif all_fire; then
     curl -sf "http://127.0.0.1:$prom/api/v1/alerts" |
-        jq -r '.data.alerts[] | select(.state == "firing") | "firing since \(.activeAt[0:19])Z: \(.labels.alertname) (\(.labels.severity)): \(.annotations.summary). \(.annotations.description)"'
+        jq -r '.data.alerts[] | select(.state == "firing") | "firing, active since \(.activeAt[0:19])Z: \(.labels.alertname) (\(.labels.severity)): \(.annotations.summary). \(.annotations.description)"'
 else
     echo "not all alerts fire" >&2
     exit 1

@@ -28,6 +28,12 @@ pub struct ActionView {
     /// How many letters it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub letters: Option<u64>,
+    /// Of a replay, while its job is kept: letters that were delivered so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub succeeded: Option<u64>,
+    /// Of a replay, while its job is kept: letters that died again so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_again: Option<u64>,
     /// In place of `letters`, for actions on subscriptions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriptions: Option<u64>,

@@ -262,6 +262,9 @@ pub struct WouldErase {
     /// Letters that would be refused because they are being replayed.
     #[serde(default)]
     pub in_replay: u64,
+    /// Letters that were erased before.
+    #[serde(default)]
+    pub already: u64,
 }
 
 /// What was erased, and what remains where.

@@ -179,6 +179,64 @@ fn a_replay_is_followed_to_its_end() {
     assert_eq!(api.body_of("POST /v1/replays")["all"], true);
 }
 
+/// Old state is written over new, whether somebody has looked at the plan before or not.
+#[test]
+fn a_replay_that_starts_says_which_keys_have_had_later_successes() {
+    let api = RecordedApi::new(|asked| {
+        let mut answer = job("running", 0, 0);
+        answer["plan"] =
+            json!({ "would_replay": 300, "superseded": { "keys": 4, "letters": 9, "shown": [] } });
+        match asked.line.as_str() {
+            "POST /v1/replays" => (202, answer),
+            line => not_found(line),
+        }
+    });
+    api.redrive(&["dlq", "replay", "orders", "--all", "--detach"])
+        .exits(0)
+        .complains("4 keys have later successes (list: --show superseded)");
+}
+
+/// A typing error in a selection must not look like work that was done.
+#[test]
+fn a_selection_that_matches_nothing_makes_exit_2_everywhere() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "POST /v1/pipelines/orders/letters/discard" => (200, json!({ "discarded": 0 })),
+        "POST /v1/pipelines/orders/letters/erase" => (200, json!({ "erased": 0 })),
+        "POST /v1/pipelines/orders/letters/edit" => (200, json!({ "edit": null, "edited": 0 })),
+        "POST /v1/replays" => {
+            let nothing = redrive::replay::ReplayError::Nothing.to_string();
+            (404, json!({ "code": "not_found", "message": nothing, "hint": "list them first" }))
+        }
+        line => not_found(line),
+    });
+    let of_act = |act: &str| match act {
+        "edit" => vec!["--set", "/a=1"],
+        "replay" => vec![],
+        _ => vec!["--reason", "ticket 881"],
+    };
+    for act in ["discard", "erase", "edit", "replay"] {
+        let by_filter = ["dlq", act, "orders", "--filter", "key:c-77"];
+        api.redrive(&[&by_filter[..], &of_act(act)].concat())
+            .exits(2)
+            .complains("letter of `orders` matches");
+        let by_edit = ["dlq", act, "orders", "--edit", "e-77"];
+        api.redrive(&[&by_edit[..], &of_act(act)].concat()).exits(2).complains("there is no edit e-77");
+    }
+}
+
+#[test]
+fn the_dialect_of_a_file_goes_with_its_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("letters.ndjson");
+    std::fs::write(&file, "{\"payload\":null}\n").unwrap();
+    let api = RecordedApi::new(|_| (200, json!({ "imported": 1 })));
+    let import = ["dlq", "import", "--file", file.to_str().unwrap(), "--pipeline", "orders", "--dialect"];
+    api.redrive(&[&import[..], &["auto"]].concat()).exits(0);
+    api.redrive(&[&import[..], &["spring"]].concat()).exits(0);
+    let lines: Vec<String> = api.asked().into_iter().map(|asked| asked.line).collect();
+    assert!(!lines[0].contains("dialect") && lines[1].ends_with("&dialect=spring"), "{lines:?}");
+}
+
 #[test]
 fn letters_that_died_again_make_exit_1() {
     let api = job_server(|| job("done", 289, 11));

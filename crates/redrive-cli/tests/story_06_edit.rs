@@ -2,7 +2,9 @@
 
 mod world;
 
-use serde_json::json;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
 use world::edits::{
     FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once, letters_are_edited_replayed_and_undone,
     payload,
@@ -93,6 +95,45 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
         assert_eq!(wrong.status.code(), Some(2), "{args:?} {}", stderr(&wrong));
         assert!(stderr(&wrong).contains(said), "{args:?} {}", stderr(&wrong));
     }
+}
+
+/// `kill -9` while letters are being edited: the record names the letters that have the edit, and not those that were planned.
+#[test]
+fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_have_it() {
+    let count = 4_000;
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let mut processor = Processor::start(dir.path(), &config(&stub.url));
+    let lines: Vec<String> =
+        (0..count).map(|n| format!("{{\"id\":\"o-{n}\",\"payload\":{}}}", payload(n))).collect();
+    let sent = processor.post_as("/v1/pipelines/orders/messages", "application/x-ndjson", &lines.join("\n"));
+    assert_eq!(sent.status, 202);
+    wait_for("all of them to be dead", || {
+        processor.get("/v1/pipelines/orders").json()["letters"]["open"] == json!(count)
+    });
+    let edited = |processor: &Processor| {
+        let found = processor.get("/v1/pipelines/orders/letters?filter=edit:e-1&limit=1").json();
+        !found["letters"].as_array().unwrap().is_empty()
+    };
+    let mut command = redrive(dir.path());
+    command.args(["--url", &processor.url(""), "dlq", "edit", "orders", "--all", "--set", "/amount=5"]);
+    let mut asked = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the first letters to be edited", || edited(&processor));
+    processor.kill();
+    asked.wait().unwrap();
+    processor.restart();
+    let log = || -> Vec<Value> {
+        let lines = stdout(&processor.cli(&["audit", "orders", "--actions", "--json"]));
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    wait_for("the record to be whole", || log()[0].get("unfinished").is_none());
+    let log = log();
+    assert_eq!((log.len(), &log[0]["action"], &log[0]["note"]), (1, &json!("edit"), &json!("4000 planned")));
+    assert!((1..count).contains(&log[0]["letters"].as_u64().unwrap()), "{log:?}");
+    let undone = stdout(&processor.cli(&["dlq", "edit", "--undo", "e-1", "--json"]));
+    let undone: Value = serde_json::from_str(&undone).unwrap();
+    assert_eq!((&undone["restored"], &undone["skipped"]), (&log[0]["letters"], &json!(0)), "{undone}");
+    assert!(!edited(&processor), "a letter has an edit that the record does not name");
 }
 
 /// Whoever has written a text in the editor must not lose it to a refusal.

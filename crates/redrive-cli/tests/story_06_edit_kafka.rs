@@ -7,7 +7,7 @@ use world::edits::{
     FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once, letters_are_edited_replayed_and_undone,
     payload,
 };
-use world::process::Processor;
+use world::process::{Processor, stderr, stdout};
 use world::stub::Stub;
 use world::{kafka, wait_for};
 
@@ -32,6 +32,28 @@ share  = "100%"          # all of them are to be dead"#
         processor.get(&format!("/v1/pipelines/{pipeline}")).json()["letters"]["open"] == GERMAN + FRENCH
     });
     letters_are_edited_replayed_and_undone(&stub, processor, &pipeline);
+}
+
+#[test]
+fn what_is_not_json_is_named_and_another_way_is_offered() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipeline = kafka::name("orders");
+    kafka::create(&pipeline, 1);
+    let stub = Stub::start(dir.path(), &[]);
+    let lines = format!("name = \"{pipeline}\"\ntiers = [\"100ms\"]\njitter = \"none\"");
+    let engine = kafka::engine(&format!("{pipeline}-delivery"), "redrive-0");
+    let processor = Processor::start(dir.path(), &world::config(&engine, &lines, &stub.url));
+    let raw = serde_json::json!({ "message": "raw", "payload": { "utf8": "no json" }, "error": "422" });
+    std::fs::write(processor.dir.join("letters.ndjson"), raw.to_string()).unwrap();
+    let import = ["dlq", "import", "--file", "letters.ndjson", "--pipeline", &pipeline];
+    assert!(processor.cli(&import).status.success());
+    let edited = processor.cli(&["dlq", "edit", &pipeline, "--all", "--set", "/amount=1"]);
+    let text = stdout(&edited);
+    assert_eq!(edited.status.code(), Some(1), "{text}{}", stderr(&edited));
+    assert!(text.starts_with("edited 0 letters\n1 not JSON, left as they are: "), "{text}");
+    assert!(text.contains(&format!("redrive dlq export {pipeline} --filter id:MESSAGE")), "{text}");
+    let import = format!("redrive dlq import --file letters.ndjson --pipeline {pipeline}");
+    assert!(text.contains(&import), "{text}");
 }
 
 #[test]

@@ -83,6 +83,68 @@ fn letters_go_onto_the_source_only_if_somebody_says_yes() {
     assert_eq!(letters(&processor, &orders)["succeeded"], 12);
 }
 
+/// A dry run by each kind of selection; then a fix that does not hold, which the canary tells before the rest goes.
+#[test]
+fn a_replay_is_planned_by_any_selection_and_stopped_by_its_canary_until_it_is_resumed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, processor, orders) = with_letters(dir.path(), 20);
+    let replay = ["dlq", "replay", &orders];
+    for (selection, letters) in [
+        (&["--all"][..], 20),
+        (&["--since", "1h"], 20),
+        (&["--ids", "o-1,o-2"], 2),
+        (&["--filter", "error-class=permanent"], 20),
+        (&["--filter", "key:c-3 error-class=permanent"], 3),
+    ] {
+        let planned = good(&processor, &[&replay[..], selection, &["--dry-run"]].concat());
+        let would =
+            format!("would replay {letters} (frozen)   to {orders}.replay (only this pipeline sees it)");
+        assert!(planned.starts_with(&would), "{selection:?}: {planned}");
+    }
+    assert!(published(&format!("{orders}.replay")).is_empty(), "a plan changes nothing");
+
+    let stopped = processor.cli(&[&replay[..], &["--all"]].concat());
+    let said = stdout(&stopped);
+    assert_eq!(stopped.status.code(), Some(1), "{said}{}", stderr(&stopped));
+    let why = "canary 0/10 … 10/20  ✗ stopped: 10 of the first 10 failed (canary, limit 20 %). 10 letters untouched.";
+    assert!(said.contains(why), "{said}");
+    assert_eq!(published(&format!("{orders}.replay")).len(), 10);
+    stub.fix();
+    let name = processor.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
+    let resumed = processor.cli(&["dlq", "replay", "--resume", &name]);
+    assert_eq!(resumed.status.code(), Some(1), "ten are dead again: {}", stdout(&resumed));
+    assert!(stdout(&resumed).contains("… 20/20   succeeded 10   dead again 10   "), "{}", stdout(&resumed));
+    let replay = published(&format!("{orders}.replay"));
+    assert_eq!(replay.len(), 20);
+    assert!(replay.values().all(|times| *times == 1), "{replay:?}");
+}
+
+/// The selection is frozen when the job begins.
+#[test]
+fn a_letter_that_dies_while_a_replay_runs_is_not_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, processor, orders) = with_letters(dir.path(), 20);
+    stub.fix();
+    good(&processor, &["dlq", "replay", &orders, "--all", "--rate", "1/s", "--canary", "0", "--detach"]);
+    let name = processor.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
+    let job = || processor.get(&format!("/v1/replays/{name}")).json();
+    // It has the key of letters that wait in the job.
+    let late = json!({ "order_id": "late", "amount": 1, "payload": "fails 9 " }).to_string();
+    kafka::produce(&orders, [("c-1".to_owned(), late)]);
+    let late = || processor.get(&format!("/v1/pipelines/{orders}/letters?filter=id:late")).json();
+    wait_for("the late one to die", || late()["letters"][0]["state"] == "open");
+    let running = job();
+    assert_eq!((&running["state"], &running["total"]), (&json!("running"), &json!(20)), "{running}");
+
+    let followed = good(&processor, &["dlq", "replay", "--resume", &name]);
+    assert!(followed.contains("… 20/20   succeeded 20   dead again 0   "), "{followed}");
+    let replay = published(&format!("{orders}.replay"));
+    assert!(replay.len() == 20 && replay.keys().all(|(id, _)| id.starts_with("o-")), "{replay:?}");
+    let left = &late()["letters"][0];
+    assert_eq!((&left["state"], &left["replays"]), (&json!("open"), &json!(0)), "{left}");
+    assert_eq!(letters(&processor, &orders)["open"], 1);
+}
+
 #[test]
 fn what_dies_again_is_an_open_letter_of_the_next_generation() {
     let dir = tempfile::tempdir().unwrap();

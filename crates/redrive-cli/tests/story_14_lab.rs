@@ -3,6 +3,8 @@
 mod support;
 
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use support::{Ran, redrive};
 
@@ -44,15 +46,69 @@ fn one_command_runs_a_scenario_prints_its_table_and_writes_its_report() {
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let report = dir.path().join("lab/results/retry-storm/7/index.html");
-    assert!(report.is_file() && shown.contains("lab/results/retry-storm/7/index.html"), "{shown}");
-    let again = lab(dir.path(), &["report"]);
-    assert!(again.code == Some(0), "{}", again.stderr);
+    let results = dir.path().join("lab/results/retry-storm");
+    assert!(results.join("7-quick/index.html").is_file(), "{shown}");
+    assert!(shown.contains("lab/results/retry-storm/7-quick/index.html"), "{shown}");
+    let page = std::fs::read_to_string(results.join("7-quick/index.md")).unwrap();
+    assert!(page.contains("A quick run: its figures are no measurement."), "{page}");
+    let report = || {
+        let report = lab(dir.path(), &["report"]);
+        assert!(report.code == Some(0), "{}", report.stderr);
+        report.stdout
+    };
+    assert!(report().contains("(0 results)"), "a quick run is no finding");
+    std::fs::rename(results.join("7-quick"), results.join("7")).unwrap();
+    assert!(report().contains("(1 results)"));
     let findings = std::fs::read_to_string(dir.path().join("docs/findings.md")).unwrap();
-    assert!(findings.contains("A quick run: its figures are no measurement."), "{findings}");
     assert!(findings.contains("commit unknown"), "outside of a checkout nobody knows the commit: {findings}");
-    let index = std::fs::read_to_string(dir.path().join("lab/results/README.md")).unwrap();
-    assert!(index.contains("virtual clock, quick run |"), "{index}");
+}
+
+#[test]
+fn ctrl_c_leaves_a_partial_report_in_a_folder_of_its_own_and_exit_code_130() {
+    let dir = tempfile::tempdir().unwrap();
+    let scratch = dir.path().join("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_redrive"))
+        .args(["lab", "run", "time-to-dead-letter", "--engine", "embedded"])
+        .current_dir(dir.path())
+        .env("TMPDIR", &scratch)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let wait_for = |what: &str, is_so: &mut dyn FnMut() -> bool| {
+        let began = Instant::now();
+        while !is_so() {
+            assert!(began.elapsed() < Duration::from_mins(2), "{what}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // Stores are opened after the program began to listen to signals.
+    wait_for("no store was opened", &mut || std::fs::read_dir(&scratch).unwrap().next().is_some());
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    wait_for("it goes on after SIGINT", &mut || child.try_wait().unwrap().is_some());
+    let ended = child.wait_with_output().unwrap();
+    let shown = String::from_utf8_lossy(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(130), "{shown}{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(shown.contains("partial: interrupted before it was complete"), "{shown}");
+    let results = dir.path().join("lab/results/time-to-dead-letter");
+    let page = std::fs::read_to_string(results.join("42-partial/index.md")).unwrap();
+    assert!(page.contains("Result: partial: interrupted before it was complete."), "{page}");
+    assert!(!results.join("42").exists(), "what was cut short is no full result");
+}
+
+/// Once, a quick run and a run that was stopped took the place of the committed result.
+#[test]
+fn a_quick_run_leaves_the_full_result_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let full = dir.path().join("lab/results/jitter-comparison/42");
+    std::fs::create_dir_all(&full).unwrap();
+    std::fs::write(full.join("summary.json"), "the full result").unwrap();
+    let output = lab(dir.path(), &["run", "jitter-comparison", "--quick"]);
+    assert_eq!(output.code, Some(0), "{}", output.stderr);
+    assert_eq!(std::fs::read_to_string(full.join("summary.json")).unwrap(), "the full result");
+    assert!(full.with_file_name("42-quick").join("summary.json").is_file());
 }
 
 #[test]

@@ -144,9 +144,17 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
     assert_eq!((&letter["message"], &letter["attempts"]), (&json!("o-7"), &json!(1)), "{letter}");
     let trace = &letter["headers"]["kafka_dlt-exception-stacktrace"];
     assert_eq!(trace, &TRACE.replace("NUMBER", "7"), "the whole stack trace stays");
+    // It is edited, replayed and audited like any other.
+    let one = format!("{orders}/1/1007");
+    let edited = good(&processor, &["dlq", "edit", &orders, "--ids", &one, "--set", "/note=\"seen\""]);
+    assert!(edited.starts_with("edited 1 letter   edit e-"), "{edited}");
     let replayed = good(&processor, &["dlq", "replay", &orders, "--all"]);
     assert!(replayed.contains("succeeded 63"), "{replayed}");
     assert!((0..63).all(|n| stub.has_applied(&format!("o-{n}"))));
+    let audit = ["audit", &orders, "--applied", &stub.url, "--ids", "o-0..o-62", "--json", "-q"];
+    let audit: Value = serde_json::from_str(&good(&processor, &audit)).unwrap();
+    let counts = (&audit["produced"], &audit["succeeded"], &audit["missing"]);
+    assert_eq!(counts, (&json!(63), &json!(63), &json!(0)), "{audit}");
     let actions = good(&processor, &["audit", &orders, "--actions", "--json"]);
     let lines = actions.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let imports: Vec<Value> = lines.filter(|line| line["action"] == "import").collect();

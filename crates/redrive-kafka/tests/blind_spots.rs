@@ -83,3 +83,21 @@ fn a_partition_whose_position_has_expired_shows_its_lag() {
     assert!(engine.condition().problems.iter().any(|problem| problem.kind == ProblemKind::LostRange));
     drop(engine);
 }
+
+/// Before: the lag stood still as soon as there was no room for more records, however many came.
+#[test]
+fn the_lag_of_a_partition_that_does_not_move_goes_on_growing() {
+    let world = World::new(1, &TIERS);
+    let source = world.pipeline.source.clone();
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    world.produce(&messages(0..40_000));
+    wait("nothing more is read", || {
+        let before = flow(&mut engine, &source, 0).unwrap().consumed;
+        std::thread::sleep(Duration::from_secs(1));
+        before > 0 && flow(&mut engine, &source, 0).unwrap().consumed == before
+    });
+    assert!(flow(&mut engine, &source, 0).unwrap().consumed < 40_000, "the rest is left at the broker");
+    world.produce(&messages(40_000..80_000));
+    wait("the lag is what was written", || lag(&mut engine, &source, 0) == Some(80_000));
+    engine.close().unwrap();
+}

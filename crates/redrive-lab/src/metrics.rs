@@ -20,83 +20,45 @@ pub struct Family {
     pub help: &'static str,
 }
 
-const fn family(name: &'static str, kind: MetricKind, help: &'static str) -> Family {
-    Family { name, kind, help }
+macro_rules! families {
+    ($($row:ident = $kind:ident $name:literal $help:literal;)+) => {
+        $(pub const $row: Family = Family { name: $name, kind: MetricKind::$kind, help: $help };)+
+
+        pub const ALL: &[Family] = &[$($row),+];
+    };
 }
 
 /// What the producer serves.
 pub mod producer {
-    use super::{Family, MetricKind, family};
+    use super::{Family, MetricKind};
 
-    pub const DUE: Family = family(
-        "redrive_producer_due_total",
-        MetricKind::Counter,
-        "Messages the schedule has asked for so far.",
-    );
-    pub const SENT: Family =
-        family("redrive_producer_sent_total", MetricKind::Counter, "Messages offered, each counted once.");
-    pub const ACCEPTED: Family = family(
-        "redrive_producer_accepted_total",
-        MetricKind::Counter,
-        "Messages acknowledged by the target.",
-    );
-    pub const DUPLICATES: Family = family(
-        "redrive_producer_duplicates_total",
-        MetricKind::Counter,
-        "Acknowledged messages that the target knew already.",
-    );
-    pub const REFUSED: Family = family(
-        "redrive_producer_refused_total",
-        MetricKind::Counter,
-        "Messages the target refused for now (429, 503); each refusal counts, the message is offered again.",
-    );
-    pub const UNREACHABLE: Family = family(
-        "redrive_producer_unreachable_total",
-        MetricKind::Counter,
-        "Messages whose request got no answer; each time counts, the message is offered again.",
-    );
-    pub const IN_FLIGHT: Family =
-        family("redrive_producer_in_flight", MetricKind::Gauge, "Requests without an answer yet.");
-    pub const HELD: Family = family(
-        "redrive_producer_held_total",
-        MetricKind::Counter,
-        "Requests that came due while the bound on requests in flight was reached.",
-    );
-    pub const LATENESS: Family = family(
-        "redrive_producer_lateness_seconds",
-        MetricKind::Histogram,
-        "How much later than its schedule a request was sent.",
-    );
-    pub const ALL: [Family; 9] =
-        [DUE, SENT, ACCEPTED, DUPLICATES, REFUSED, UNREACHABLE, IN_FLIGHT, HELD, LATENESS];
+    // One line for each metric.
+    families! {
+        DUE = Counter "redrive_producer_due_total" "Messages the schedule has asked for so far.";
+        SENT = Counter "redrive_producer_sent_total" "Messages offered, each counted once.";
+        ACCEPTED = Counter "redrive_producer_accepted_total" "Messages acknowledged by the target.";
+        DUPLICATES = Counter "redrive_producer_duplicates_total" "Acknowledged messages that the target knew already.";
+        REFUSED = Counter "redrive_producer_refused_total" "Messages the target refused for now (429, 503); each refusal counts, the message is offered again.";
+        UNREACHABLE = Counter "redrive_producer_unreachable_total" "Messages whose request got no answer; each time counts, the message is offered again.";
+        IN_FLIGHT = Gauge "redrive_producer_in_flight" "Requests without an answer yet.";
+        HELD = Counter "redrive_producer_held_total" "Requests that came due while the bound on requests in flight was reached.";
+        LATENESS = Histogram "redrive_producer_lateness_seconds" "How much later than its schedule a request was sent.";
+    }
 }
 
 /// What the downstream serves.
 pub mod downstream {
-    use super::{Family, MetricKind, family};
+    use super::{Family, MetricKind};
 
-    pub const CALLS: Family = family(
-        "redrive_downstream_calls_total",
-        MetricKind::Counter,
-        "Calls to apply a message, whatever their end.",
-    );
-    pub const APPLIED: Family = family(
-        "redrive_downstream_applied_total",
-        MetricKind::Counter,
-        "Messages applied for the first time.",
-    );
-    pub const DUPLICATES: Family = family(
-        "redrive_downstream_duplicates_total",
-        MetricKind::Counter,
-        "Calls for a message that was applied before; nothing was done.",
-    );
-    pub const FAILURES: Family =
-        family("redrive_downstream_failures_total", MetricKind::Counter, "Calls that failed, by kind.");
-    pub const IN_FLIGHT: Family =
-        family("redrive_downstream_in_flight", MetricKind::Gauge, "Calls without an end yet.");
-    pub const OUTAGE: Family =
-        family("redrive_downstream_outage", MetricKind::Gauge, "1 while the downstream plays an outage.");
-    pub const ALL: [Family; 6] = [CALLS, APPLIED, DUPLICATES, FAILURES, IN_FLIGHT, OUTAGE];
+    // One line for each metric.
+    families! {
+        CALLS = Counter "redrive_downstream_calls_total" "Calls to apply a message, whatever their end.";
+        APPLIED = Counter "redrive_downstream_applied_total" "Messages applied for the first time.";
+        DUPLICATES = Counter "redrive_downstream_duplicates_total" "Calls for a message that was applied before; nothing was done.";
+        FAILURES = Counter "redrive_downstream_failures_total" "Calls that failed, by kind.";
+        IN_FLIGHT = Gauge "redrive_downstream_in_flight" "Calls without an end yet.";
+        OUTAGE = Gauge "redrive_downstream_outage" "1 while the downstream plays an outage.";
+    }
 }
 
 /// The text of a scrape.
@@ -168,7 +130,7 @@ mod tests {
 
     #[test]
     fn names_follow_the_conventions_and_are_unique() {
-        let all: Vec<Family> = producer::ALL.into_iter().chain(downstream::ALL).collect();
+        let all: Vec<Family> = producer::ALL.iter().chain(downstream::ALL).copied().collect();
         for family in &all {
             assert!(family.name.starts_with("redrive_"), "{}", family.name);
             assert_eq!(

@@ -88,6 +88,9 @@ fn findings_walk_every_requirement_and_are_up_to_date() {
         read("lab/results/README.md") == pages.index,
         "the index is out of date: run `redrive lab report`"
     );
+    for (path, page) in &pages.results {
+        assert!(read(path) == *page, "{path} is out of date: run `redrive lab report`");
+    }
 }
 
 /// The figure that shows the claim must notice that it is broken.
@@ -181,7 +184,7 @@ fn a_result_has_its_page_plots_raw_data_and_command_and_the_report_finds_it() {
     let name = "jitter-comparison";
     let finished = run(&order(name, false, Some(&results)), &Silent).unwrap();
     let dir = finished.dir.unwrap();
-    assert_eq!(dir, results.join(name).join("7"));
+    assert_eq!(dir, results.join(name).join("7-quick"));
     let read = |file: &str| std::fs::read_to_string(dir.join(file)).unwrap_or_else(|e| panic!("{file}: {e}"));
     for page in [read("index.md"), read("index.html")] {
         for text in [
@@ -200,8 +203,18 @@ fn a_result_has_its_page_plots_raw_data_and_command_and_the_report_finds_it() {
     assert_eq!((stored.seed, stored.standing()), (7, finished.summary.standing()));
     assert_eq!(stored.verdicts.len(), finished.summary.verdicts.len());
 
-    let written = report::write(root.path(), &expected_runs().unwrap()).unwrap();
+    let known = expected_runs().unwrap();
+    assert_eq!(
+        report::write(root.path(), &known).unwrap().results,
+        0,
+        "a quick run is no result for the report"
+    );
+    std::fs::rename(&dir, results.join(name).join("7")).unwrap();
+    std::fs::write(results.join(name).join("7/index.md"), "an old page").unwrap();
+    let written = report::write(root.path(), &known).unwrap();
     assert_eq!(written.results, 1);
+    let page = std::fs::read_to_string(results.join(name).join("7/index.md")).unwrap();
+    assert!(page.contains("## Why it looks like this\n\n"), "{page}");
     let findings = std::fs::read_to_string(root.path().join("docs/findings.md")).unwrap();
     assert!(findings.contains("../lab/results/jitter-comparison/7/calls.svg"), "{findings}");
     let index = std::fs::read_to_string(results.join("README.md")).unwrap();
@@ -226,7 +239,9 @@ fn an_interrupted_run_leaves_what_was_complete_and_says_that_it_is_partial() {
     let Finished { summary, dir, .. } = run(&order, &Impatient(AtomicU32::new(0))).unwrap();
     assert_eq!(summary.standing(), RunStatus::Partial);
     assert_eq!(summary.variants.len(), 1, "the second variant was cut");
-    let page = std::fs::read_to_string(dir.unwrap().join("index.md")).unwrap();
+    let dir = dir.unwrap();
+    assert_eq!(dir, out.path().join("jitter-comparison/7-quick-partial"));
+    let page = std::fs::read_to_string(dir.join("index.md")).unwrap();
     assert!(page.contains("partial: interrupted"), "{page}");
 }
 

@@ -51,7 +51,7 @@ pub mod openapi;
 mod page;
 
 mod answer;
-mod answers;
+mod answer_memory;
 mod fields;
 pub mod problem;
 mod query;

@@ -62,368 +62,72 @@ pub struct DoorCounts {
     pub wrong_tokens: u64,
 }
 
-const fn metric(
-    name: &'static str,
-    kind: Kind,
-    labels: &'static [&'static str],
-    help: &'static str,
-) -> Metric {
-    Metric { name, kind, labels, help }
+macro_rules! metrics {
+    ($($row:ident = $kind:ident $name:literal [$($label:ident),*] $help:literal;)+) => {
+        $(static $row: Metric =
+            Metric { name: $name, kind: Kind::$kind, labels: &[$(stringify!($label)),*], help: $help };)+
+
+        /// All of them, in the order they are written and documented.
+        pub static METRICS: &[&Metric] = &[$(&$row),+];
+    };
 }
 
-const PIPELINE: &[&str] = &["pipeline"];
-
-static MESSAGES: Metric = metric(
-    "redrive_messages_total",
-    Kind::Counter,
-    &["pipeline", "outcome"],
-    "Messages that came to an end, by outcome: succeeded or dead. A replayed letter that dies again counts again.",
-);
-static ATTEMPTS: Metric = metric(
-    "redrive_attempts_total",
-    Kind::Counter,
-    &["pipeline", "class"],
-    "Calls of the handler or sink that ended, by class; ok is success.",
-);
-static ATTEMPTS_PER_MESSAGE: Metric = metric(
-    "redrive_attempts_per_message",
-    Kind::Histogram,
-    PIPELINE,
-    "Calls a message needed until it succeeded or died.",
-);
-static RETRIED_MESSAGES: Metric = metric(
-    "redrive_retried_messages_total",
-    Kind::Counter,
-    &["pipeline", "outcome"],
-    "Messages that came to an end after more than one call, by outcome: succeeded or dead.",
-);
-static LAG: Metric = metric(
-    "redrive_lag",
-    Kind::Gauge,
-    &["pipeline", "topic", "partition"],
-    "Records that were not delivered yet, by topic and partition: of the source what waits for its first attempt, of a tier what waits for its time. On Kafka only partitions of this process; ends of transactions do not count. The embedded engine has one partition, 0.",
-);
-static CONSUMED: Metric = metric(
-    "redrive_consumed_total",
-    Kind::Counter,
-    &["pipeline", "topic", "partition"],
-    "Records read from Kafka, by topic and partition. The embedded engine counts messages taken for their first attempt; its topic is the name of the pipeline, its partition 0.",
-);
-static RETRIES: Metric = metric(
-    "redrive_retries_total",
-    Kind::Counter,
-    &["pipeline", "tier"],
-    "Retries and deferrals that were decided, by the tier they wait in.",
-);
-static DEAD_LETTERS_TOTAL: Metric = metric(
-    "redrive_dead_letters_total",
-    Kind::Counter,
-    &["pipeline", "reason"],
-    "Messages that became dead letters here, by reason. Letters imported from elsewhere are not counted; redrive_dead_letters includes them.",
-);
-static DEAD_LETTERS: Metric = metric(
-    "redrive_dead_letters",
-    Kind::Gauge,
-    &["pipeline", "state"],
-    "Dead letters in the store, by state; absent while they are being read at the start.",
-);
-static GROUPS: Metric = metric(
-    "redrive_letter_groups",
-    Kind::Gauge,
-    &["pipeline", "state"],
-    "Groups of dead letters, by state: those with open letters, and those about which something was decided.",
-);
-static GROUPS_NEW: Metric = metric(
-    "redrive_letter_groups_new_total",
-    Kind::Counter,
-    PIPELINE,
-    "Groups of dead letters that came up for the first time since the process started.",
-);
-static GROUPS_REGRESSED: Metric = metric(
-    "redrive_letter_groups_regressed_total",
-    Kind::Counter,
-    PIPELINE,
-    "Groups of dead letters that were resolved and got new letters.",
-);
-static EXPIRED_LETTERS: Metric = metric(
-    "redrive_letters_expired_total",
-    Kind::Counter,
-    PIPELINE,
-    "Open dead letters that `letter_retention` has discarded since the process started.",
-);
-static OLDEST_LETTER: Metric = metric(
-    "redrive_oldest_dead_letter_timestamp_seconds",
-    Kind::Gauge,
-    PIPELINE,
-    "When the oldest open dead letter died, in seconds since 1970; absent if there is none.",
-);
-static PENDING: Metric = metric(
-    "redrive_pending",
-    Kind::Gauge,
-    &["pipeline", "state"],
-    "Messages that are not terminal, each in exactly one state: ready, delayed, held, key_wait, in_flight.",
-);
-static OLDEST_PENDING: Metric = metric(
-    "redrive_oldest_pending_timestamp_seconds",
-    Kind::Gauge,
-    PIPELINE,
-    "Creation time of the oldest pending message, in seconds since 1970; absent if there is none.",
-);
-static RETRY_LATENESS: Metric = metric(
-    "redrive_retry_lateness_seconds",
-    Kind::Histogram,
-    PIPELINE,
-    "How long after its due time a delayed message was started.",
-);
-static STALL: Metric = metric(
-    "redrive_stall_seconds",
-    Kind::Histogram,
-    PIPELINE,
-    "How long a message waited behind others of its partition before its first attempt, from when this process had it: on Kafka from when it was read, otherwise from its creation.",
-);
-static END_TO_END: Metric = metric(
-    "redrive_end_to_end_seconds",
-    Kind::Histogram,
-    PIPELINE,
-    "From the making of a message until it succeeded.",
-);
-static SETTLE_DURATION: Metric = metric(
-    "redrive_settle_duration_seconds",
-    Kind::Histogram,
-    PIPELINE,
-    "From a decision being handed to the engine until it is durable.",
-);
-static SCHEDULE_WRITE: Metric = metric(
-    "redrive_schedule_write_seconds",
-    Kind::Histogram,
-    PIPELINE,
-    "From the decision to retry until the retry is durable.",
-);
-static REPLAY_MESSAGES: Metric = metric(
-    "redrive_replay_messages_total",
-    Kind::Counter,
-    &["result"],
-    "Letters of all replay jobs that are kept, by what became of them.",
-);
-static REPLAY_JOBS: Metric = metric(
-    "redrive_replay_jobs",
-    Kind::Gauge,
-    &["pipeline", "state"],
-    "Replay jobs that are not over: running, paused, or stopped because too many letters died again.",
-);
-static REPEATS: Metric = metric(
-    "redrive_repeats_total",
-    Kind::Counter,
-    PIPELINE,
-    "Calls that were given up without an end; the message is delivered again.",
-);
-static KEY_ORDER_VOIDED: Metric =
-    metric("redrive_key_order_voided_total", Kind::Counter, PIPELINE, "Keys whose order could not be kept.");
-static SCRUB_BYTES: Metric = metric(
-    "redrive_scrub_bytes_total",
-    Kind::Counter,
-    PIPELINE,
-    "Stored bytes that were read to verify them.",
-);
-static SCRUB_DAMAGED: Metric = metric(
-    "redrive_scrub_damaged",
-    Kind::Gauge,
-    PIPELINE,
-    "Damaged places that the last scrub found, those of `subscriptions.log` included.",
-);
-static SCRUB_LAST: Metric = metric(
-    "redrive_scrub_last_timestamp_seconds",
-    Kind::Gauge,
-    PIPELINE,
-    "When the last complete scrub ended.",
-);
-static UNANNOUNCED: Metric = metric(
-    "redrive_subscriptions_unannounced",
-    Kind::Gauge,
-    PIPELINE,
-    "Purged subscriptions that `on_purged` has not accepted yet.",
-);
-static OLDEST_UNANNOUNCED: Metric = metric(
-    "redrive_oldest_unannounced_timestamp_seconds",
-    Kind::Gauge,
-    PIPELINE,
-    "When the oldest of the purges happened that `on_purged` has not accepted yet.",
-);
-static INDEX_REBUILDS: Metric = metric(
-    "redrive_index_rebuilds_total",
-    Kind::Counter,
-    PIPELINE,
-    "Times a damaged index was rebuilt while the pipeline ran.",
-);
-static PAUSED: Metric =
-    metric("redrive_paused", Kind::Gauge, PIPELINE, "1 while the pipeline is paused, 0 otherwise.");
-static RUNNING: Metric =
-    metric("redrive_running", Kind::Gauge, PIPELINE, "Calls of the handler or sink that run now.");
-static START: Metric = metric(
-    "redrive_start_timestamp_seconds",
-    Kind::Gauge,
-    &[],
-    "When the process began to serve, in seconds since 1970.",
-);
-static BREAKER_STATE: Metric = metric(
-    "redrive_breaker_state",
-    Kind::Gauge,
-    &["pipeline", "state"],
-    "1 for the state the breaker is in, 0 for the others: closed, open, half_open.",
-);
-static PERMITS: Metric = metric(
-    "redrive_permits",
-    Kind::Gauge,
-    PIPELINE,
-    "Calls that may run at once now: the limit, fewer while they grow again after the breaker closed, 0 while it is open.",
-);
-static BUDGET_REMAINING: Metric = metric(
-    "redrive_budget_remaining",
-    Kind::Gauge,
-    PIPELINE,
-    "Retries that are left of the retry budget; absent where there is none.",
-);
-static ENDPOINTS_LEFT_ALONE: Metric = metric(
-    "redrive_endpoints_left_alone",
-    Kind::Gauge,
-    PIPELINE,
-    "Endpoints (with `limit_by`, tenants or keys) and origins in cooldown, because they fail or have sent a Retry-After; absent where all messages go to one place.",
-);
-static SUSPECTS: Metric = metric(
-    "redrive_suspects",
-    Kind::Gauge,
-    PIPELINE,
-    "Messages that were running when a process ended without a clean stop, and have not run alone yet.",
-);
-static PARTITIONS: Metric = metric(
-    "redrive_partitions",
-    Kind::Gauge,
-    &["pipeline", "state"],
-    "Kafka partitions assigned to this process: reading, blocked (a retry or a dead letter of theirs cannot be written, nothing more of them is delivered), stopped (nothing more of them can be read); and of the whole group: unassigned (no member reads them). Zero on other engines.",
-);
-static PROBLEMS: Metric = metric(
-    "redrive_problems",
-    Kind::Gauge,
-    &["pipeline", "kind"],
-    "What keeps messages from moving until a person acts, by kind: write, decode, read, lost_range, assign, letters, reach, membership. `redrive status` shows the text.",
-);
-static KAFKA_REACHABLE: Metric = metric(
-    "redrive_kafka_reachable",
-    Kind::Gauge,
-    PIPELINE,
-    "1 while the Kafka cluster answers, 0 after it has not for some ten seconds; absent on other engines.",
-);
-static GROUP_MEMBER: Metric = metric(
-    "redrive_group_member",
-    Kind::Gauge,
-    PIPELINE,
-    "1 while this process is a member of its consumer group and has partitions, 0 otherwise; absent on other engines.",
-);
-static REBALANCES: Metric = metric(
-    "redrive_rebalances_total",
-    Kind::Counter,
-    PIPELINE,
-    "How often the consumer group gave this process partitions, the first time included; absent on other engines.",
-);
-static COMMIT_FAILURES: Metric = metric(
-    "redrive_commit_failures_total",
-    Kind::Counter,
-    PIPELINE,
-    "Offset commits that failed; the next one says the same again. Absent on other engines.",
-);
-static SPOOL_RECORDS: Metric = metric(
-    "redrive_spool_records",
-    Kind::Gauge,
-    PIPELINE,
-    "Whole records on the local disk whose dead letters had to be cut, because Kafka refuses them at their size.",
-);
-static LETTER_TWINS: Metric = metric(
-    "redrive_letter_twins",
-    Kind::Gauge,
-    PIPELINE,
-    "Second records of one dead letter in `T.DLQ`, left by a crash. They are shown as one letter.",
-);
-static FOREIGN_LETTERS: Metric = metric(
-    "redrive_foreign_letters",
-    Kind::Gauge,
-    PIPELINE,
-    "Records in `T.DLQ` and `T.DLQ.state` that Redrive did not write, or that are damaged. They are not shown as letters.",
-);
-static PASSED_OVER: Metric = metric(
-    "redrive_passed_over_total",
-    Kind::Counter,
-    PIPELINE,
-    "Kafka records that were not delivered because another record of the same message is used; each is logged.",
-);
-static CONNECTIONS: Metric =
-    metric("redrive_connections", Kind::Gauge, &[], "Connections to the API that are open now.");
-static CONNECTIONS_EVICTED: Metric = metric(
-    "redrive_connections_evicted_total",
-    Kind::Counter,
-    &[],
-    "Connections on which nothing happened that were closed to make room for others.",
-);
-static WRONG_TOKENS: Metric =
-    metric("redrive_wrong_tokens_total", Kind::Counter, &[], "Requests that were refused for a wrong token.");
-static BUILD_INFO: Metric =
-    metric("redrive_build_info", Kind::Gauge, &["version"], "Always 1; the version is in the label.");
-
-/// All of them, in the order they are written and documented.
-pub static METRICS: [&Metric; 53] = [
-    &MESSAGES,
-    &ATTEMPTS,
-    &ATTEMPTS_PER_MESSAGE,
-    &RETRIED_MESSAGES,
-    &CONSUMED,
-    &LAG,
-    &RETRIES,
-    &DEAD_LETTERS_TOTAL,
-    &DEAD_LETTERS,
-    &GROUPS,
-    &GROUPS_NEW,
-    &GROUPS_REGRESSED,
-    &EXPIRED_LETTERS,
-    &OLDEST_LETTER,
-    &PENDING,
-    &OLDEST_PENDING,
-    &RETRY_LATENESS,
-    &STALL,
-    &END_TO_END,
-    &SETTLE_DURATION,
-    &SCHEDULE_WRITE,
-    &REPLAY_MESSAGES,
-    &REPLAY_JOBS,
-    &REPEATS,
-    &KEY_ORDER_VOIDED,
-    &SCRUB_BYTES,
-    &SCRUB_DAMAGED,
-    &SCRUB_LAST,
-    &INDEX_REBUILDS,
-    &UNANNOUNCED,
-    &OLDEST_UNANNOUNCED,
-    &PAUSED,
-    &RUNNING,
-    &START,
-    &BREAKER_STATE,
-    &PERMITS,
-    &BUDGET_REMAINING,
-    &ENDPOINTS_LEFT_ALONE,
-    &SUSPECTS,
-    &PARTITIONS,
-    &PROBLEMS,
-    &KAFKA_REACHABLE,
-    &GROUP_MEMBER,
-    &REBALANCES,
-    &COMMIT_FAILURES,
-    &SPOOL_RECORDS,
-    &LETTER_TWINS,
-    &FOREIGN_LETTERS,
-    &PASSED_OVER,
-    &CONNECTIONS,
-    &CONNECTIONS_EVICTED,
-    &WRONG_TOKENS,
-    &BUILD_INFO,
-];
+// One line for each metric.
+metrics! {
+    MESSAGES = Counter "redrive_messages_total" [pipeline, outcome] "Messages that came to an end, by outcome: succeeded or dead. A replayed letter that dies again counts again.";
+    ATTEMPTS = Counter "redrive_attempts_total" [pipeline, class] "Calls of the handler or sink that ended, by class; ok is success.";
+    ATTEMPTS_PER_MESSAGE = Histogram "redrive_attempts_per_message" [pipeline] "Calls a message needed until it succeeded or died.";
+    RETRIED_MESSAGES = Counter "redrive_retried_messages_total" [pipeline, outcome] "Messages that came to an end after more than one call, by outcome: succeeded or dead.";
+    CONSUMED = Counter "redrive_consumed_total" [pipeline, topic, partition] "Records read from Kafka, by topic and partition. The embedded engine counts messages taken for their first attempt; its topic is the name of the pipeline, its partition 0.";
+    LAG = Gauge "redrive_lag" [pipeline, topic, partition] "Records that were not delivered yet, by topic and partition: of the source what waits for its first attempt, of a tier what waits for its time. On Kafka only partitions of this process; ends of transactions do not count. The embedded engine has one partition, 0.";
+    RETRIES = Counter "redrive_retries_total" [pipeline, tier] "Retries and deferrals that were decided, by the tier they wait in.";
+    DEAD_LETTERS_TOTAL = Counter "redrive_dead_letters_total" [pipeline, reason] "Messages that became dead letters here, by reason. Letters imported from elsewhere are not counted; redrive_dead_letters includes them.";
+    DEAD_LETTERS = Gauge "redrive_dead_letters" [pipeline, state] "Dead letters in the store, by state; absent while they are being read at the start.";
+    GROUPS = Gauge "redrive_letter_groups" [pipeline, state] "Groups of dead letters, by state: those with open letters, and those about which something was decided.";
+    GROUPS_NEW = Counter "redrive_letter_groups_new_total" [pipeline] "Groups of dead letters that came up for the first time since the process started.";
+    GROUPS_REGRESSED = Counter "redrive_letter_groups_regressed_total" [pipeline] "Groups of dead letters that were resolved and got new letters.";
+    EXPIRED_LETTERS = Counter "redrive_letters_expired_total" [pipeline] "Open dead letters that `letter_retention` has discarded since the process started.";
+    OLDEST_LETTER = Gauge "redrive_oldest_dead_letter_timestamp_seconds" [pipeline] "When the oldest open dead letter died, in seconds since 1970; absent if there is none.";
+    PENDING = Gauge "redrive_pending" [pipeline, state] "Messages that are not terminal, each in exactly one state: ready, delayed, held, key_wait, in_flight.";
+    OLDEST_PENDING = Gauge "redrive_oldest_pending_timestamp_seconds" [pipeline] "Creation time of the oldest pending message, in seconds since 1970; absent if there is none.";
+    RETRY_LATENESS = Histogram "redrive_retry_lateness_seconds" [pipeline] "How long after its due time a delayed message was started.";
+    STALL = Histogram "redrive_stall_seconds" [pipeline] "How long a message waited behind others of its partition before its first attempt, from when this process had it: on Kafka from when it was read, otherwise from its creation.";
+    END_TO_END = Histogram "redrive_end_to_end_seconds" [pipeline] "Time from message creation to success.";
+    SETTLE_DURATION = Histogram "redrive_settle_duration_seconds" [pipeline] "From a decision being handed to the engine until it is durable.";
+    SCHEDULE_WRITE = Histogram "redrive_schedule_write_seconds" [pipeline] "From the decision to retry until the retry is durable.";
+    REPLAY_MESSAGES = Counter "redrive_replay_messages_total" [result] "Letters of all replay jobs that are kept, by what became of them.";
+    REPLAY_JOBS = Gauge "redrive_replay_jobs" [pipeline, state] "Replay jobs that are not over: running, paused, or stopped because too many letters died again.";
+    REPEATS = Counter "redrive_repeats_total" [pipeline] "Calls that were given up without an end; the message is delivered again.";
+    KEY_ORDER_VOIDED = Counter "redrive_key_order_voided_total" [pipeline] "Keys whose order could not be kept.";
+    SCRUB_BYTES = Counter "redrive_scrub_bytes_total" [pipeline] "Stored bytes that were read to verify them.";
+    SCRUB_DAMAGED = Gauge "redrive_scrub_damaged" [pipeline] "Damaged places that the last scrub found, those of `subscriptions.log` included.";
+    SCRUB_LAST = Gauge "redrive_scrub_last_timestamp_seconds" [pipeline] "When the last complete scrub ended.";
+    INDEX_REBUILDS = Counter "redrive_index_rebuilds_total" [pipeline] "Times a damaged index was rebuilt while the pipeline ran.";
+    UNANNOUNCED = Gauge "redrive_subscriptions_unannounced" [pipeline] "Purged subscriptions that `on_purged` has not accepted yet.";
+    OLDEST_UNANNOUNCED = Gauge "redrive_oldest_unannounced_timestamp_seconds" [pipeline] "When the oldest of the purges happened that `on_purged` has not accepted yet.";
+    PAUSED = Gauge "redrive_paused" [pipeline] "1 while the pipeline is paused, 0 otherwise.";
+    RUNNING = Gauge "redrive_running" [pipeline] "Calls of the handler or sink that run now.";
+    START = Gauge "redrive_start_timestamp_seconds" [] "When the process began to serve, in seconds since 1970.";
+    BREAKER_STATE = Gauge "redrive_breaker_state" [pipeline, state] "1 for the state the breaker is in, 0 for the others: closed, open, half_open.";
+    PERMITS = Gauge "redrive_permits" [pipeline] "Calls that may run at once now: the limit, fewer while they grow again after the breaker closed, 0 while it is open.";
+    BUDGET_REMAINING = Gauge "redrive_budget_remaining" [pipeline] "Retries that are left of the retry budget; absent where there is none.";
+    ENDPOINTS_IN_COOLDOWN = Gauge "redrive_endpoints_left_alone" [pipeline] "Endpoints (with `limit_by`, tenants or keys) and origins in cooldown, because they fail or have sent a Retry-After; absent where all messages go to one place.";
+    SUSPECTS = Gauge "redrive_suspects" [pipeline] "Messages that were running when a process ended without a clean stop, and have not run alone yet.";
+    PARTITIONS = Gauge "redrive_partitions" [pipeline, state] "Kafka partitions assigned to this process: reading, blocked (a retry or a dead letter of theirs cannot be written, nothing more of them is delivered), stopped (nothing more of them can be read); and of the whole group: unassigned (no member reads them). Zero on other engines.";
+    PROBLEMS = Gauge "redrive_problems" [pipeline, kind] "What keeps messages from moving until a person acts, by kind: write, decode, read, lost_range, assign, letters, reach, membership. `redrive status` shows the text.";
+    KAFKA_REACHABLE = Gauge "redrive_kafka_reachable" [pipeline] "1 while the Kafka cluster answers, 0 after it has not for some ten seconds; absent on other engines.";
+    GROUP_MEMBER = Gauge "redrive_group_member" [pipeline] "1 while this process is a member of its consumer group and has partitions, 0 otherwise; absent on other engines.";
+    REBALANCES = Counter "redrive_rebalances_total" [pipeline] "How often the consumer group gave this process partitions, the first time included; absent on other engines.";
+    COMMIT_FAILURES = Counter "redrive_commit_failures_total" [pipeline] "Offset commits that failed; the next one says the same again. Absent on other engines.";
+    SPOOL_RECORDS = Gauge "redrive_spool_records" [pipeline] "Whole records on the local disk whose dead letters had to be cut, because Kafka refuses them at their size.";
+    LETTER_TWINS = Gauge "redrive_letter_twins" [pipeline] "Second records of one dead letter in `T.DLQ`, left by a crash. They are shown as one letter.";
+    FOREIGN_LETTERS = Gauge "redrive_foreign_letters" [pipeline] "Records in `T.DLQ` and `T.DLQ.state` that Redrive did not write, or that are damaged. They are not shown as letters.";
+    PASSED_OVER = Counter "redrive_passed_over_total" [pipeline] "Kafka records that were not delivered because another record of the same message is used; each is logged.";
+    CONNECTIONS = Gauge "redrive_connections" [] "Connections to the API that are open now.";
+    CONNECTIONS_EVICTED = Counter "redrive_connections_evicted_total" [] "Connections on which nothing happened that were closed to make room for others.";
+    WRONG_TOKENS = Counter "redrive_wrong_tokens_total" [] "Requests that were refused for a wrong token.";
+    BUILD_INFO = Gauge "redrive_build_info" [version] "Always 1; the version is in the label.";
+}
 
 /// The answer of `/metrics`.
 pub fn render(snapshot: &Snapshot) -> String {
@@ -533,7 +237,7 @@ pub fn render(snapshot: &Snapshot) -> String {
     each(out, &BUDGET_REMAINING, snapshot, |samples, name, figures| {
         figures.health.budget_remaining.iter().for_each(|left| samples.count(&[name], u64::from(*left)));
     });
-    each(out, &ENDPOINTS_LEFT_ALONE, snapshot, |samples, name, figures| {
+    each(out, &ENDPOINTS_IN_COOLDOWN, snapshot, |samples, name, figures| {
         let alone = figures.health.endpoints.as_ref().map(|all| all.endpoints + all.origins);
         alone.iter().for_each(|alone| samples.count(&[name], *alone));
     });
@@ -677,7 +381,7 @@ mod tests {
         assert_eq!(lint(&text), Vec::<String>::new());
         let declared: Vec<&str> =
             text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
-        assert_eq!(declared, METRICS.map(|metric| metric.name));
+        assert_eq!(declared, METRICS.iter().map(|metric| metric.name).collect::<Vec<_>>());
         assert!(declared.iter().all(|name| name.starts_with("redrive_")));
     }
 }

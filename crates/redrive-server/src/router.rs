@@ -26,7 +26,7 @@ pub(crate) fn router(shared: Shared) -> Router {
         .route(STEERED_PATH, steered)
         .fallback(no_such_route)
         .method_not_allowed_fallback(no_such_method)
-        .layer(middleware::map_response_with_state(shared.answers.clone(), answers::count))
+        .layer(middleware::map_response_with_state(shared.answers.clone(), answer_memory::count))
         .layer(middleware::from_fn(one_host))
         .layer(middleware::map_response(careful))
         .with_state(shared)
@@ -38,7 +38,7 @@ fn handler(operation: Operation) -> MethodRouter<Shared> {
         Operation::Live | Operation::Health => get(health::live),
         Operation::Ready => get(health::ready),
         Operation::Metrics => get(health::metrics),
-        Operation::OpenApi => get(openapi::serve),
+        Operation::Openapi => get(openapi::serve),
         Operation::ListPipelines => get(pipelines::list),
         Operation::ShowPipeline => get(pipelines::show),
         Operation::PausePipeline => post(pipelines::pause),

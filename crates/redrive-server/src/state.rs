@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::access::auth::{Door, Unguarded};
 use crate::access::token::Token;
 use crate::access::wrong_tokens::WrongTokens;
-use crate::answers::Answers;
+use crate::answer_memory::Answers;
 use crate::connections::files::FileBudget;
 use crate::connections::registry::Connections;
 use crate::group_watch::GroupWatch;

@@ -5,7 +5,7 @@ mod support;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
-use support::{Running, start};
+use support::{Running, Setup, start, start_with};
 
 const LETTERS: &str = "/v1/pipelines/orders/letters";
 
@@ -180,6 +180,13 @@ async fn a_replay_delivers_its_frozen_selection_once() {
         (&json!(3), &json!(3), &json!(0))
     );
     assert_eq!(server.delivered(), 3);
+    let log = server.get("/v1/actions").await.expect(200);
+    let started = &log["actions"][0];
+    assert_eq!(
+        (&started["action"], &started["letters"], &started["succeeded"], &started["dead_again"]),
+        (&json!("replay"), &json!(3), &json!(3), &json!(0)),
+        "{log}"
+    );
     let open =
         server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["succeeded"] == 3).await;
     assert_eq!(open["letters"]["open"], 2);
@@ -444,5 +451,94 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
             (&json!("edit_undo"), &json!(0), &Value::Null),
         ]
     );
+    server.stop().await;
+}
+
+/// Orders that are refused for good, in a pipeline that does not show their e-mail address.
+async fn with_redacted_letters() -> Running {
+    let server = start_with(Setup { redact: &["/email"], ..Setup::default() }).await;
+    let order = |n: u32, email: &str| {
+        let payload = json!({ "note": "poison", "email": email, "copy": 1_000 + n });
+        json!({ "id": format!("o-{n}"), "payload": payload }).to_string()
+    };
+    let lines = [order(0, "erika@example.com"), order(1, "max@example.com")];
+    server.post_lines("/v1/pipelines/orders/messages", &lines.join("\n")).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 2).await;
+    server
+}
+
+/// Every answer that counts letters is a way to ask whether one matches.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_hidden_is_guessed_by_no_dry_run() {
+    let server = with_redacted_letters().await;
+    let ask = async |path: &str, filter: &str| {
+        let mut wish = json!({ "filter": filter, "dry_run": true, "reason": "test" });
+        match path {
+            "/v1/replays" => wish = json!({ "pipeline": "orders", "filter": filter, "dry_run": true }),
+            path if path.ends_with("edit") => {
+                wish = json!({ "filter": filter, "dry_run": true, "set": { "/n": 1 } });
+            }
+            _ => {}
+        }
+        server.post(path, &wish.to_string()).await
+    };
+    let acts = ["discard", "erase", "edit"].map(|act| format!("{LETTERS}/{act}"));
+    for path in acts.iter().map(String::as_str).chain(["/v1/replays"]) {
+        for guess in ["error:lines", "payload.email:>5", "payload.copy:>=1001"] {
+            let refused = ask(path, guess).await.expect(400);
+            assert!(refused["message"].as_str().unwrap().contains("redacts"), "{path} {guess}: {refused}");
+        }
+        // Who knows a value may ask for it.
+        ask(path, "payload.email:erika@example.com").await.expect(200);
+    }
+    let edit = format!("{LETTERS}/edit");
+    for (condition, status) in
+        [("/email >= \"e\"", 400), ("/copy < 1001", 400), ("/email == \"max@example.com\"", 200)]
+    {
+        let wish = json!({ "all": true, "where": condition, "set": { "/n": 1 }, "dry_run": true });
+        server.post(&edit, &wish.to_string()).await.expect(status);
+    }
+    server.stop().await;
+}
+
+/// What an edit removes from a message is kept with its letter, so whoever has to erase it means that letter too.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_erasure_finds_what_an_edit_has_removed() {
+    let server = with_redacted_letters().await;
+    let edit = json!({ "ids": ["o-0"], "unset": ["/email"] });
+    assert_eq!(server.post(&format!("{LETTERS}/edit"), &edit.to_string()).await.expect(200)["edited"], 1);
+    let path = format!("{LETTERS}/erase");
+    let wish = |filter: &str, dry_run: bool| {
+        json!({ "filter": filter, "reason": "ticket 881", "dry_run": dry_run }).to_string()
+    };
+    let known = "payload.email:erika@example.com";
+    assert_eq!(server.post(&path, &wish(known, true)).await.expect(200)["would_erase"], 1);
+    assert_eq!(server.post(&path, &wish("payload.email:nobody", true)).await.expect(200)["would_erase"], 0);
+    assert_eq!(server.post(&path, &wish(known, false)).await.expect(200)["erased"], 1);
+    let letter = server.get(&format!("{LETTERS}/o-0")).await.expect(200);
+    assert_eq!(letter["state"], "erased", "{letter}");
+    let again = json!({ "ids": ["o-0"], "reason": "ticket 881" }).to_string();
+    let again = server.post(&path, &again).await.expect(200);
+    assert_eq!((&again["erased"], &again["already"]), (&json!(0), &json!(1)));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_an_edit_gave_is_that_of_a_dead_letter() {
+    let server = start().await;
+    let body = json!({ "id": "o-1", "payload": { "note": "vague" } }).to_string();
+    server.post("/v1/pipelines/orders/messages", &body).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 1).await;
+    let edit = json!({ "ids": ["o-1"], "set": { "/n": 1 }, "message_id": "new" }).to_string();
+    server.post(&format!("{LETTERS}/edit"), &edit).await.expect(200);
+    for id in ["o-1~e-1", "o-1"] {
+        let body = json!({ "id": id, "payload": "x" }).to_string();
+        let answer = server.post("/v1/pipelines/orders/messages", &body).await.expect(200);
+        assert_eq!(
+            (&answer["state"], &answer["duplicate"]),
+            (&json!("dead"), &json!(true)),
+            "{id}: {answer}"
+        );
+    }
     server.stop().await;
 }

@@ -104,42 +104,42 @@ impl PipelineHandle {
 
     /// The name of the pipeline.
     pub fn name(&self) -> &str {
-        &self.built.name
+        &self.built.settings.name
     }
 
     /// The policy, with the mode the pipeline runs in.
     pub fn policy(&self) -> &Policy {
-        &self.built.policy
+        &self.built.settings.policy
     }
 
     /// Whether a failed message blocks those behind it.
     pub fn mode(&self) -> Mode {
-        self.built.policy.mode()
+        self.built.settings.policy.mode()
     }
 
     /// Whether messages of one key wait for each other.
     pub fn ordering(&self) -> DeliveryOrder {
-        self.built.ordering
+        self.built.settings.ordering
     }
 
     /// The rules of the user that put dead letters into groups.
     pub fn group_rules(&self) -> &GroupRules {
-        &self.built.grouping.rules
+        &self.built.settings.grouping.rules
     }
 
     /// How long the receiver remembers ids, if somebody has said so.
     pub fn ledger_horizon(&self) -> Option<Duration> {
-        self.built.ledger_horizon
+        self.built.settings.ledger_horizon
     }
 
     /// What delivers the messages: a handler or a sink, and where to.
     pub fn sink(&self) -> &SinkDescription {
-        &self.built.handler.description
+        &self.built.settings.handler.description
     }
 
     /// Handlers that may run at once.
     pub fn concurrency(&self) -> usize {
-        self.built.concurrency
+        self.built.settings.concurrency
     }
 
     /// Whether new messages are given to [`Self::ingest`]; they come from a topic otherwise.
@@ -149,12 +149,12 @@ impl PipelineHandle {
 
     /// Whether it was paused and not resumed since.
     pub fn is_paused(&self) -> bool {
-        self.built.seat.is_paused()
+        self.built.slot.is_paused()
     }
 
     /// Whether a pause holds for all processes that share the pipeline, and is kept by the engine. EngineAccess before it runs.
     pub fn shares_pause(&self) -> bool {
-        self.built.seat.look(|engine| engine.shared_gate().is_some()).unwrap_or(false)
+        self.built.slot.look(|engine| engine.shared_gate().is_some()).unwrap_or(false)
     }
 
     /// The records that all processes of this pipeline share; `None` where it has one process only.
@@ -171,7 +171,7 @@ impl PipelineHandle {
     /// end. Never makes the dispatch thread wait.
     pub fn figures(&self) -> Figures {
         let board = &self.built.board;
-        let at_rest = self.built.seat.look(|engine| {
+        let at_rest = self.built.slot.look(|engine| {
             // A store that has failed says so when it runs; here it only shows what it knew last.
             let _ = engine.poll(&mut Vec::new());
             (engine.counts(), engine.oldest().unwrap_or_default(), engine.condition())
@@ -206,7 +206,7 @@ impl PipelineHandle {
             return Err(IngestError::Closed);
         };
         let now = self.clock.now();
-        let policy = &self.built.policy;
+        let policy = &self.built.settings.policy;
         let stamp = |new: NewMessage| NewMessage { message: stamped(new.message, policy, now), due: new.due };
         let batch: Vec<NewMessage> = messages.into_iter().map(|new| stamp(new.into())).collect();
         if let Some(far) = batch.iter().find(|new| new.due.is_some_and(|due| due > now.plus(DUE_MAX))) {
@@ -246,7 +246,7 @@ impl PipelineHandle {
         now: Time,
     ) -> Result<Vec<Accepted>, IngestError> {
         let board = &self.built.board;
-        let entering = match board.enter(batch.len(), self.built.max_pending) {
+        let entering = match board.enter(batch.len(), self.built.settings.max_pending) {
             Ok(entering) => entering,
             // What was accepted before takes no place: its sender must hear so, or it would try for ever.
             Err(full) => return self.duplicates(&batch).await.ok_or(full),
@@ -573,7 +573,7 @@ impl PipelineHandle {
     ) -> Result<T, HandleError> {
         let (reply, answer) = oneshot::channel();
         let command = Box::new(move |asked: &mut EngineAccess<'_>| question(asked, reply));
-        self.built.seat.ask(command, self.clock.now(), &self.built.wake);
+        self.built.slot.ask(command, self.clock.now(), &self.built.wake);
         let answer = answer.await.map_err(|_| HandleError::Stopped(self.name().to_owned()))?;
         Ok(answer?)
     }
@@ -581,7 +581,7 @@ impl PipelineHandle {
 
 impl fmt::Debug for PipelineHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PipelineHandle").field(&self.built.name).finish()
+        f.debug_tuple("PipelineHandle").field(&self.built.settings.name).finish()
     }
 }
 

@@ -50,7 +50,7 @@ mod handle;
 mod name;
 #[allow(missing_docs)]
 mod naming;
-mod private;
+mod owner_only;
 mod redrive;
 mod sync;
 

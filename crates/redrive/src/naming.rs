@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::private;
+use crate::owner_only;
 
 /// Where the tag of a process is kept.
 const FILE: &str = "instance";
@@ -35,7 +35,7 @@ impl Naming {
         }
         let tag = draw(RandomState::new().hash_one(FILE));
         let unfinished = dir.join(format!("{FILE}.new"));
-        let mut file = private::create_file(&unfinished)?;
+        let mut file = owner_only::create_file(&unfinished)?;
         writeln!(file, "{tag}")?;
         file.sync_all()?;
         fs::rename(&unfinished, &path)?;

@@ -59,7 +59,7 @@ impl Redrive {
 
     /// A handle to the pipeline of this name.
     pub fn pipeline(&self, name: &str) -> Option<PipelineHandle> {
-        let built = self.shared.pipelines.iter().find(|built| &*built.name == name)?;
+        let built = self.shared.pipelines.iter().find(|built| &*built.settings.name == name)?;
         Some(PipelineHandle::new(Arc::clone(built), Arc::clone(&self.shared.clock)))
     }
 
@@ -86,7 +86,7 @@ impl Redrive {
         ends.extend(stopped_early);
         let mut report = RunReport::default();
         for built in pipelines {
-            let Some(at) = ends.iter().position(|(name, _)| *name == built.name) else { continue };
+            let Some(at) = ends.iter().position(|(name, _)| *name == built.settings.name) else { continue };
             let (name, end) = ends.swap_remove(at);
             report.pipelines.push((name.to_string(), end?));
         }
@@ -97,7 +97,7 @@ impl Redrive {
 
 impl fmt::Debug for Redrive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<&str> = self.shared.pipelines.iter().map(|built| &*built.name).collect();
+        let names: Vec<&str> = self.shared.pipelines.iter().map(|built| &*built.settings.name).collect();
         f.debug_struct("Redrive").field("pipelines", &names).finish_non_exhaustive()
     }
 }

@@ -113,6 +113,29 @@ pub(crate) fn next_call(meta: &Meta) -> u32 {
     meta.attempts.saturating_add(meta.uncounted).saturating_add(1)
 }
 
+/// When it first failed; after a replay, when it first failed since. What failed before that says nothing about how its sink
+/// is doing now.
+pub(crate) fn first_failed(delivery: &Delivery) -> Option<Time> {
+    let meta = &delivery.meta;
+    if meta.replays == 0 {
+        return meta.first_failed;
+    }
+    if next_call(meta) == 1 {
+        return None;
+    }
+    // Calls are counted anew after a replay. A long history has forgotten what follows its first attempt, which is of before
+    // the replay and whose number may seem to lead to what is left.
+    let attempts = delivery.history.attempts();
+    let mut since = attempts.last()?;
+    for before in attempts.iter().skip(1).rev().skip(1) {
+        if before.number + 1 != since.number {
+            break;
+        }
+        since = before;
+    }
+    Some(since.at)
+}
+
 /// Whether nobody has attempted it before.
 pub(crate) fn is_new(delivery: &Delivery) -> bool {
     delivery.meta.replays == 0 && next_call(&delivery.meta) == 1

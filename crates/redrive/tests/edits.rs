@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use redrive::internal::letters::select;
 use redrive::letters::edit::{Condition, MessageChange, MessageIds, Pointer};
 use redrive::letters::{Filter, Selection};
 use redrive::messages;
+use redrive::replay::{ReplaySpec, ReplayState, ReplayView, Replays};
 use redrive::{
     Accepted, BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message,
     MessagePhase, Pipeline, PipelineHandle, Redrive, Stores,
@@ -259,6 +261,111 @@ async fn the_log_counts_the_letters_that_an_edit_has_changed_and_not_those_that_
     let undone = actions.undo_edit(&running.handle, "e-4", "ops").await.unwrap();
     assert_eq!((undone.restored, undone.skipped_count()), (1, 0), "only what it changed belongs to an edit");
     running.stop().await;
+}
+
+/// The letters that are left are as they were: nobody has written down what was to become of them. So the record must not
+/// name them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_that_was_cut_short_is_recorded_at_the_next_start_with_the_letters_that_have_it() {
+    let (dir, count) = (tempfile::tempdir().unwrap(), 1_000);
+    let running = on_disk(dir.path());
+    running.kill(&vec![GERMAN; count]).await;
+    let ids: Vec<u64> = (0..count as u64).collect();
+    let wish = set("/currency", "\"EUR\"");
+    {
+        let actions = Actions::open(Some(dir.path())).unwrap();
+        tokio::select! {
+            biased;
+            () = async { while running.edits(0).await.is_empty() { tokio::task::yield_now().await } } => {}
+            _ = actions.edit(&running.handle, &ids, &wish, "ops") => panic!("it was not cut short"),
+        }
+        let listed = actions.list(None, 10).await.unwrap();
+        assert_eq!((listed.len(), listed[0].letters), (1, 1_000));
+        assert_eq!(listed[0].to_json()["unfinished"], true, "{listed:?}");
+    }
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.attach(&running.handle);
+    guarded(async {
+        while actions.list(None, 10).await.unwrap()[0].to_json().get("unfinished").is_some() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    let edited = selected(&running.handle, "edit:e-1").await;
+    assert!(!edited.is_empty() && edited.len() < count, "{} of {count}", edited.len());
+    let listed = actions.list(None, 10).await.unwrap();
+    let recorded = (listed.len(), listed[0].letters, listed[0].actor.as_str(), listed[0].note.as_deref());
+    assert_eq!(recorded, (1, edited.len() as u64, "ops", Some("1000 planned")));
+    assert_eq!(listed[0].fields, ["/currency"]);
+    // The rest is edited under the next name, and the one that was cut short is undone with all it has changed.
+    let rest = actions.edit(&running.handle, &ids, &wish, "ops").await.unwrap();
+    assert_eq!((rest.id.as_deref(), rest.letters), (Some("e-2"), (count - edited.len()) as u64));
+    let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
+    assert_eq!((undone.restored, undone.skipped_count()), (edited.len() as u64, 0));
+    assert!(selected(&running.handle, "edit:e-1").await.is_empty());
+    running.stop().await;
+}
+
+/// A letter that waits in a job goes as it is when its turn comes; one that is under way cannot be edited.
+async fn an_edit_during_a_replay_changes_what_the_job_has_not_put_back_yet(stores: impl Stores + 'static) {
+    let running = start(stores);
+    let (actions, replays) = (Actions::open(None).unwrap(), Replays::open(None).unwrap());
+    let count = 300;
+    running.kill(&vec![GERMAN; count]).await;
+    running.seen.lock().unwrap().clear();
+    let ids: Vec<u64> = (0..count as u64).collect();
+    let spec = ReplaySpec { rate: Some(100.0), ..ReplaySpec::default() };
+    replays.start(&running.handle, spec, &ids[..], "ops").await.unwrap();
+    let job = |wanted: fn(&ReplayView) -> bool| {
+        let replays = replays.clone();
+        guarded(async move {
+            while !wanted(&replays.get("r-1").unwrap()) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+    };
+    job(|job| job.dead_again >= 10).await;
+    let done = actions.edit(&running.handle, &ids, &set("/currency", "\"EUR\""), "ops").await.unwrap();
+    let before = running.seen.lock().unwrap().len();
+    assert_eq!(replays.get("r-1").unwrap().state, ReplayState::Running, "the job is long enough");
+    let edited = selected(&running.handle, "edit:e-1").await;
+    assert_eq!(done.letters, edited.len() as u64);
+    assert_eq!(done.letters + done.refused.count, count as u64, "what was under way is named: {done:?}");
+
+    job(|job| job.state == ReplayState::Done).await;
+    let view = replays.get("r-1").unwrap();
+    assert_eq!((view.published, view.skipped), (count as u64, 0), "{view:?}");
+    let seen = running.seen.lock().unwrap().clone();
+    let messages: BTreeSet<&String> = seen.iter().map(|(id, _)| id).collect();
+    assert_eq!((seen.len(), messages.len()), (count, count), "each went once");
+    for (id, payload) in &seen[before..] {
+        let number: u64 = id[2..].parse().unwrap();
+        assert_eq!(payload.contains("EUR"), edited.contains(&number), "{id} went as {payload}");
+    }
+    let (fixed, old): (Vec<_>, Vec<_>) = seen.iter().partition(|(_, payload)| payload.contains("EUR"));
+    assert!(old.len() >= 10 && !fixed.is_empty(), "{} and {}", old.len(), fixed.len());
+    assert_eq!((view.succeeded, view.dead_again), (fixed.len() as u64, old.len() as u64));
+
+    // One that is under way is refused by name, and goes as it was.
+    running.handle.pause().await.unwrap();
+    let open = selected(&running.handle, "state:open").await[0];
+    running.handle.replay([open]).await.unwrap();
+    let refused = actions.edit(&running.handle, &[open], &set("/region", "\"FR\""), "ops").await.unwrap();
+    assert_eq!((refused.id, refused.letters, refused.refused.letters), (None, 0, vec![open]));
+    assert_eq!(refused.refused.why.as_deref(), Some("it is replaying by now"));
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_during_a_replay_changes_what_the_job_has_not_put_back_yet_in_memory() {
+    an_edit_during_a_replay_changes_what_the_job_has_not_put_back_yet(MemoryStores::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_during_a_replay_changes_what_the_job_has_not_put_back_yet_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let stores = Embedded::open(dir.path()).unwrap();
+    an_edit_during_a_replay_changes_what_the_job_has_not_put_back_yet(stores).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

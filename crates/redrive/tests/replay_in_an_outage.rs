@@ -79,3 +79,20 @@ fn retries_alone_open_it_where_nobody_can_be_reached() {
     service.run(Duration::from_mins(30), |_: &Called, _| Answer::Done);
     assert_eq!((service.reasons(), service.machine.tally().succeeded), (BTreeMap::new(), 1_000));
 }
+
+/// Few letters, so that the breaker says nothing: what tells is that nothing has been delivered since they failed again.
+#[test]
+fn letters_that_are_replayed_into_an_outage_are_held_and_do_not_die_again() {
+    let policy = Policy::tiers(["1s", "2s", "4s"]).jitter("none").build().unwrap();
+    let mut service = Service::new(policy, PERMITS, &ProtectionSettings::default());
+    service.ingest((0..6).map(|n| format!("m-{n}")));
+    service.run(Duration::from_mins(1), |_: &Called, _| Answer::Status(422));
+    assert_eq!(service.parked.len(), 6);
+    service.ingest((0..3).map(|n| format!("good-{n}")));
+    service.run(Duration::from_mins(1), |_: &Called, _| Answer::Done);
+    replay(&mut service);
+    service.run(Duration::from_mins(10), |_: &Called, _| Answer::Status(503));
+    assert_eq!(service.parked.len(), 6, "none has died again");
+    service.run(Duration::from_mins(60), |_: &Called, _| Answer::Done);
+    assert_eq!(service.machine.tally().succeeded, 9);
+}

@@ -346,6 +346,40 @@ async fn a_job_goes_on_after_a_restart_and_its_number_is_not_used_again() {
     assert_eq!(next.id, "r-8");
 }
 
+/// A version before this one wrote the names of tenants into a job's file, where an erasure does not find them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_file_of_an_older_job_is_written_again_without_its_tenants_and_the_job_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::new(Embedded::open(dir.path()).unwrap());
+    rig.run();
+    rig.with_letters((0..3).map(|n| format!("o-{n}"))).await;
+    let written = include_str!("fixtures/replay-job-naming-tenants.json");
+    let over = written.replace("r-7", "r-6").replace("running", "done");
+    let replays = dir.path().join("replays");
+    std::fs::create_dir(&replays).unwrap();
+    std::fs::write(replays.join("r-7.json"), written).unwrap();
+    std::fs::write(replays.join("r-7.ids"), "0\n1\n2\n").unwrap();
+    std::fs::write(replays.join("r-6.json"), over).unwrap();
+
+    let jobs = Replays::open(Some(dir.path())).unwrap();
+    assert!(jobs.faults().is_empty(), "{:?}", jobs.faults());
+    let value = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
+    for (file, state) in [("r-7.json", "running"), ("r-6.json", "done")] {
+        let now = std::fs::read_to_string(replays.join(file)).unwrap();
+        assert!(!now.contains("tenants") && !now.contains("erika"), "{now}");
+        let (now, written) = (value(&now), value(written));
+        for kept in ["actor", "created", "engine_job", "ids_crc", "pipeline", "selection", "total"] {
+            assert_eq!(now[kept], written[kept], "{kept} of {file}");
+        }
+        assert_eq!(now["state"], state);
+    }
+    assert_eq!(jobs.attach(&rig.handle).unwrap(), ["r-7"]);
+    let view = wait_for(&jobs, "r-7", |view| view.state == ReplayState::Done).await;
+    assert_eq!((view.published, view.succeeded, view.skipped), (3, 3, 0));
+    assert_eq!(rig.delivered.lock().unwrap().len(), 3);
+    assert_eq!(jobs.get("r-6").unwrap().state, ReplayState::Done);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_job_or_selection_stops_that_job_and_no_other() {
     let dir = tempfile::tempdir().unwrap();

@@ -238,8 +238,10 @@ impl Api {
         lines: Bytes,
         dry_run: bool,
         from: &str,
+        dialect: Option<&str>,
     ) -> Result<ApiAnswer<ImportedLetters>, ClientFault> {
-        let query = query(&[("dry_run", dry_run.then_some("true")), ("from", Some(from))]);
+        let dry_run = dry_run.then_some("true");
+        let query = query(&[("dry_run", dry_run), ("from", Some(from)), ("dialect", dialect)]);
         let path = format!("/v1/pipelines/{}/letters/import{query}", segment(pipeline));
         self.read(&self.wire.ask_as(Method::POST, &path, "application/x-ndjson", lines).await?)
     }

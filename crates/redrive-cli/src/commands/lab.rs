@@ -39,7 +39,7 @@ enum LabCommand {
     /// A process that the scenario `kills` starts and kills
     #[command(hide = true)]
     Victim { order: String },
-    /// Write docs/findings.md and the index of lab/results from the results there
+    /// Write docs/findings.md, the index of lab/results and the pages there from the full results
     Report {
         /// The repository
         #[arg(long, value_name = "DIR", default_value = ".")]

@@ -144,14 +144,14 @@ fn so_far(failed: Failed, sent: &AcceptedMessages, lines: u64) -> Failed {
     if lines == 0 {
         return failed;
     }
-    let told = format!(
+    let so_far = format!(
         "the first {} lines were sent before: accepted {}, known already {}; sending all again adds none of them twice if \
          they have ids",
         count(lines),
         count(sent.accepted),
         count(sent.duplicates)
     );
-    let hint = failed.hint.clone().map_or_else(|| told.clone(), |hint| format!("{hint}\n  {told}"));
+    let hint = failed.hint.clone().map_or_else(|| so_far.clone(), |hint| format!("{hint}\n  {so_far}"));
     failed.hint(hint)
 }
 

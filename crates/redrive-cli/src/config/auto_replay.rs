@@ -8,7 +8,7 @@ use redrive_core::duration::print;
 use redrive_core::rate;
 
 use super::fault::Fault;
-use super::health::TableValues;
+use super::protection::TableValues;
 use super::reader::{Section, SettingReader};
 use super::words::quoted;
 

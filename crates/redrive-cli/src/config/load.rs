@@ -345,10 +345,10 @@ fn read_all(
 }
 
 fn duplicates(reader: &mut SettingReader, found: &[FoundPipeline]) {
-    let mut told: Vec<&str> = Vec::new();
+    let mut reported: Vec<&str> = Vec::new();
     for one in found {
         let Some((name, _)) = &one.name else { continue };
-        if told.contains(&name.as_str()) {
+        if reported.contains(&name.as_str()) {
             continue;
         }
         let same: Vec<&FoundPipeline> = found
@@ -358,7 +358,7 @@ fn duplicates(reader: &mut SettingReader, found: &[FoundPipeline]) {
         if same.len() < 2 {
             continue;
         }
-        told.push(name);
+        reported.push(name);
         let many = if same.len() == 2 { "two".to_owned() } else { same.len().to_string() };
         let all_read = same.iter().all(|one| one.source.is_some());
         let (why, fix) = if all_read {

@@ -20,7 +20,7 @@ mod engine;
 mod flags;
 mod groups;
 mod headers;
-mod health;
+mod protection;
 mod kafka;
 mod pipeline;
 mod policy;

@@ -16,7 +16,7 @@ use super::auto_replay::{self, AutoReplayConfig};
 use super::engine::{EngineConfig, EngineKind};
 use super::fault::Fault;
 use super::groups;
-use super::health;
+use super::protection;
 use super::kafka::{KafkaConfig, Part};
 use super::named::Named;
 use super::policy;
@@ -145,8 +145,8 @@ impl PipelineConfig {
         let ledger_horizon = reader.duration(section, "ledger_horizon").map(|set| set.value);
         // A profile that nobody knows is a fault of the policy.
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
-        let breaker = health::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
-        let guard = health::guard(reader, section);
+        let breaker = protection::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
+        let guard = protection::guard(reader, section);
         let auto_replay = auto_replay::read(reader, section);
         let groups = groups::read(reader, section);
         let receivers = sink.as_ref().map_or(&[][..], |sink| sink.settings.receivers());

@@ -252,16 +252,18 @@ fn prepare(
                     faults.iter().map(|fault| format!("pipeline `{}`: {fault}", pipeline.name)).collect();
                 Failed::usage(faults.join("\n"))
             })?;
-            let sink: Arc<dyn Sink> = Arc::new(DeliveredLog::new(sink, pipeline.log_delivered));
+            let redaction = pipeline.redaction.clone();
+            let sink: Arc<dyn Sink> =
+                Arc::new(DeliveredLog::new(sink, pipeline.log_delivered, redaction.clone()));
             let are_places = config.engine.kind == EngineKind::Kafka;
-            let log = FailureLog::new(&pipeline.name, are_places);
+            let log = FailureLog::new(&pipeline.name, are_places).redacting(redaction);
             let pills = watches_pills(config, pipeline).then(|| Arc::clone(pills));
             let made = pipeline_of(pipeline, sink, health.clone(), &log, events.clone());
-            let (on_dead_letter, events) = (on_dead_letter(log, pills), events.clone());
+            let (on_dead_letter, events) = (on_dead_letter(log.clone(), pills), events.clone());
             Ok(made.on_dead_letter(move |letter| {
                 let now = WallClock.now();
                 on_dead_letter(letter, now);
-                events::dead_letter(&events, letter, are_places, now);
+                events::dead_letter(&events, letter, log.ids(&letter.message), are_places, now);
             }))
         });
     pipelines.collect()

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use redrive::internal::letters::correlation_id;
+use redrive::letters::Redaction;
 use redrive::{Call, Delivery, Endpoint, LimitBy, Message, Notes, Sink, StatusPage};
 use redrive_core::{Ratio, SplitMix64};
+use redrive_server::log;
 
 const TARGET: &str = "redrive::attempt";
 
@@ -13,11 +14,13 @@ const TARGET: &str = "redrive::attempt";
 pub struct DeliveredLog {
     sink: Arc<dyn Sink>,
     share: Ratio,
+    /// What is not shown of messages, also where their ids repeat it.
+    redaction: Redaction,
 }
 
 impl DeliveredLog {
-    pub fn new(sink: Arc<dyn Sink>, share: Ratio) -> Self {
-        Self { sink, share }
+    pub fn new(sink: Arc<dyn Sink>, share: Ratio, redaction: Redaction) -> Self {
+        Self { sink, share, redaction }
     }
 }
 
@@ -44,13 +47,14 @@ impl Sink for DeliveredLog {
                 let took_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
                 let status_code = notes.get("status_code").and_then(|code| code.parse::<u64>().ok());
                 let granted_ttl = notes.get("granted_ttl").and_then(|ttl| ttl.parse::<u64>().ok());
+                let [message_id, correlation_id] = log::ids(&message, &self.redaction);
                 macro_rules! write_event {
                     ($level:ident) => {
                         tracing::$level!(
                             target: TARGET,
                             pipeline = &*pipeline,
-                            message_id = message.id(),
-                            correlation_id = correlation_id(&message),
+                            message_id,
+                            correlation_id,
                             attempt,
                             status_code,
                             took_ms,

@@ -2,7 +2,6 @@
 //! Like the log they hold no payload, no endpoint and no text of an error.
 
 use redrive::internal::events::{EventKind, Events};
-use redrive::internal::letters::correlation_id;
 use redrive::internal::letters::select::LetterIds;
 use redrive::internal::subscriptions::{Change, Changed};
 use redrive::replay::ReplayView;
@@ -10,7 +9,13 @@ use redrive::{DeadLetter, HealthChange, HealthChanged, Time};
 use serde_json::{Value, json};
 
 /// A message became a dead letter.
-pub fn dead_letter(events: &Events, letter: &DeadLetter, are_places: bool, now: Time) {
+pub fn dead_letter(
+    events: &Events,
+    letter: &DeadLetter,
+    [message_id, correlation_id]: [String; 2],
+    are_places: bool,
+    now: Time,
+) {
     let note = |name: &str| {
         let notes = letter.failure.as_ref().map(redrive::Failure::notes).unwrap_or_default();
         notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
@@ -18,8 +23,8 @@ pub fn dead_letter(events: &Events, letter: &DeadLetter, are_places: bool, now: 
     let ids = LetterIds { pipeline: &letter.pipeline, are_places };
     let fields = json!({
         "letter": ids.text(letter.number),
-        "message_id": letter.message.id(),
-        "correlation_id": correlation_id(&letter.message),
+        "message_id": message_id,
+        "correlation_id": correlation_id,
         "reason": letter.reason.name(),
         "class": letter.failure.as_ref().map(|failure| failure.class().name()),
         "status": note("status_code").and_then(|code| code.parse::<u16>().ok()),

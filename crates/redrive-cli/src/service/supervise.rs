@@ -90,14 +90,14 @@ async fn wait(after: Duration, signals: &mut mpsc::Receiver<Signal>) -> bool {
 
 /// Every signal that is passed on, as it comes.
 fn listen() -> std::io::Result<mpsc::Receiver<Signal>> {
-    let (told, signals) = mpsc::channel(8);
+    let (sender, signals) = mpsc::channel(8);
     for passed in PASSED_ON {
         let mut stream = signal(SignalKind::from_raw(passed.as_raw()))?;
-        let told = told.clone();
+        let sender = sender.clone();
         tokio::spawn(async move {
             while stream.recv().await.is_some() {
                 // Full: it was asked eight times already.
-                let _ = told.try_send(passed);
+                let _ = sender.try_send(passed);
             }
         });
     }

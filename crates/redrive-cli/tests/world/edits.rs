@@ -117,7 +117,7 @@ pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Proces
         &["dlq", "edit", pipeline, "--group", "gzzzzzzz2", "--set", "/a=1"],
     ] {
         let refused = processor.cli(wrong);
-        assert_eq!(refused.status.code(), Some(1), "{}{}", stdout(&refused), stderr(&refused));
+        assert_eq!(refused.status.code(), Some(2), "{}{}", stdout(&refused), stderr(&refused));
         assert!(stderr(&refused).contains("is in group gzzzzzzz2"), "{}", stderr(&refused));
     }
     let unknown = processor.cli(&["dlq", "edit", "--undo", "e-999"]);

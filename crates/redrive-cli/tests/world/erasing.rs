@@ -52,7 +52,7 @@ pub fn letters_are_erased_for_good(dir: &Path, processor: &mut Processor, pipeli
     assert_eq!(stats(processor, pipeline)["open"], json!(LETTERS));
 
     let done = good(processor, &erase);
-    assert!(done.starts_with("erased 2   (for good; tombstones stay)\n"), "{done}");
+    assert!(done.starts_with("erased 2   (for good; letters only; tombstones stay)\n"), "{done}");
     assert_eq!(files_with_the_secret(dir), Vec::<String>::new());
     // Also after a crash.
     processor.kill();

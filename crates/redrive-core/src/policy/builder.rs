@@ -6,15 +6,31 @@ use std::time::Duration;
 use super::faults::PolicyFaults;
 use super::given::Given;
 use super::rules::{OnExhausted, Policy};
-use super::scalars::PolicySettings;
-use super::settings::BackoffSettings;
+use super::scalars::scalar_settings;
+use super::settings::{BackoffSettings, PolicySettings};
 use crate::{Class, Ratio};
 
 /// Collects settings; nothing is judged before [`Self::build`]. Those of one value are declared in `scalars.rs`.
 #[derive(Clone, Debug, Default)]
 pub struct PolicyBuilder {
-    pub(super) settings: PolicySettings,
+    settings: PolicySettings,
 }
+
+macro_rules! methods {
+    ($names:tt $($(#[doc = $doc:literal])+ $name:ident: $given:tt($of:ty) => $holds:ty = $read:expr;)+) => {
+        impl PolicyBuilder {
+            $($(#[doc = $doc])+ #[must_use]
+            pub fn $name(mut self, $name: methods!(@argument $given $of)) -> Self {
+                self.settings.$name = Some($name.into());
+                self
+            })+
+        }
+    };
+    (@argument words $of:ty) => { impl Into<Given<$of>> };
+    (@argument value $of:ty) => { $of };
+}
+
+scalar_settings!(methods);
 
 impl Policy {
     /// One delay step per retry: `Policy::tiers(["5s", "30s", "5m"])`.

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::faults::{PolicyFault, PolicyFaults};
 use super::given::{Given, Word};
-use super::rules::Policy;
 use crate::Ratio;
 use crate::text::duration::print;
 
@@ -68,9 +67,9 @@ impl Check {
         }
     }
 
-    /// The policy, unless something was wrong with its settings.
-    pub(super) fn finish(self, policy: Policy) -> Result<Policy, PolicyFaults> {
-        if self.faults.is_empty() { Ok(policy) } else { Err(PolicyFaults(self.faults)) }
+    /// What was read, unless something was wrong with it.
+    pub(super) fn finish<T>(self, read: T) -> Result<T, PolicyFaults> {
+        if self.faults.is_empty() { Ok(read) } else { Err(PolicyFaults(self.faults)) }
     }
 
     /// Says which item of a list the faults since `from` are about.

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use super::check::{Check, TICK, limits};
 use super::given::Given;
-use super::scalars::PolicySettings;
-use super::settings::BackoffSettings;
+use super::settings::{BackoffSettings, PolicySettings};
 use crate::retry::jitter::Spread;
 use crate::retry::schedule::DELAY_MAX;
 use crate::text::duration::print;

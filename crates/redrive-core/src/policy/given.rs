@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::rules::{Mode, OnExhausted};
 use crate::{Class, Jitter, Ratio, duration};
 
 /// A kind of value that can be written in a configuration file.
@@ -131,32 +130,6 @@ impl Word for bool {
     }
 }
 
-impl Word for Mode {
-    const KIND: &'static str = "a mode";
-    const ACCEPTED: &'static str = "non-blocking or blocking";
-
-    fn read(text: &str) -> Option<Self> {
-        [Self::NonBlocking, Self::Blocking].into_iter().find(|mode| mode.name() == text)
-    }
-
-    fn print(&self) -> String {
-        self.name().to_owned()
-    }
-}
-
-impl Word for OnExhausted {
-    const KIND: &'static str = "an answer to an empty budget";
-    const ACCEPTED: &'static str = "defer or dead_letter";
-
-    fn read(text: &str) -> Option<Self> {
-        [Self::Defer, Self::DeadLetter].into_iter().find(|answer| answer.name() == text)
-    }
-
-    fn print(&self) -> String {
-        self.name().to_owned()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,8 +151,8 @@ mod tests {
         round_trip::<Ratio>(&["10%"]);
         round_trip::<Class>(&["rate_limited"]);
         round_trip::<bool>(&["on", "off"]);
-        round_trip::<Mode>(&["non-blocking", "blocking"]);
-        round_trip::<OnExhausted>(&["defer", "dead_letter"]);
+        round_trip::<crate::policy::Mode>(&["non-blocking", "blocking"]);
+        round_trip::<crate::policy::OnExhausted>(&["defer", "dead_letter"]);
         assert_eq!(Given::<bool>::from("true").read(), Some(true));
         assert_eq!(Given::<bool>::from("false").read(), Some(false));
     }

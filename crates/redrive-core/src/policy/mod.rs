@@ -4,20 +4,21 @@
 //! all of it and reports every fault at once; only a [`Policy`] that passed exists.
 
 mod builder;
+mod by_name;
 mod check;
 mod delays;
 mod faults;
 mod given;
 pub mod profiles;
-mod resolve;
+mod validate;
 mod rules;
 mod scalars;
 mod settings;
 
 pub use builder::PolicyBuilder;
+pub use by_name::{SCALARS, ScalarKind, ScalarSetting, ScalarValue};
 pub use check::limits;
 pub use faults::{PolicyFault, PolicyFaults, PolicyWarning};
 pub use given::{Given, Word};
 pub use rules::{BudgetRate, Mode, OnExhausted, Policy};
-pub use scalars::{PolicySettings, SCALARS, ScalarKind, ScalarSetting, ScalarValue};
-pub use settings::{BackoffSettings, BudgetSettings, CrashSettings};
+pub use settings::{BackoffSettings, BudgetSettings, CrashSettings, PolicySettings};

@@ -1,7 +1,6 @@
 //! Named sets of settings, as data. Every value can be overridden; the words are those of the configuration.
 
-use super::scalars::PolicySettings;
-use super::settings::{BackoffSettings, BudgetSettings};
+use super::settings::{BackoffSettings, BudgetSettings, PolicySettings};
 use crate::protection::failure_kind::Counted;
 use crate::text::nearest::nearest;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::faults::PolicyWarning;
-use super::scalars::Scalars;
+use super::given::Word;
+use super::scalars::scalar_settings;
 use crate::retry::jitter::Unspread;
 use crate::time::millis;
 use crate::{Class, Ratio, Schedule, Time};
@@ -78,6 +79,50 @@ impl OnExhausted {
         }
     }
 }
+
+impl Word for Mode {
+    const KIND: &'static str = "a mode";
+    const ACCEPTED: &'static str = "non-blocking or blocking";
+
+    fn read(text: &str) -> Option<Self> {
+        [Self::NonBlocking, Self::Blocking].into_iter().find(|mode| mode.name() == text)
+    }
+
+    fn print(&self) -> String {
+        self.name().to_owned()
+    }
+}
+
+impl Word for OnExhausted {
+    const KIND: &'static str = "an answer to an empty budget";
+    const ACCEPTED: &'static str = "defer or dead_letter";
+
+    fn read(text: &str) -> Option<Self> {
+        [Self::Defer, Self::DeadLetter].into_iter().find(|answer| answer.name() == text)
+    }
+
+    fn print(&self) -> String {
+        self.name().to_owned()
+    }
+}
+
+macro_rules! values {
+    ($names:tt $($(#[doc = $doc:literal])+ $name:ident: $given:tt($of:ty) => $holds:ty = $read:expr;)+) => {
+        /// The values of the settings that have one.
+        #[derive(Clone, Copy, Debug)]
+        pub(super) struct Scalars {
+            $(pub(super) $name: $holds,)+
+        }
+
+        impl Policy {
+            $($(#[doc = $doc])+ pub fn $name(&self) -> $holds {
+                self.scalars.$name
+            })+
+        }
+    };
+}
+
+scalar_settings!(values);
 
 impl Policy {
     /// How long retries wait.

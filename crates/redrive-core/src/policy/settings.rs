@@ -1,11 +1,51 @@
-//! Settings that are tables of their own, and how settings are laid over others.
+//! Settings as somebody gave them, and how they are laid over others.
 
 use std::time::Duration;
 
 use super::given::Given;
 use super::rules::OnExhausted;
-use super::scalars::PolicySettings;
-use crate::Ratio;
+use super::scalars::{given_as, scalar_settings};
+use crate::retry::schedule::CustomDelay;
+use crate::{Class, Ratio};
+
+macro_rules! fields {
+    ($names:tt $($(#[doc = $doc:literal])+ $name:ident: $given:tt($of:ty) => $holds:ty = $read:expr;)+) => {
+        /// What somebody set; everything else comes from the profile.
+        #[derive(Clone, Default)]
+        pub struct PolicySettings {
+            /// The profile that everything else comes from.
+            pub profile: Option<String>,
+            /// One delay per retry.
+            pub tiers: Option<Vec<Given<Duration>>>,
+            /// Delays that grow, or one fixed delay.
+            pub backoff: Option<BackoffSettings>,
+            /// A delay function; only code can give one.
+            pub custom: Option<CustomDelay>,
+            /// How often a failed message is tried again.
+            pub retries: Option<u32>,
+            /// How often a message is tried at all; the other way to say `retries`.
+            pub attempts: Option<u32>,
+            /// Another number of attempts for failures of one class.
+            pub attempts_for: Vec<(Given<Class>, u32)>,
+            /// The retry budget.
+            pub budget: BudgetSettings,
+            /// When a message is a poison pill.
+            pub crash: CrashSettings,
+            $($(#[doc = $doc])+ pub $name: Option<given_as!($given $of)>,)+
+        }
+
+        impl PolicySettings {
+            /// Takes what is not set from `base`.
+            fn fill_scalars(&mut self, base: &Self) {
+                $(if self.$name.is_none() {
+                    self.$name.clone_from(&base.$name);
+                })+
+            }
+        }
+    };
+}
+
+scalar_settings!(fields);
 
 /// `{ base, multiplier, cap }` or `{ fixed }`.
 #[derive(Clone, Debug, Default, PartialEq)]

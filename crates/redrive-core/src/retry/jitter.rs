@@ -9,6 +9,7 @@ use crate::{Random, Ratio, duration};
 
 /// The seeds name six ways to spread a delay; one type expresses all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Jitter {
     /// Exactly the delay.
     None,
@@ -26,6 +27,7 @@ pub enum Jitter {
 
 /// How far delays are spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Spread {
     /// A share of the delay.
     Ratio(Ratio),

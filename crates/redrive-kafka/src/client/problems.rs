@@ -10,12 +10,12 @@ use redrive::internal::engine::EngineError;
 use crate::locked::locked;
 
 /// Time between two log lines about the same problem.
-const TELL_EVERY: Duration = Duration::from_secs(10);
+const LOG_EVERY: Duration = Duration::from_secs(10);
 
 /// What one client has reported.
 #[derive(Debug, Default)]
 pub struct ProblemLog {
-    told: Mutex<Vec<Reported>>,
+    reported: Mutex<Vec<Reported>>,
 }
 
 #[derive(Debug)]
@@ -29,13 +29,13 @@ impl ProblemLog {
     /// If a problem is to be logged now: how often it was reported since it was last logged, this time included.
     pub fn times(&self, error: &KafkaError, now: Instant) -> Option<u64> {
         let Some(code) = error.rdkafka_error_code() else { return Some(1) };
-        let mut told = locked(&self.told);
-        let Some(before) = told.iter_mut().find(|told| told.code == code) else {
-            told.push(Reported { code, at: now, since: 0 });
+        let mut reported = locked(&self.reported);
+        let Some(before) = reported.iter_mut().find(|one| one.code == code) else {
+            reported.push(Reported { code, at: now, since: 0 });
             return Some(1);
         };
         before.since += 1;
-        if now.duration_since(before.at) < TELL_EVERY {
+        if now.duration_since(before.at) < LOG_EVERY {
             return None;
         }
         before.at = now;
@@ -77,7 +77,7 @@ mod tests {
         let at =
             |code, seconds| trouble.times(&KafkaError::Global(code), began + Duration::from_secs(seconds));
         assert_eq!([at(down, 0), at(down, 1), at(other, 2), at(down, 9)], [Some(1), None, Some(1), None]);
-        assert_eq!(trouble.times(&KafkaError::MessageConsumption(down), began + TELL_EVERY), Some(3));
+        assert_eq!(trouble.times(&KafkaError::MessageConsumption(down), began + LOG_EVERY), Some(3));
         assert_eq!([at(down, 11), at(down, 21)], [None, Some(2)]);
         assert_eq!(trouble.times(&KafkaError::Canceled, began), Some(1));
     }

@@ -106,7 +106,7 @@ fn listen(cluster: &Cluster) -> Option<Heard> {
         Err(_) => return None,
     };
     let until = Instant::now() + LISTEN_MAX;
-    while Instant::now() < until && !listener.context().is_told() {
+    while Instant::now() < until && !listener.context().has_report() {
         listener.poll(Duration::from_millis(50));
     }
     listener.context().take()
@@ -114,14 +114,14 @@ fn listen(cluster: &Cluster) -> Option<Heard> {
 
 #[derive(Default)]
 struct Listener {
-    told: Mutex<Option<Heard>>,
+    reported: Mutex<Option<Heard>>,
     /// A TLS listener hangs up on a plain-text client. librdkafka only logs that.
     remarked: Mutex<Option<String>>,
 }
 
 impl Listener {
-    fn is_told(&self) -> bool {
-        locked(&self.told).is_some()
+    fn has_report(&self) -> bool {
+        locked(&self.reported).is_some()
     }
 
     fn take(&self) -> Option<Heard> {
@@ -133,7 +133,7 @@ impl Listener {
                 if is_refused { RDKafkaErrorCode::SSL } else { RDKafkaErrorCode::BrokerTransportFailure };
             Some(Heard { code, reason })
         };
-        locked(&self.told).take().or_else(remarked)
+        locked(&self.reported).take().or_else(remarked)
     }
 }
 
@@ -142,7 +142,7 @@ impl ClientContext for Listener {
         if facility == "FAIL" {
             // `[thrd:…]: ` says where in librdkafka it happened.
             let reason = message.split_once("]: ").map_or(message, |(_, reason)| reason);
-            locked(&self.remarked).get_or_insert(told(reason));
+            locked(&self.remarked).get_or_insert(reason_of(reason));
         }
     }
 
@@ -150,7 +150,7 @@ impl ClientContext for Listener {
         let Some(code) = error.rdkafka_error_code() else { return };
         // Follows the reason, and is none.
         if code != RDKafkaErrorCode::AllBrokersDown {
-            locked(&self.told).get_or_insert(Heard { code, reason: told(reason) });
+            locked(&self.reported).get_or_insert(Heard { code, reason: reason_of(reason) });
         }
     }
 }
@@ -163,7 +163,7 @@ impl ProducerContext for Listener {
 
 /// `…: Connection refused (after 3ms in state CONNECT, 1 identical error(s) suppressed)` up to the bracket. Who hangs up
 /// on the very first request speaks another protocol than we do, and that is worth saying.
-fn told(reason: &str) -> String {
+fn reason_of(reason: &str) -> String {
     let (before, state) = reason.rsplit_once(" (after ").unwrap_or((reason, ""));
     if state.contains("APIVERSION_QUERY") && !before.contains("security.protocol") {
         return format!("{before} (is `security.protocol` in [engine.kafka] what this listener wants?)");
@@ -189,9 +189,9 @@ mod tests {
 
     #[test]
     fn a_reason_is_told_without_its_milliseconds_and_with_what_it_may_mean() {
-        assert_eq!(told("a: refused (after 3ms in state CONNECT)"), "a: refused");
-        assert_eq!(told("a: refused (really)"), "a: refused (really)");
-        let hung_up = told("a: Disconnected: closed by peer (after 3ms in state APIVERSION_QUERY)");
+        assert_eq!(reason_of("a: refused (after 3ms in state CONNECT)"), "a: refused");
+        assert_eq!(reason_of("a: refused (really)"), "a: refused (really)");
+        let hung_up = reason_of("a: Disconnected: closed by peer (after 3ms in state APIVERSION_QUERY)");
         assert!(hung_up.starts_with("a: Disconnected: closed by peer (is `security.protocol`"), "{hung_up}");
     }
 }

@@ -39,11 +39,11 @@ impl Committer {
     ) -> Result<Self, KafkaError> {
         let (orders, inbox) = sync_channel::<(u64, TopicPartitionList)>(WAITING_MAX);
         let answer = Arc::new(Mutex::new(None));
-        let (consumer, mailbox, told) = (Arc::clone(consumer), Arc::clone(mailbox), Arc::clone(&answer));
+        let (consumer, mailbox, answered) = (Arc::clone(consumer), Arc::clone(mailbox), Arc::clone(&answer));
         let commit = move || {
             for (round, list) in inbox {
                 let problem = consumer.commit(&list, CommitMode::Sync).err().map(|error| error.to_string());
-                *locked(&told) = Some((round, problem));
+                *locked(&answered) = Some((round, problem));
                 mailbox.call_reader();
             }
         };

@@ -153,9 +153,14 @@ fn ask(cluster: &Cluster, consumer: &BaseConsumer, topics: &[Arc<str>], shared: 
             owned.flat_map(|(topic, partitions)| partitions.into_iter().map(move |p| (topic.clone(), p)));
         locked(&shared.found).owned(unowned(&counts, &owned.collect()));
     }
-    let asked = locked(&shared.asked).clone();
+    let mut asked = locked(&shared.asked).clone();
+    // Those whose broker is away take all the time there is, so every round begins with another one.
+    let first = round as usize % asked.len().max(1);
+    asked.rotate_left(first);
+    let until = Instant::now() + ANSWER_MAX;
     let end = |(topic, partition): Name| {
-        let (_, end) = consumer.fetch_watermarks(&topic, partition, ANSWER_MAX).ok()?;
+        let left = until.saturating_duration_since(Instant::now());
+        let (_, end) = consumer.fetch_watermarks(&topic, partition, left).ok()?;
         Some(((topic, partition), end.max(0) as u64))
     };
     let ends = asked.into_iter().filter_map(end).collect();

@@ -88,11 +88,12 @@ impl GroupStatus {
         }
     }
 
-    /// A partition that gives no records reports no end either, so the watcher asks for it.
+    /// The client learns the end of a partition with the records it fetches. One that is stopped, or whose records wait
+    /// because there is no room for more, is not fetched from, so the watcher asks for its end.
     pub fn watch(&mut self, lanes: &mut Lanes, now: Instant) {
         self.watcher.note_membership(self.mailbox.is_member(), now);
-        let stopped = lanes.iter().filter(|lane| lane.stopped.is_some());
-        self.watcher.ask_ends(stopped.map(|lane| (Arc::clone(&lane.topic), lane.partition)).collect());
+        let behind = lanes.iter().filter(|lane| lane.stopped.is_some() || lane.unread() > 0);
+        self.watcher.ask_ends(behind.map(|lane| (Arc::clone(&lane.topic), lane.partition)).collect());
         for ((topic, partition), end) in self.watcher.found().ends {
             if let Some(at) = lanes.find(&topic, partition) {
                 lanes[at].end = lanes[at].end.max(end);

@@ -224,11 +224,6 @@ impl KafkaLetters {
         self.cache.wait(deadline, |inner| inner.loaded)
     }
 
-    /// Records that were read of both topics so far.
-    pub fn records_read(&self) -> u64 {
-        self.cache.lock().read
-    }
-
     /// Why letters cannot be read at the moment, unless a broker is merely away.
     pub fn refusal(&self, now: Instant) -> Option<String> {
         let inner = self.cache.lock();

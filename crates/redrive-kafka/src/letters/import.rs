@@ -192,7 +192,13 @@ fn is_letter_of(writer: &LetterWriter, number: u64, message: &Message) -> Result
     // One that is gone, is still to be read or cannot be read is taken for the same: it must not be made twice.
     let Some(at) = at else { return Ok(Some(true)) };
     let content = writer.cache().content(at).map_err(|error| unreadable(&error))?;
-    Ok(Some(content.is_none_or(|content| is_same(&content.message, message))))
+    if content.is_none_or(|content| is_same(&content.message, message)) {
+        return Ok(Some(true));
+    }
+    // One that died again after an edit lies there as it was edited.
+    let edited = writer.cache().edit_record(number).map_err(|error| unreadable(&error))?;
+    let before = edited.map(|record| record.replaced).unwrap_or_default();
+    Ok(Some(before.iter().any(|version| is_same(&version.message, message))))
 }
 
 fn publish_letters(

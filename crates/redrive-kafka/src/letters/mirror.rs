@@ -25,7 +25,7 @@ const WAIT: Duration = Duration::from_millis(10);
 /// Records of one topic that are taken in before the other has its turn.
 const TURN: usize = 256;
 /// How long between two lines about a long way to the end.
-const TELL_EVERY: Duration = Duration::from_secs(2);
+const LOG_EVERY: Duration = Duration::from_secs(2);
 /// How long between two looks at whether a topic has more partitions.
 const RECOUNT_EVERY: Duration = Duration::from_secs(5);
 const METADATA_WAIT: Duration = Duration::from_secs(10);
@@ -179,7 +179,7 @@ impl Mirror {
 
     /// Reads both topics to their ends, then follows them until the cache is closed.
     pub fn run(mut self) {
-        let (mut told, mut counted) = (Instant::now(), Instant::now());
+        let (mut logged, mut counted) = (Instant::now(), Instant::now());
         let mut loaded = false;
         while !self.cache.lock().closing {
             let letters = self.take_letters();
@@ -190,8 +190,8 @@ impl Mirror {
                 loaded = true;
                 self.cache.change(|inner| inner.loaded = true);
             }
-            if !loaded && told.elapsed() >= TELL_EVERY {
-                told = Instant::now();
+            if !loaded && logged.elapsed() >= LOG_EVERY {
+                logged = Instant::now();
                 let (pipeline, read) = (&self.pipeline, self.cache.lock().read);
                 tracing::info!(pipeline, "reading dead letters: {read} records so far");
             }

@@ -37,9 +37,9 @@ mod import;
 
 mod handle;
 
-mod groups;
+mod other_readers;
 
-pub use groups::other_groups;
+pub use other_readers::other_groups;
 pub use handle::KafkaLetters;
 pub use index::LetterTotals;
 pub use retention::Rules;

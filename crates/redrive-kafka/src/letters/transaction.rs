@@ -46,7 +46,7 @@ type Ack = Result<(i32, i64), RDKafkaErrorCode>;
 
 #[derive(Debug, Default)]
 pub struct Acks {
-    told: Mutex<Vec<(usize, Ack)>>,
+    answers: Mutex<Vec<(usize, Ack)>>,
     /// Why the transaction has failed. Its records are not answered any more, and the client only logs it.
     failed: Mutex<Option<String>>,
 }
@@ -64,11 +64,11 @@ impl ProducerContext for Acks {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, record: usize) {
-        let told = match result {
+        let ack = match result {
             Ok(message) => Ok((message.partition(), message.offset())),
             Err((error, _)) => Err(error.rdkafka_error_code().unwrap_or(RDKafkaErrorCode::Fail)),
         };
-        self.told.lock().unwrap_or_else(PoisonError::into_inner).push((record, told));
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).push((record, ack));
     }
 }
 
@@ -139,7 +139,7 @@ fn publish(
 ) -> Result<Vec<(i32, i64)>, TransactionError> {
     let lost = |error: KafkaError| transaction_error(&error);
     producer.context().failed.lock().unwrap_or_else(PoisonError::into_inner).take();
-    producer.context().told.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    producer.context().answers.lock().unwrap_or_else(PoisonError::into_inner).clear();
     producer.begin_transaction().map_err(lost)?;
     for (number, record) in records.iter().enumerate() {
         send(producer, number, record, deadline)?;
@@ -162,11 +162,12 @@ fn publish(
             });
         }
     }
-    let told = std::mem::take(&mut *producer.context().told.lock().unwrap_or_else(PoisonError::into_inner));
+    let acks =
+        std::mem::take(&mut *producer.context().answers.lock().unwrap_or_else(PoisonError::into_inner));
     let mut places = vec![(0, -1); records.len()];
     let mut failed = None;
-    for (record, told) in told {
-        match told {
+    for (record, ack) in acks {
+        match ack {
             Ok(place) => places[record] = place,
             Err(code) if is_refusal(code) => {
                 return Err(TransactionError::Refused { record, why: code.to_string() });

@@ -16,14 +16,14 @@ mod waiting;
 pub mod names;
 
 mod attempts;
-mod ours;
+mod our_headers;
 mod pick;
 mod read;
 mod write;
 
 pub use copy::{CopyRecord, LetterMarks, Read, Unreadable};
 pub use origin::Origin;
-pub use ours::all as all_headers;
+pub use our_headers::all as all_headers;
 pub use read::RecordReader;
 pub use replaces::{Replaces, topic_hash};
 pub use waiting::{Carried, Polled, WaitingMessage, number_of, origin_of, take_in};

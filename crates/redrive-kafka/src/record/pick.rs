@@ -6,7 +6,7 @@ use std::fmt;
 use redrive_core::Pick;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::ours::Given;
+use super::our_headers::Given;
 
 /// A [`Pick`] with its pointer taken apart once.
 #[derive(Clone, Debug)]

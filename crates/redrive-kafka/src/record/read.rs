@@ -9,7 +9,7 @@ use redrive::internal::engine::History;
 use redrive_core::message::limits;
 use redrive_core::{Message, MessageParts, Meta, Reason, Time};
 
-use super::ours::{self, Given, Ours, parse};
+use super::our_headers::{self, Given, Ours, parse};
 use super::pick::PickedValue;
 use super::place::PlaceText;
 use super::{CopyRecord, LetterMarks, Origin, Read, Unreadable, attempts, names};
@@ -38,7 +38,7 @@ impl RecordReader {
     }
 
     pub fn read<R: Record>(&self, record: &R) -> Result<Read, Unreadable> {
-        let Ok(headers) = ours::all(record.headers()) else {
+        let Ok(headers) = our_headers::all(record.headers()) else {
             return Err(self.unreadable(record, "the name of a header is not text".to_owned()));
         };
         // The last of them: ours begin there.

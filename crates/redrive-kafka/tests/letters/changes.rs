@@ -4,17 +4,17 @@ use redrive::internal::engine::{LetterChange, LetterState};
 use redrive_core::Reason;
 use redrive_kafka::letters::KafkaLetters;
 
-use crate::desk::{Desk, LIMIT, NOW, eventually, ids, job, state_of, unavailable};
+use crate::fixture::{Fixture, LIMIT, NOW, eventually, ids, job, state_of, unavailable};
 
 #[test]
 fn letters_are_parked_listed_and_shown_with_their_story() {
-    let desk = Desk::new("parked", 3);
+    let fixture = Fixture::new("parked", 3);
     let copies: Vec<_> =
-        [(0, 5), (2, 1), (2, 9)].map(|(partition, offset)| desk.copy(partition, offset)).into();
+        [(0, 5), (2, 1), (2, 9)].map(|(partition, offset)| fixture.copy(partition, offset)).into();
     for copy in &copies {
-        desk.park(copy);
+        fixture.park(copy);
     }
-    let letters = desk.letters();
+    let letters = fixture.letters();
     let numbers: Vec<u64> = copies.iter().map(|copy| copy.origin.number()).collect();
     let listed = letters.letters(None, None, 10).unwrap();
     assert_eq!(ids(&listed), numbers);
@@ -40,25 +40,25 @@ fn letters_are_parked_listed_and_shown_with_their_story() {
 
 #[test]
 fn what_this_process_parks_is_seen_at_once_and_once() {
-    let desk = Desk::new("own", 2);
-    let mut letters = desk.letters();
-    let copy = desk.copy(1, 4);
-    let (partition, offset) = desk.park(&copy);
+    let fixture = Fixture::new("own", 2);
+    let mut letters = fixture.letters();
+    let copy = fixture.copy(1, 4);
+    let (partition, offset) = fixture.park(&copy);
     letters.parked(partition, offset, &copy);
     assert_eq!(state_of(&mut letters, copy.origin.number()), Some(LetterState::Open));
     // Its mirror meets the record as well; a letter behind it shows when it did.
-    let marker = desk.copy(1, 5);
-    desk.park(&marker);
+    let marker = fixture.copy(1, 5);
+    fixture.park(&marker);
     eventually("the mirror reads on", || letters.letter(marker.origin.number()).unwrap().is_some());
     assert_eq!((letters.counts().open, letters.counts().twins), (2, 0));
 }
 
 #[test]
 fn a_discard_and_its_undo_survive_a_restart_and_are_seen_elsewhere() {
-    let desk = Desk::new("discard", 2);
-    let numbers = desk.park_many(2, 3);
-    let mut letters = desk.letters();
-    let mut other = desk.letters_at(&desk.elsewhere("other"));
+    let fixture = Fixture::new("discard", 2);
+    let numbers = fixture.park_many(2, 3);
+    let mut letters = fixture.letters();
+    let mut other = fixture.letters_at(&fixture.elsewhere("other"));
     let asked = [numbers[0], numbers[4], numbers[4], 999];
     let discarded = letters.change_letters(&LetterChange::Discard, &asked, NOW).unwrap();
     assert_eq!(discarded, [true, true, false, false]);
@@ -71,58 +71,58 @@ fn a_discard_and_its_undo_survive_a_restart_and_are_seen_elsewhere() {
     assert_eq!(letters.change_letters(&LetterChange::Discard, &numbers[..1], NOW).unwrap(), [true]);
     assert_eq!(letters.change_letters(&LetterChange::Undo, &numbers[..1], NOW).unwrap(), [true]);
     drop((letters, other));
-    let mut again = desk.letters();
+    let mut again = fixture.letters();
     assert_eq!(state_of(&mut again, numbers[0]), Some(LetterState::Open));
     assert_eq!(ids(&again.letters(Some(LetterState::Discarded), None, 9).unwrap()), [numbers[4]]);
 }
 
 #[test]
 fn twins_are_one_letter_and_are_counted() {
-    let desk = Desk::new("twins", 1);
-    let copy = desk.copy(0, 1);
-    let first = desk.park(&copy);
-    desk.park(&copy);
-    let mut letters = desk.letters();
+    let fixture = Fixture::new("twins", 1);
+    let copy = fixture.copy(0, 1);
+    let first = fixture.park(&copy);
+    fixture.park(&copy);
+    let mut letters = fixture.letters();
     assert_eq!((letters.counts().open, letters.counts().twins), (1, 1));
     // Told of again, by the acknowledgement of the first: nothing changes.
     letters.parked(first.0, first.1, &copy);
     assert_eq!((letters.counts().open, letters.counts().twins), (1, 1));
     letters.replay(&job(3), &[copy.origin.number()], NOW).unwrap();
-    assert_eq!(desk.copies(&desk.topics.replay).len(), 1);
+    assert_eq!(fixture.copies(&fixture.topics.replay).len(), 1);
 }
 
 #[test]
 fn records_that_are_not_ours_are_counted_and_left_alone() {
-    let desk = Desk::new("foreign", 1);
-    desk.produce(&desk.topics.dlq, Some(0), Some(b"k"), Some(b"not ours"), None);
-    desk.produce(&desk.topics.dlq_state, None, Some(b"k"), Some(b"{}"), None);
-    desk.produce(&desk.topics.dlq_state, None, Some(b"17"), Some(b"nonsense"), None);
-    let numbers = desk.park_many(1, 2);
-    let letters = desk.letters();
+    let fixture = Fixture::new("foreign", 1);
+    fixture.produce(&fixture.topics.dlq, Some(0), Some(b"k"), Some(b"not ours"), None);
+    fixture.produce(&fixture.topics.dlq_state, None, Some(b"k"), Some(b"{}"), None);
+    fixture.produce(&fixture.topics.dlq_state, None, Some(b"17"), Some(b"nonsense"), None);
+    let numbers = fixture.park_many(1, 2);
+    let letters = fixture.letters();
     assert_eq!(letters.counts().unreadable, 3);
     assert_eq!(ids(&letters.letters(None, None, 10).unwrap()), numbers);
 }
 
 #[test]
 fn a_success_is_over_for_its_generation_only() {
-    let desk = Desk::new("success", 1);
-    let copy = desk.copy(0, 1);
-    desk.park(&copy);
+    let fixture = Fixture::new("success", 1);
+    let copy = fixture.copy(0, 1);
+    fixture.park(&copy);
     let number = copy.origin.number();
-    let mut letters = desk.letters();
+    let mut letters = fixture.letters();
     letters.replay(&job(7), &[number], NOW).unwrap();
     let (key, value) = KafkaLetters::succeeded_state(number, 1, Some(7), NOW);
-    desk.produce(&desk.topics.dlq_state, None, Some(key.as_bytes()), Some(&value), None);
+    fixture.produce(&fixture.topics.dlq_state, None, Some(key.as_bytes()), Some(&value), None);
     letters.succeeded(number, 1);
     assert_eq!(state_of(&mut letters, number), Some(LetterState::Succeeded));
     let standing = letters.letter_standings(7, &[number]).unwrap()[0].unwrap();
     assert_eq!((standing.in_job, standing.is_last_job, standing.replays), (true, true, 1));
     drop(letters);
-    let mut again = desk.letters();
+    let mut again = fixture.letters();
     assert_eq!(state_of(&mut again, number), Some(LetterState::Succeeded));
     // A twin of the copy that succeeded died: that is a letter of its own generation.
-    let twin = Desk::relapsed(&copy, 7);
-    desk.park(&twin);
+    let twin = Fixture::relapsed(&copy, 7);
+    fixture.park(&twin);
     eventually("the mirror reads it", || state_of(&mut again, number) == Some(LetterState::Open));
     // And should the other twin succeed only now, its state must not take the place of what is said of this letter.
     assert!(!again.wants_success(number, 1) && again.wants_success(number, 2));
@@ -131,17 +131,17 @@ fn a_success_is_over_for_its_generation_only() {
 
 #[test]
 fn what_cannot_be_written_is_told_within_a_bound_and_changes_nothing() {
-    let mut desk = Desk::new("silent", 1);
-    let numbers = desk.park_many(1, 2);
-    desk.topics.replay = crate::broker::name("nowhere");
-    let mut letters = desk.letters();
+    let mut fixture = Fixture::new("silent", 1);
+    let numbers = fixture.park_many(1, 2);
+    fixture.topics.replay = crate::broker::name("nowhere");
+    let mut letters = fixture.letters();
     let began = std::time::Instant::now();
     let why = unavailable(letters.replay(&job(1), &numbers, NOW));
     assert!(why.contains("within 10 s"), "{why}");
     assert!(began.elapsed() < LIMIT);
-    assert_eq!((letters.counts().open, letters.oldest()), (2, desk.copy(0, 0).dead_at));
+    assert_eq!((letters.counts().open, letters.oldest()), (2, fixture.copy(0, 0).dead_at));
     // Nothing is left behind that the next change would stumble over.
     assert_eq!(letters.change_letters(&LetterChange::Discard, &numbers, NOW).unwrap(), [true, true]);
     drop(letters);
-    assert_eq!(desk.letters().counts().discarded, 2);
+    assert_eq!(fixture.letters().counts().discarded, 2);
 }

@@ -7,7 +7,7 @@ use redrive_core::Message;
 use redrive_kafka::letters::KafkaLetters;
 use redrive_kafka::record::CopyRecord;
 
-use crate::desk::{Desk, NOW, eventually, job, state_of};
+use crate::fixture::{Fixture, NOW, eventually, job, state_of};
 
 fn letter(letters: &KafkaLetters, number: u64) -> Letter {
     letters.letter(number).unwrap().expect("it is a letter")
@@ -30,10 +30,10 @@ fn edit_of(letters: &KafkaLetters, number: u64, payload: &str) -> LetterEdit {
 
 #[test]
 fn an_edit_survives_a_restart_is_seen_elsewhere_and_is_undone_there() {
-    let desk = Desk::new("edit", 2);
-    let numbers = desk.park_many(2, 2);
-    let mut letters = desk.letters();
-    let mut other = desk.letters_at(&desk.elsewhere("other"));
+    let fixture = Fixture::new("edit", 2);
+    let numbers = fixture.park_many(2, 2);
+    let mut letters = fixture.letters();
+    let mut other = fixture.letters_at(&fixture.elsewhere("other"));
     let (first, second) = (numbers[0], numbers[3]);
     let original = letter(&letters, first).message;
 
@@ -64,7 +64,7 @@ fn an_edit_survives_a_restart_is_seen_elsewhere_and_is_undone_there() {
     assert_eq!(letters.change_letters(&LetterChange::Undo, &[second], NOW).unwrap(), [true]);
     drop((letters, other));
 
-    let mut again = desk.letters();
+    let mut again = fixture.letters();
     assert_eq!(
         (letter(&again, first).message, letter(&again, first).edits),
         (original, Vec::<String>::new())
@@ -79,23 +79,23 @@ fn an_edit_survives_a_restart_is_seen_elsewhere_and_is_undone_there() {
 
 #[test]
 fn what_is_replayed_is_the_edited_message_and_the_original_outlives_another_death() {
-    let desk = Desk::new("edited-replay", 1);
-    let parked = desk.copy(0, 3);
+    let fixture = Fixture::new("edited-replay", 1);
+    let parked = fixture.copy(0, 3);
     let number = parked.origin.number();
-    desk.park(&parked);
-    let mut letters = desk.letters();
+    fixture.park(&parked);
+    let mut letters = fixture.letters();
     let edit = edit_of(&letters, number, "fixed");
     assert_eq!(letters.edit_letters("e-1", std::slice::from_ref(&edit), NOW).unwrap(), [EditAnswer::Done]);
     assert_eq!(letters.replay(&job(7), &[number], NOW).unwrap(), [ReplayAnswer::Replayed]);
-    let published = desk.copies(&desk.topics.replay);
+    let published = fixture.copies(&fixture.topics.replay);
     assert_eq!(published.len(), 1);
     assert_eq!(published[0].1.message, edit.message);
     let replaying = letters.edit_letters("e-2", std::slice::from_ref(&edit), NOW).unwrap();
     assert_eq!(replaying, [EditAnswer::NotOpen(LetterState::Replaying)]);
 
     // It dies again as it was delivered.
-    let again = Desk::relapsed(&CopyRecord { message: edit.message.clone(), ..parked.clone() }, 7);
-    let (partition, offset) = desk.park(&again);
+    let again = Fixture::relapsed(&CopyRecord { message: edit.message.clone(), ..parked.clone() }, 7);
+    let (partition, offset) = fixture.park(&again);
     letters.parked(partition, offset, &again);
     assert_eq!(
         (payload(&letters, number).as_str(), letter(&letters, number).edits),
@@ -103,19 +103,19 @@ fn what_is_replayed_is_the_edited_message_and_the_original_outlives_another_deat
     );
     assert_eq!(letters.undo_edit("e-1", &[number], NOW).unwrap(), [EditAnswer::Done]);
     drop(letters);
-    let mut letters = desk.letters();
+    let mut letters = fixture.letters();
     assert_eq!(letter(&letters, number).message, parked.message);
     assert!(letter(&letters, number).edits.is_empty());
     assert_eq!(letters.replay(&job(8), &[number], NOW).unwrap(), [ReplayAnswer::Replayed]);
-    let published = desk.copies(&desk.topics.replay);
+    let published = fixture.copies(&fixture.topics.replay);
     assert_eq!(published.last().map(|(_, copy)| &copy.message), Some(&parked.message));
 }
 
 #[test]
 fn a_message_that_does_not_fit_beside_its_original_is_refused_and_the_others_are_edited() {
-    let desk = Desk::new("large-edit", 1);
-    let numbers = desk.park_many(1, 3);
-    let mut letters = desk.letters();
+    let fixture = Fixture::new("large-edit", 1);
+    let numbers = fixture.park_many(1, 3);
+    let mut letters = fixture.letters();
     // Nothing that compresses well.
     let word = |n: u64| format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let large: String = (1..150_000).map(word).collect();

@@ -7,7 +7,7 @@ use redrive::internal::engine::{
 use redrive_core::Message;
 use redrive_kafka::letters::{KafkaLetters, Rules};
 
-use crate::desk::{Desk, NOW, eventually, job, state_of};
+use crate::fixture::{Fixture, NOW, eventually, job, state_of};
 
 fn order() -> EraseOrder {
     EraseOrder { by: "ops".to_owned(), reason: "ticket 881".to_owned() }
@@ -21,10 +21,10 @@ fn is_erased(letters: &KafkaLetters, number: u64) -> bool {
 
 #[test]
 fn an_erased_letter_is_a_tombstone_for_everybody_and_also_after_a_restart() {
-    let desk = Desk::new("erase", 2);
-    let numbers = desk.park_many(2, 2);
-    let mut letters = desk.letters();
-    let other = desk.letters_at(&desk.elsewhere("other"));
+    let fixture = Fixture::new("erase", 2);
+    let numbers = fixture.park_many(2, 2);
+    let mut letters = fixture.letters();
+    let other = fixture.letters_at(&fixture.elsewhere("other"));
     let (edited, replayed) = (numbers[0], numbers[1]);
     let shown = letters.letter(edited).unwrap().unwrap();
     let message = Message::builder(shown.message.id()).payload("edited").build().unwrap();
@@ -44,12 +44,12 @@ fn an_erased_letter_is_a_tombstone_for_everybody_and_also_after_a_restart() {
     assert_eq!((letters.counts().erased, letters.counts().unreadable, letters.counts().twins), (1, 0, 0));
     drop((letters, other));
 
-    let mut again = desk.letters();
+    let mut again = fixture.letters();
     assert!(is_erased(&again, edited));
     assert_eq!((again.counts().erased, again.counts().open), (1, 2));
     assert_eq!(state_of(&mut again, replayed), Some(LetterState::Replaying));
     // The old record is deleted although open letters lie before it, and the tombstone stays.
-    let mut trimmer = again.trimmer(&desk.cluster).with_rules(Rules::eager());
+    let mut trimmer = again.trimmer(&fixture.cluster).with_rules(Rules::eager());
     assert!(trimmer.run(NOW).unwrap().deleted > 0);
     eventually("it is still there", || is_erased(&again, edited));
 }

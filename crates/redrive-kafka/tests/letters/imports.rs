@@ -6,11 +6,11 @@ use redrive::internal::engine::{
 };
 use redrive_core::{Message, Reason};
 
-use crate::desk::{Desk, NOW, eventually, job, state_of};
+use crate::fixture::{Fixture, NOW, eventually, job, state_of};
 
 /// A letter from this place, or from nowhere.
-fn foreign(desk: &Desk, place: Option<(&str, i32, u64)>, payload: &str) -> ForeignLetter {
-    let copy = desk.copy(0, 1);
+fn foreign(fixture: &Fixture, place: Option<(&str, i32, u64)>, payload: &str) -> ForeignLetter {
+    let copy = fixture.copy(0, 1);
     let id =
         place.map_or("o-1".to_owned(), |(topic, partition, offset)| format!("{topic}/{partition}/{offset}"));
     let message = Message::builder(id).key("c-1").payload(payload.to_owned()).header("trace", "at x");
@@ -29,15 +29,15 @@ fn number(answer: &ImportAnswer) -> (bool, u64) {
 
 #[test]
 fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
-    let desk = Desk::new("imported", 2);
-    let source = desk.topics.source.clone();
+    let fixture = Fixture::new("imported", 2);
+    let source = fixture.topics.source.clone();
     let all = [
-        foreign(&desk, Some((&source, 1, 42)), "{\"a\":1}"),
-        foreign(&desk, Some(("elsewhere", 0, 7)), "{\"b\":1}"),
-        foreign(&desk, None, "{\"c\":1}"),
+        foreign(&fixture, Some((&source, 1, 42)), "{\"a\":1}"),
+        foreign(&fixture, Some(("elsewhere", 0, 7)), "{\"b\":1}"),
+        foreign(&fixture, None, "{\"c\":1}"),
     ];
-    let mut letters = desk.letters();
-    let mut other = desk.letters_at(&desk.elsewhere("other"));
+    let mut letters = fixture.letters();
+    let mut other = fixture.letters_at(&fixture.elsewhere("other"));
     let dry = letters.import(&all, true, NOW).unwrap();
     assert!(
         dry.iter().all(|answer| matches!(answer, ImportAnswer::Imported { number: None, .. })),
@@ -57,22 +57,22 @@ fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
     // The other process knows of them before it does anything, and nothing is written twice.
     let again: Vec<_> = other.import(&all, false, NOW).unwrap().iter().map(number).collect();
     assert_eq!(again, first.iter().map(|(_, number)| (false, *number)).collect::<Vec<_>>());
-    let edited = foreign(&desk, Some((&source, 1, 42)), "{\"a\":2}");
+    let edited = foreign(&fixture, Some((&source, 1, 42)), "{\"a\":2}");
     let edited = number(&other.import(&[edited], false, NOW).unwrap()[0]);
     assert!(edited.0 && Place::of(edited.1).is_made(), "another payload is another letter");
     eventually("the first process sees it", || letters.counts().open == 4);
-    assert_eq!(desk.copies(&desk.topics.dlq).len(), 4);
+    assert_eq!(fixture.copies(&fixture.topics.dlq).len(), 4);
 
     let shown = letters.letter(first[1].1).unwrap().unwrap();
     assert_eq!((shown.reason, shown.dead_at, shown.message.id()), (Reason::Imported, NOW, "elsewhere/0/7"));
     assert_eq!(letters.change_letters(&LetterChange::Discard, &[first[2].1], NOW).unwrap(), [true]);
     assert_eq!(letters.replay(&job(1), &[first[1].1], NOW).unwrap(), [ReplayAnswer::Replayed]);
-    let replayed = desk.copies(&desk.topics.replay);
+    let replayed = fixture.copies(&fixture.topics.replay);
     assert_eq!(replayed.len(), 1);
     assert_eq!(replayed[0].1.message, shown.message);
 
     drop((letters, other));
-    let mut restarted = desk.letters();
+    let mut restarted = fixture.letters();
     let states = first.iter().map(|(_, number)| state_of(&mut restarted, *number).unwrap());
     let expected = [LetterState::Open, LetterState::Replaying, LetterState::Discarded];
     assert_eq!(states.collect::<Vec<_>>(), expected);
@@ -92,13 +92,13 @@ fn incompressible(len: usize) -> String {
 
 #[test]
 fn more_letters_than_a_transaction_takes_and_one_that_kafka_refuses() {
-    let desk = Desk::new("many-imported", 2);
-    let source = desk.topics.source.clone();
+    let fixture = Fixture::new("many-imported", 2);
+    let source = fixture.topics.source.clone();
     let mut all: Vec<_> = (0..250)
-        .map(|n| foreign(&desk, Some((&source, (n % 2) as i32, n)), &format!("{{\"n\":{n}}}")))
+        .map(|n| foreign(&fixture, Some((&source, (n % 2) as i32, n)), &format!("{{\"n\":{n}}}")))
         .collect();
-    all.insert(130, foreign(&desk, Some((&source, 0, 9_999)), &incompressible(4 << 20)));
-    let mut letters = desk.letters();
+    all.insert(130, foreign(&fixture, Some((&source, 0, 9_999)), &incompressible(4 << 20)));
+    let mut letters = fixture.letters();
     let answers = letters.import(&all, false, NOW).unwrap();
     let refused: Vec<_> = answers
         .iter()

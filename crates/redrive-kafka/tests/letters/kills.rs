@@ -8,7 +8,7 @@ use std::time::Duration;
 use redrive::internal::engine::{LetterState, ReplayAnswer};
 use redrive_kafka::letters::KafkaLetters;
 
-use crate::desk::{Desk, NOW, job};
+use crate::fixture::{Fixture, NOW, job};
 
 const JOB: u64 = 77;
 
@@ -33,14 +33,14 @@ fn a_replay_that_is_killed_twenty_times_publishes_every_letter_once() {
         draw ^= draw << 17;
         (draw >> 11) % below
     };
-    let desk = Desk::new("kills", 2);
-    let numbers = desk.park_many(2, 1_500);
+    let fixture = Fixture::new("kills", 2);
+    let numbers = fixture.park_many(2, 1_500);
     let told = format!(
         "{} {} {} {}",
-        desk.cluster.brokers[0],
-        desk.cluster.group,
-        desk.pipeline.name,
-        desk.cluster.state_dir.join("child").display()
+        fixture.cluster.brokers[0],
+        fixture.cluster.group,
+        fixture.pipeline.name,
+        fixture.cluster.state_dir.join("child").display()
     );
     let (mut inside, mut before, kills) = (0, 0, kills());
     for _ in 0..kills {
@@ -66,19 +66,19 @@ fn a_replay_that_is_killed_twenty_times_publishes_every_letter_once() {
     let said = String::from_utf8_lossy(&last.stdout).into_owned();
     assert!(last.status.success() && said.contains("over"), "{said}");
     let (mut committed, mut all) = (0, 0);
-    desk.read(&desk.topics.replay, |_| committed += 1);
-    desk.read_as(&desk.topics.replay, "read_uncommitted", |_| all += 1);
+    fixture.read(&fixture.topics.replay, |_| committed += 1);
+    fixture.read_as(&fixture.topics.replay, "read_uncommitted", |_| all += 1);
     println!("killed {kills} times, {before} before it began, {inside} before it was over");
     println!("{} copies were written in transactions that never were committed", all - committed);
 
     let mut published: BTreeMap<u64, u32> = BTreeMap::new();
-    for (_, copy) in desk.copies(&desk.topics.replay) {
+    for (_, copy) in fixture.copies(&fixture.topics.replay) {
         assert_eq!((copy.job, copy.meta.replays), (Some(JOB), 1));
         *published.entry(copy.origin.number()).or_default() += 1;
     }
     let once: BTreeMap<u64, u32> = numbers.iter().map(|number| (*number, 1)).collect();
     assert_eq!(published, once);
-    let letters = desk.letters();
+    let letters = fixture.letters();
     let standings = letters.letter_standings(JOB, &numbers).unwrap();
     let in_job = |standing: &redrive::internal::engine::LetterStanding| {
         standing.state == LetterState::Replaying && standing.in_job && standing.is_last_job
@@ -108,7 +108,7 @@ fn child_of_the_kills() {
     let pipeline = crate::broker::pipeline(told[2]);
     let topics = redrive_kafka::topics::Topics::of(&pipeline);
     let mut letters = KafkaLetters::open(&cluster, &pipeline, &topics).unwrap();
-    assert!(letters.wait_until_loaded(std::time::Instant::now() + crate::desk::LIMIT));
+    assert!(letters.wait_until_loaded(std::time::Instant::now() + crate::fixture::LIMIT));
     let say = |what: &str| {
         println!("\n{what}");
         std::io::stdout().flush().unwrap();

@@ -7,7 +7,7 @@ use redrive_core::Time;
 use redrive_kafka::letters::{KafkaLetters, Rules, Trimmed};
 use redrive_kafka::topics::scan::Scan;
 
-use crate::desk::{Desk, NOW, eventually, ids, job, state_of};
+use crate::fixture::{Fixture, NOW, eventually, ids, job, state_of};
 
 /// Long after everything was closed.
 fn later() -> Time {
@@ -15,7 +15,7 @@ fn later() -> Time {
 }
 
 /// Puts letters back and tells of their success, as the engine does.
-fn succeed(desk: &Desk, letters: &mut KafkaLetters, numbers: &[u64]) {
+fn succeed(fixture: &Fixture, letters: &mut KafkaLetters, numbers: &[u64]) {
     for part in numbers.chunks(100) {
         let answers = letters.replay(&job(7), part, NOW).unwrap();
         assert!(answers.iter().all(|answer| *answer == ReplayAnswer::Replayed));
@@ -23,44 +23,44 @@ fn succeed(desk: &Desk, letters: &mut KafkaLetters, numbers: &[u64]) {
     for number in numbers {
         let (key, value) = KafkaLetters::succeeded_state(*number, 1, Some(7), NOW);
         let partition = (number >> 48) as i32;
-        desk.send(&desk.topics.dlq_state, partition, key.as_bytes(), &value);
+        fixture.send(&fixture.topics.dlq_state, partition, key.as_bytes(), &value);
     }
-    desk.flush();
+    fixture.flush();
     let last = *numbers.last().unwrap();
     eventually("all successes are read", || {
         state_of(letters, last) == Some(LetterState::Succeeded) && letters.counts().replaying == 0
     });
 }
 
-fn lows(desk: &Desk) -> Vec<(i64, i64)> {
-    let spans = Scan::new(&desk.cluster).unwrap().spans(&desk.topics.dlq).unwrap();
+fn lows(fixture: &Fixture) -> Vec<(i64, i64)> {
+    let spans = Scan::new(&fixture.cluster).unwrap().spans(&fixture.topics.dlq).unwrap();
     spans.iter().map(|span| (span.low, span.end)).collect()
 }
 
 #[test]
 fn a_start_reads_the_letters_that_are_left_and_others_forget_those_that_are_gone() {
-    let desk = Desk::new("leaving", 2);
-    let numbers = desk.park_many(2, 1_000);
-    let mut letters = desk.letters();
-    let elsewhere = desk.letters_at(&desk.elsewhere("other"));
+    let fixture = Fixture::new("leaving", 2);
+    let numbers = fixture.park_many(2, 1_000);
+    let mut letters = fixture.letters();
+    let elsewhere = fixture.letters_at(&fixture.elsewhere("other"));
     // Each partition keeps its last ten.
     let is_closed = |number: &u64| number & 0xffff_ffff_ffff < 990;
     let closed: Vec<u64> = numbers.iter().copied().filter(is_closed).collect();
-    succeed(&desk, &mut letters, &closed);
-    let mut trimmer = letters.trimmer(&desk.cluster);
+    succeed(&fixture, &mut letters, &closed);
+    let mut trimmer = letters.trimmer(&fixture.cluster);
     assert_eq!(
         trimmer.run(NOW).unwrap(),
         Trimmed::default(),
         "whoever looks at the replay sees them for a while"
     );
     assert_eq!(trimmer.run(later()).unwrap(), Trimmed { deleted: 1_980, moved: 0, gone: 1_980 });
-    assert_eq!(lows(&desk), [(990, 1_000); 2]);
+    assert_eq!(lows(&fixture), [(990, 1_000); 2]);
     assert_eq!((letters.counts().open, letters.counts().succeeded), (20, 0));
     assert_eq!(letters.letter(closed[0]).unwrap().map(|letter| letter.state), None);
     eventually("the other process forgets them too", || elsewhere.counts() == letters.counts());
     drop((letters, elsewhere));
 
-    let mut again = desk.letters();
+    let mut again = fixture.letters();
     assert_eq!(ids(&again.letters(None, None, 100).unwrap()).len(), 20);
     assert_eq!((again.counts().open, again.counts().succeeded, again.counts().twins), (20, 0, 0));
     assert_eq!(trimmer.run(later()).unwrap(), Trimmed::default(), "once is enough");
@@ -73,21 +73,21 @@ fn a_start_reads_the_letters_that_are_left_and_others_forget_those_that_are_gone
 
 #[test]
 fn an_old_letter_that_holds_up_many_is_written_again_and_stays_one_letter() {
-    let desk = Desk::new("moved", 1);
-    let numbers = desk.park_many(1, 200);
-    let mut letters = desk.letters();
-    let elsewhere = desk.letters_at(&desk.elsewhere("other"));
+    let fixture = Fixture::new("moved", 1);
+    let numbers = fixture.park_many(1, 200);
+    let mut letters = fixture.letters();
+    let elsewhere = fixture.letters_at(&fixture.elsewhere("other"));
     letters.change_letters(&LetterChange::Discard, &numbers[5..6], NOW).unwrap();
     let closed: Vec<u64> = numbers.iter().copied().filter(|number| ![3, 5].contains(number)).collect();
-    succeed(&desk, &mut letters, &closed);
+    succeed(&fixture, &mut letters, &closed);
     let before = letters.letter(3).unwrap().unwrap();
     let rules = Rules { move_gain_min: 50, ..Rules::default() };
-    let trimmed = letters.trimmer(&desk.cluster).with_rules(rules).run(later()).unwrap();
+    let trimmed = letters.trimmer(&fixture.cluster).with_rules(rules).run(later()).unwrap();
     assert_eq!(trimmed, Trimmed { deleted: 200, moved: 2, gone: 198 });
-    assert_eq!(lows(&desk), [(200, 202)]);
+    assert_eq!(lows(&fixture), [(200, 202)]);
     eventually("the other process sees the same", || elsewhere.counts() == letters.counts());
     drop((letters, elsewhere));
-    let mut again = desk.letters();
+    let mut again = fixture.letters();
     let after = again.letter(3).unwrap().expect("it is there");
     assert_eq!(format!("{after:?}"), format!("{before:?}"), "as it was");
     assert_eq!(state_of(&mut again, 5), Some(LetterState::Discarded));

@@ -2,11 +2,11 @@
 
 #[path = "../broker/mod.rs"]
 mod broker;
-mod desk;
 
 mod changes;
 mod edits;
 mod erasing;
+mod fixture;
 mod imports;
 mod kills;
 mod leaving;

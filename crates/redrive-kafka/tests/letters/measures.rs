@@ -4,19 +4,19 @@ use std::time::Instant;
 
 use redrive::internal::engine::ReplayAnswer;
 
-use crate::desk::{Desk, NOW, job};
+use crate::fixture::{Fixture, NOW, job};
 
 /// `REDRIVE_LETTERS=100000 cargo test -p redrive-kafka --release --test letters measures -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn many_letters_are_read_and_put_back() {
     let letters = std::env::var("REDRIVE_LETTERS").ok().and_then(|n| n.parse().ok()).unwrap_or(100_000_i64);
-    let desk = Desk::new("measures", 4);
-    let numbers = desk.park_many(4, letters / 4);
+    let fixture = Fixture::new("measures", 4);
+    let numbers = fixture.park_many(4, letters / 4);
     let (before, began) = (resident(), Instant::now());
-    let mut held = desk.letters();
+    let mut held = fixture.letters();
     let took = began.elapsed();
-    let cache = std::fs::read_dir(desk.cluster.state_dir.join("kafka")).unwrap();
+    let cache = std::fs::read_dir(fixture.cluster.state_dir.join("kafka")).unwrap();
     let cached: u64 = cache.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert_eq!(held.counts().open, numbers.len() as u64);
     println!(

@@ -3,19 +3,19 @@
 
 use redrive::internal::engine::{LetterChange, LetterState, ReplayAnswer};
 
-use crate::desk::{Desk, NOW, job};
+use crate::fixture::{Fixture, NOW, job};
 
 #[test]
 fn two_replays_of_the_same_letters_publish_each_once() {
-    let desk = Desk::new("rivals", 2);
-    let numbers = desk.park_many(2, 120);
+    let fixture = Fixture::new("rivals", 2);
+    let numbers = fixture.park_many(2, 120);
     let went: Vec<Vec<ReplayAnswer>> = std::thread::scope(|scope| {
         let rivals: Vec<_> = (1..=2_u64)
             .map(|rival| {
-                let (desk, numbers) = (&desk, &numbers);
+                let (fixture, numbers) = (&fixture, &numbers);
                 scope.spawn(move || {
-                    let cluster = desk.late(&format!("rival-{rival}"));
-                    let mut letters = desk.letters_at(&cluster);
+                    let cluster = fixture.late(&format!("rival-{rival}"));
+                    let mut letters = fixture.letters_at(&cluster);
                     let mut answers = Vec::new();
                     for part in numbers.chunks(10) {
                         answers.extend(letters.replay(&job(rival), part, NOW).unwrap());
@@ -35,23 +35,23 @@ fn two_replays_of_the_same_letters_publish_each_once() {
         assert!(one_each, "{first:?} and {second:?}");
     }
     let mut published: Vec<u64> =
-        desk.copies(&desk.topics.replay).iter().map(|(_, copy)| copy.origin.number()).collect();
+        fixture.copies(&fixture.topics.replay).iter().map(|(_, copy)| copy.origin.number()).collect();
     published.sort_unstable();
     assert_eq!(published, numbers);
 }
 
 #[test]
 fn a_letter_is_either_discarded_or_replayed() {
-    let desk = Desk::new("either", 1);
-    let numbers = desk.park_many(1, 60);
+    let fixture = Fixture::new("either", 1);
+    let numbers = fixture.park_many(1, 60);
     let (replayed, discarded) = std::thread::scope(|scope| {
         let replays = scope.spawn(|| {
-            let mut letters = desk.letters_at(&desk.late("replays"));
+            let mut letters = fixture.letters_at(&fixture.late("replays"));
             let answers = numbers.chunks(5).map(|part| letters.replay(&job(1), part, NOW).unwrap());
             answers.flatten().map(|answer| answer == ReplayAnswer::Replayed).collect::<Vec<bool>>()
         });
         let discards = scope.spawn(|| {
-            let mut letters = desk.letters_at(&desk.late("discards"));
+            let mut letters = fixture.letters_at(&fixture.late("discards"));
             let discard = &LetterChange::Discard;
             // From the other end, so that they meet.
             let parts = numbers.rchunks(5).map(|part| letters.change_letters(discard, part, NOW).unwrap());
@@ -64,9 +64,9 @@ fn a_letter_is_either_discarded_or_replayed() {
     for (number, (replayed, discarded)) in numbers.iter().zip(replayed.iter().zip(&discarded)) {
         assert!(replayed ^ discarded, "{number}: replayed {replayed}, discarded {discarded}");
     }
-    let published = desk.copies(&desk.topics.replay).len();
+    let published = fixture.copies(&fixture.topics.replay).len();
     assert_eq!(published, replayed.iter().filter(|went| **went).count());
-    let letters = desk.letters();
+    let letters = fixture.letters();
     assert_eq!(
         (letters.counts().replaying, letters.counts().discarded),
         (published as u64, 60 - published as u64)

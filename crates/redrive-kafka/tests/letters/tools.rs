@@ -1,17 +1,17 @@
 //! What others see of letters with tools of their own.
 
 use crate::broker::run_tool;
-use crate::desk::{Desk, NOW, job};
+use crate::fixture::{Fixture, NOW, job};
 
 #[test]
 fn the_story_of_a_letter_is_plain_text_in_any_tool() {
-    let desk = Desk::new("tools", 1);
-    let copy = desk.copy(0, 1182);
-    desk.park(&copy);
-    let shown = console(&desk, &desk.topics.dlq, 1);
+    let fixture = Fixture::new("tools", 1);
+    let copy = fixture.copy(0, 1182);
+    fixture.park(&copy);
+    let shown = console(&fixture, &fixture.topics.dlq, 1);
     let headers = [
         "x-src:web".to_owned(),
-        format!("x-orig-topic:{}", desk.pipeline.source),
+        format!("x-orig-topic:{}", fixture.pipeline.source),
         "x-orig-partition:0".to_owned(),
         "x-orig-offset:1182".to_owned(),
         "x-message-id:o-0-1182".to_owned(),
@@ -26,20 +26,20 @@ fn the_story_of_a_letter_is_plain_text_in_any_tool() {
         assert!(shown.contains(&header), "{header} is not in {shown}");
     }
     assert!(shown.contains(r#"{"order":1182}"#), "{shown}");
-    let mut letters = desk.letters();
+    let mut letters = fixture.letters();
     letters.replay(&job(7), &[copy.origin.number()], NOW).unwrap();
     // The first record is the mark of whoever begins to change letters.
-    let state = console(&desk, &desk.topics.dlq_state, 2);
+    let state = console(&fixture, &fixture.topics.dlq_state, 2);
     for part in ["1182\t", r#""state":"replaying""#, r#""generation":0"#, r#""job":7"#] {
         assert!(state.contains(part), "{part} is not in {state}");
     }
 }
 
-fn console(desk: &Desk, topic: &str, records: u32) -> String {
+fn console(fixture: &Fixture, topic: &str, records: u32) -> String {
     run_tool(&format!(
         "kafka-console-consumer.sh --bootstrap-server {} --topic {topic} --from-beginning --max-messages {records} \
          --isolation-level read_committed --formatter-property print.headers=true --formatter-property print.key=true \
          --timeout-ms 30000",
-        desk.cluster.brokers[0]
+        fixture.cluster.brokers[0]
     ))
 }

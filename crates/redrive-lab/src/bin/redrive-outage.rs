@@ -27,14 +27,14 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let told = run(&options);
-    match told.and_then(|told| {
+    let report = run(&options);
+    match report.and_then(|report| {
         println!(
             "{} s without a downstream at {} orders/s, engine {}",
             options.seconds, options.rate, options.engine
         );
-        println!("{told}");
-        told.check().map_err(Error::from)
+        println!("{report}");
+        report.check().map_err(Error::from)
     }) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -64,13 +64,13 @@ fn run(options: &OutageFlags) -> Result<OutageReport, Error> {
     let plan = OutagePlan::lasting(Duration::from_secs(options.seconds), options.rate);
     let dir = std::env::temp_dir().join(format!("redrive-outage-{}", std::process::id()));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let told = match options.engine.as_str() {
+    let report = match options.engine.as_str() {
         "embedded" => runtime.block_on(embedded(&dir, &plan)),
         "kafka" => runtime.block_on(kafka(&options.brokers, &dir, &plan)),
         other => Err(format!("no engine `{other}`").into()),
     };
     let _ = std::fs::remove_dir_all(&dir);
-    told
+    report
 }
 
 async fn embedded(dir: &std::path::Path, plan: &OutagePlan) -> Result<OutageReport, Error> {

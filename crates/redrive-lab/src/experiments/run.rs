@@ -9,7 +9,7 @@ use super::registry::{EXPERIMENTS, Experiment};
 use super::setup::{ExperimentSetup, LabEngine};
 use crate::bench::machine;
 use crate::results::summary::About;
-use crate::results::{Outcome, ScenarioRuns, Summary, files};
+use crate::results::{Outcome, ResultKind, ScenarioRuns, Summary, files};
 use crate::scenario::{Clock, Scenario, Size};
 use crate::testbed::Watch;
 
@@ -30,7 +30,7 @@ pub struct Order {
     /// The command of a process that can be killed, for experiments that kill: [`crate::testbed::victim::run`] with the
     /// argument that is appended.
     pub victim: Vec<String>,
-    /// Where the result goes: below it, a folder per scenario and seed. `None`: nothing is written.
+    /// Where the result goes: below it, a folder per scenario, seed, engine and kind of run. `None`: nothing is written.
     pub out: Option<PathBuf>,
     /// The command that repeats it.
     pub command: String,
@@ -106,14 +106,16 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
         took_seconds: began.elapsed().as_secs_f64(),
     };
     let summary = Summary::of(about, &outcome);
-    let folder = match (engine, size.real) {
-        (LabEngine::Kafka(_), _) => format!("{}-kafka", order.seed),
-        (LabEngine::Embedded, true) => format!("{}-embedded", order.seed),
-        (LabEngine::Embedded, false) => order.seed.to_string(),
+    let engine = match (engine, size.real) {
+        (LabEngine::Kafka(_), _) => "-kafka",
+        (LabEngine::Embedded, true) => "-embedded",
+        (LabEngine::Embedded, false) => "",
     };
+    let kind = ResultKind { custom: order.file.is_some(), quick: size.quick, partial: outcome.is_partial };
+    let folder = format!("{}{engine}{kind}", order.seed);
     let dir = order.out.as_ref().map(|out| out.join(experiment.name).join(folder));
     if let Some(dir) = &dir {
-        files::write(dir, &summary, &outcome)?;
+        files::write(dir, &summary, &scenario.explains, &outcome)?;
     }
     Ok(Finished { summary, outcome, dir })
 }
@@ -166,7 +168,8 @@ pub fn expected_runs() -> Result<Vec<ScenarioRuns>, LabError> {
         if unfit(experiment.name, &scenario, "kafka", false).is_none() {
             runs.push(on(Clock::Real, LabEngine::Kafka(""), format!("{command} --engine kafka")));
         }
-        Ok(ScenarioRuns { name: experiment.name.to_owned(), title: scenario.title, runs })
+        let Scenario { title, explains, .. } = scenario;
+        Ok(ScenarioRuns { name: experiment.name.to_owned(), title, explains, runs })
     };
     EXPERIMENTS.iter().map(of).collect()
 }

@@ -33,7 +33,7 @@ pub struct Audit {
     /// Kills, rebalances, restarts: what may have made something happen twice. Ascending, in milliseconds.
     interruptions_ms: Vec<u32>,
     attempts_max: u8,
-    told: AuditVerdict,
+    verdict: AuditVerdict,
     repeat_ages_ms: Vec<u32>,
 }
 
@@ -82,7 +82,7 @@ impl Audit {
         Self {
             orders: vec![SeenRecords::default(); produced as usize],
             begun_us,
-            told: AuditVerdict {
+            verdict: AuditVerdict {
                 produced,
                 interruptions: interruptions_ms.len() as u64,
                 ..AuditVerdict::default()
@@ -97,11 +97,11 @@ impl Audit {
     pub fn tried(&mut self, tried: Tried) {
         let at_ms = after_ms(self.begun_us, tried.at_us);
         let Some(seen) = self.orders.get_mut(tried.order as usize) else {
-            self.told.strangers += 1;
+            self.verdict.strangers += 1;
             return;
         };
-        self.told.attempts += 1;
-        self.told.count_too_high += u64::from(tried.attempt > self.attempts_max);
+        self.verdict.attempts += 1;
+        self.verdict.count_too_high += u64::from(tried.attempt > self.attempts_max);
         seen.attempts = seen.attempts.saturating_add(1);
         if seen.first_ms == 0 {
             seen.first_ms = at_ms;
@@ -111,7 +111,7 @@ impl Audit {
             return;
         }
         if seen.successes > 0 {
-            self.told.repeats += 1;
+            self.verdict.repeats += 1;
             let next = self.interruptions_ms.partition_point(|at| *at < seen.success_ms);
             match self.interruptions_ms.get(next) {
                 Some(interrupted) if *interrupted <= at_ms => {
@@ -119,9 +119,9 @@ impl Audit {
                 }
                 // An earlier interruption in its time has made a twin, and both came to their end.
                 _ if next > 0 && self.interruptions_ms[next - 1] >= seen.first_ms => {
-                    self.told.repeats_of_twins += 1;
+                    self.verdict.repeats_of_twins += 1;
                 }
-                _ => self.told.repeats_unexplained += 1,
+                _ => self.verdict.repeats_unexplained += 1,
             }
         }
         seen.successes = seen.successes.saturating_add(1);
@@ -130,43 +130,44 @@ impl Audit {
 
     pub fn letter(&mut self, letter: LetterRecord) {
         let Some(seen) = self.orders.get_mut(letter.order as usize) else {
-            self.told.strangers += 1;
+            self.verdict.strangers += 1;
             return;
         };
-        self.told.count_too_high += u64::from(letter.attempts > u32::from(self.attempts_max));
-        self.told.twin_letters += u64::from(seen.letters > 0);
+        self.verdict.count_too_high += u64::from(letter.attempts > u32::from(self.attempts_max));
+        self.verdict.twin_letters += u64::from(seen.letters > 0);
         seen.letters = seen.letters.saturating_add(1);
     }
 
     /// Judges every order by the fates of the workload.
-    pub fn told(self) -> AuditVerdict {
-        self.told_by(|i| Fate::of(&order::id(i)))
+    pub fn verdict(self) -> AuditVerdict {
+        self.verdict_by(|i| Fate::of(&order::id(i)))
     }
 
-    pub fn told_by(mut self, fate: impl Fn(u64) -> Fate) -> AuditVerdict {
-        let told = &mut self.told;
+    pub fn verdict_by(mut self, fate: impl Fn(u64) -> Fate) -> AuditVerdict {
+        let verdict = &mut self.verdict;
         for (i, seen) in self.orders.iter().enumerate() {
             let poison = fate(i as u64) == Fate::Poison;
             let (succeeded, dead) = (seen.successes > 0, seen.letters > 0);
-            told.succeeded += u64::from(succeeded && !dead);
-            told.dead += u64::from(dead && !succeeded);
-            told.both += u64::from(succeeded && dead);
-            told.missing += u64::from(!succeeded && !dead);
+            verdict.succeeded += u64::from(succeeded && !dead);
+            verdict.dead += u64::from(dead && !succeeded);
+            verdict.both += u64::from(succeeded && dead);
+            verdict.missing += u64::from(!succeeded && !dead);
             let wrong = succeeded && poison || dead && !poison;
-            told.wrong += u64::from(wrong);
-            told.attempts_of_one_max = told.attempts_of_one_max.max(seen.attempts);
+            verdict.wrong += u64::from(wrong);
+            verdict.attempts_of_one_max = verdict.attempts_of_one_max.max(seen.attempts);
             let from = self.interruptions_ms.partition_point(|at| *at < seen.first_ms);
             let to = self.interruptions_ms.partition_point(|at| *at <= seen.last_ms);
             let over = usize::from(seen.attempts) > usize::from(self.attempts_max) + to.saturating_sub(from);
-            told.over_budget += u64::from(over);
-            if (wrong || over || !succeeded && !dead) && told.named.len() < NAMED_MAX {
-                told.named.push(i as u64);
+            verdict.over_budget += u64::from(over);
+            if (wrong || over || !succeeded && !dead) && verdict.named.len() < NAMED_MAX {
+                verdict.named.push(i as u64);
             }
         }
         self.repeat_ages_ms.sort_unstable();
-        told.repeat_age_max_ms = self.repeat_ages_ms.last().copied().unwrap_or(0);
-        told.repeat_age_p50_ms = self.repeat_ages_ms.get(self.repeat_ages_ms.len() / 2).copied().unwrap_or(0);
-        self.told
+        verdict.repeat_age_max_ms = self.repeat_ages_ms.last().copied().unwrap_or(0);
+        verdict.repeat_age_p50_ms =
+            self.repeat_ages_ms.get(self.repeat_ages_ms.len() / 2).copied().unwrap_or(0);
+        self.verdict
     }
 }
 
@@ -225,10 +226,10 @@ mod tests {
         try_at(&mut audit, 0, 1, true, 5);
         (1..=4).for_each(|attempt| try_at(&mut audit, 1, attempt, false, 5));
         audit.letter(LetterRecord { order: 1, attempts: 4, crashes: 0, is_pill: false });
-        let told = audit.told_by(fate);
-        assert_eq!((told.succeeded, told.dead, told.missing), (1, 1, 1));
-        assert!(told.all_ended_once().unwrap_err().contains("1 missing"), "order 2 has no end");
-        assert_eq!((told.named.as_slice(), told.over_budget), ([2].as_slice(), 0));
+        let verdict = audit.verdict_by(fate);
+        assert_eq!((verdict.succeeded, verdict.dead, verdict.missing), (1, 1, 1));
+        assert!(verdict.all_ended_once().unwrap_err().contains("1 missing"), "order 2 has no end");
+        assert_eq!((verdict.named.as_slice(), verdict.over_budget), ([2].as_slice(), 0));
     }
 
     #[test]
@@ -236,9 +237,9 @@ mod tests {
         let mut audit = Audit::new(2, 4, 0, &[]);
         try_at(&mut audit, 1, 1, true, 5);
         audit.letter(LetterRecord { order: 0, attempts: 4, crashes: 0, is_pill: false });
-        let told = audit.told_by(fate);
-        assert_eq!((told.wrong, told.both), (2, 0));
-        assert!(told.all_ended_once().is_err());
+        let verdict = audit.verdict_by(fate);
+        assert_eq!((verdict.wrong, verdict.both), (2, 0));
+        assert!(verdict.all_ended_once().is_err());
     }
 
     #[test]
@@ -247,9 +248,9 @@ mod tests {
         for (order, first) in [(0, 40), (0, 150), (1, 120), (1, 150)] {
             try_at(&mut audit, order, 1, true, first);
         }
-        let told = audit.told_by(|_| Fate::Success);
-        assert_eq!((told.repeats, told.repeats_unexplained), (2, 1));
-        assert_eq!((told.repeat_age_max_ms, told.succeeded), (60, 2));
+        let verdict = audit.verdict_by(|_| Fate::Success);
+        assert_eq!((verdict.repeats, verdict.repeats_unexplained), (2, 1));
+        assert_eq!((verdict.repeat_age_max_ms, verdict.succeeded), (60, 2));
     }
 
     #[test]
@@ -257,7 +258,7 @@ mod tests {
         let over = |interruptions: &[u64]| {
             let mut audit = Audit::new(1, 4, 0, interruptions);
             (1..=5).for_each(|attempt| try_at(&mut audit, 0, attempt, attempt == 5, u64::from(attempt) * 10));
-            audit.told_by(|_| Fate::Success).over_budget
+            audit.verdict_by(|_| Fate::Success).over_budget
         };
         assert_eq!((over(&[]), over(&[25_000]), over(&[70_000])), (1, 0, 1));
     }

@@ -65,12 +65,6 @@ impl Broker {
         Self::up_with(root, dir, vec![("REDRIVE_KAFKA_ADVERTISED", advertised.to_string())])
     }
 
-    /// Starts a cluster of three: replication 3, `min.insync.replicas` 2.
-    pub fn up_three(root: &Path, dir: &Path) -> Result<Self, Error> {
-        let heap = ("REDRIVE_KAFKA_HEAP", "384m".to_owned());
-        Self::up_with(root, dir, vec![("REDRIVE_KAFKA_NODES", "3".to_owned()), heap])
-    }
-
     /// Starts one with two more listeners, for TLS, passwords and ACLs.
     pub fn up_secure(root: &Path, dir: &Path) -> Result<Self, Error> {
         Self::up_with(root, dir, vec![("REDRIVE_KAFKA_SECURE", "1".to_owned())])

@@ -52,10 +52,10 @@ pub async fn run(
             Ok(brought)
         })
     };
-    let told = play(redrive, name, &downstream, plan, feed).await;
+    let report = play(redrive, name, &downstream, plan, feed).await;
     block_in_place(|| {
         let found = topics::beginning_with(brokers, name)?;
         topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())
     })?;
-    told
+    report
 }

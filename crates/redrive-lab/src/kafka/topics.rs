@@ -71,6 +71,17 @@ pub fn beginning_with(brokers: &str, prefix: &str) -> Result<Vec<String>, Error>
     Ok(names.filter(|name| name.starts_with(prefix)).collect())
 }
 
+/// The topics of one run: its own, and those whose names are derived from it. `run-10` is none of `run-1`.
+pub fn of_run(brokers: &str, name: &str) -> Result<Vec<String>, Error> {
+    let mut found = beginning_with(brokers, name)?;
+    found.retain(|topic| is_of_run(topic, name));
+    Ok(found)
+}
+
+fn is_of_run(topic: &str, name: &str) -> bool {
+    topic.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-']))
+}
+
 /// First and next offset of each partition.
 pub fn reach(brokers: &str, topic: &str) -> Result<Vec<(i64, i64)>, Error> {
     reach_by(&looking(brokers, "redrive-lab-look")?, topic)
@@ -152,4 +163,20 @@ fn options() -> AdminOptions {
 
 fn waiting<T>(answer: impl Future<Output = T>) -> Result<T, Error> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs side by side once removed each other's topics: the eleventh was taken for one of the second.
+    #[test]
+    fn a_run_does_not_take_the_topics_of_another_for_its_own() {
+        for own in ["lab-7-1", "lab-7-1.retry.5s", "lab-7-1.DLQ", "lab-7-1-connecting"] {
+            assert!(is_of_run(own, "lab-7-1"), "{own}");
+        }
+        for other in ["lab-7-10", "lab-7-10.DLQ", "lab-7", "orders"] {
+            assert!(!is_of_run(other, "lab-7-1"), "{other}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Results that are committed, the runs that a scenario should have, and how pages link to them.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::summary::Summary;
@@ -12,12 +13,44 @@ pub(super) type Committed = (PathBuf, Summary);
 pub struct ScenarioRuns {
     pub name: String,
     pub title: String,
+    /// Why its curves look as they do.
+    pub explains: String,
     pub runs: Vec<(String, String)>,
+}
+
+/// What makes a run less than a full measurement. It ends the name of the result's folder, so that such a run never replaces
+/// a full result, and the report passes over it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResultKind {
+    /// Of a scenario file that was given.
+    pub custom: bool,
+    pub quick: bool,
+    pub partial: bool,
+}
+
+const ENDINGS: [&str; 3] = ["-custom", "-quick", "-partial"];
+
+impl fmt::Display for ResultKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds = [self.custom, self.quick, self.partial].into_iter().zip(ENDINGS);
+        kinds.filter(|(is_it, _)| *is_it).try_for_each(|(_, ending)| f.write_str(ending))
+    }
+}
+
+/// Whether a folder holds the result of a full run.
+pub(super) fn is_full(folder: &Path) -> bool {
+    let name = folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    !ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// A path as links write it.
 pub(super) fn below(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
+}
+
+/// The heading of a scenario's explanation in the findings.
+pub(super) fn why_title(title: &str) -> String {
+    format!("{title}: why it looks like this")
 }
 
 /// The anchor of a heading, as GitHub makes it.
@@ -32,6 +65,18 @@ pub(super) fn anchor(title: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_full_run_has_a_folder_that_the_report_reads() {
+        let all = ResultKind { custom: true, quick: true, partial: true };
+        assert_eq!(format!("42-kafka{all}"), "42-kafka-custom-quick-partial");
+        assert_eq!(format!("42{}", ResultKind::default()), "42");
+        for (folder, full) in
+            [("42", true), ("42-kafka", true), ("42-quick", false), ("42-embedded-partial", false)]
+        {
+            assert_eq!(is_full(&Path::new("lab/results/replay").join(folder)), full, "{folder}");
+        }
+    }
 
     #[test]
     fn anchors_are_those_of_the_headings() {

@@ -19,7 +19,7 @@ pub mod summary;
 pub mod unit;
 mod walk;
 
-pub use committed::ScenarioRuns;
+pub use committed::{ResultKind, ScenarioRuns};
 pub use files::ResultFault;
 pub use heat_map::{HeatMap, HeatPanel};
 pub use outcome::{Bound, Column, ForecastLine, Outcome, VariantResult};

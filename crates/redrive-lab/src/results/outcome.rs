@@ -60,6 +60,9 @@ pub struct ForecastLine {
     pub measured: f64,
     pub unit: Unit,
     pub bound: Bound,
+    /// How many messages a share was measured of, where they are few.
+    #[serde(default)]
+    pub of: Option<u64>,
     /// Whether the measured value lies within the bound.
     pub met: bool,
 }
@@ -81,7 +84,23 @@ impl ForecastLine {
             Bound::AtMost => measured <= forecast,
             Bound::AtLeast => measured >= forecast,
         };
-        Self { what: what.to_owned(), forecast, measured, unit, bound, met }
+        Self { what: what.to_owned(), forecast, measured, unit, bound, of: None, met }
+    }
+
+    /// A share of so many messages.
+    #[must_use]
+    pub fn of(self, messages: u64) -> Self {
+        Self { of: Some(messages), ..self }
+    }
+
+    /// `none of 500` says what nought percent of few messages is worth.
+    pub fn measured_text(&self) -> String {
+        match self.of {
+            Some(messages) if self.measured == 0.0 => {
+                format!("none of {}", Unit::Count.text(messages as f64))
+            }
+            _ => self.unit.text(self.measured),
+        }
     }
 
     pub fn forecast_text(&self) -> String {

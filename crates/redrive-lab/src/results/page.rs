@@ -23,14 +23,14 @@ pub fn table(summary: &Summary) -> Rows {
     std::iter::once(head).chain(summary.variants.iter().map(row)).collect()
 }
 
-/// `check`'s forecast beside the measurement; empty if there is none.
+/// `check`'s forecast beside the measurement, or a line that says that there is none.
 pub fn forecasts(summary: &Summary) -> Rows {
     if summary.forecasts.is_empty() {
-        return Vec::new();
+        return vec![vec!["`redrive check` makes no forecast of these figures".to_owned()]];
     }
     let head = ["forecast of `redrive check`", "forecast", "measured", ""].map(str::to_owned).to_vec();
     let rows = summary.forecasts.iter().map(|line| {
-        let measured = line.unit.text(line.measured);
+        let measured = line.measured_text();
         vec![line.what.clone(), line.forecast_text(), measured, sign(line.met).to_owned()]
     });
     std::iter::once(head).chain(rows).collect()
@@ -97,7 +97,7 @@ pub fn markdown_table(rows: &Rows) -> String {
     text
 }
 
-pub fn markdown(summary: &Summary) -> String {
+pub fn markdown(summary: &Summary, explains: &str) -> String {
     let mut page = format!("# {}\n\n", summary.title);
     let _ = writeln!(page, "**{}**\n", summary.question);
     let _ = writeln!(page, "Result: {}.\n", summary.standing().text());
@@ -124,16 +124,17 @@ pub fn markdown(summary: &Summary) -> String {
     for (file, title) in &summary.plots {
         let _ = writeln!(page, "![{title}]({file})\n");
     }
-    let compared = forecasts(summary);
-    if !compared.is_empty() {
-        let _ = writeln!(page, "## Forecast\n\n{}", markdown_table(&compared));
-    }
+    let _ = writeln!(page, "## Why it looks like this\n\n{explains}\n");
+    let _ = writeln!(page, "## Forecast\n\n{}", markdown_table(&forecasts(summary)));
     let _ = writeln!(page, "## Verdicts\n\n{}", markdown_table(&verdicts(summary)));
-    let _ = writeln!(page, "Raw data: [samples.csv](samples.csv), [summary.json](summary.json).");
+    let _ = writeln!(
+        page,
+        "The samples that the plots are drawn from: [samples.csv](samples.csv). All figures: [summary.json](summary.json)."
+    );
     page
 }
 
-pub fn html(summary: &Summary) -> String {
+pub fn html(summary: &Summary, explains: &str) -> String {
     let mut page = String::from(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\n",
@@ -168,13 +169,15 @@ pub fn html(summary: &Summary) -> String {
         let (file, title) = (escaped(file), escaped(title));
         let _ = writeln!(page, "<p><img src=\"{file}\" alt=\"{title}\"></p>");
     }
-    let compared = forecasts(summary);
-    if !compared.is_empty() {
-        let _ = writeln!(page, "<h2>Forecast</h2>{}", html_table(&compared));
+    let _ = writeln!(page, "<h2>Why it looks like this</h2>");
+    for paragraph in explains.split("\n\n") {
+        let _ = writeln!(page, "<p>{}</p>", escaped(paragraph));
     }
+    let _ = writeln!(page, "<h2>Forecast</h2>{}", html_table(&forecasts(summary)));
     let _ = writeln!(page, "<h2>Verdicts</h2>{}", html_table(&verdicts(summary)));
     page.push_str(
-        "<p><a href=\"samples.csv\">samples.csv</a> · <a href=\"summary.json\">summary.json</a></p>\n",
+        "<p>The samples that the plots are drawn from: <a href=\"samples.csv\">samples.csv</a>. \
+         All figures: <a href=\"summary.json\">summary.json</a>.</p>\n",
     );
     page.push_str("</body></html>\n");
     page

@@ -78,6 +78,14 @@ impl Plot {
         let x_max = most(&mut points().map(|point| point.0));
         let y_max = most(&mut points().map(|point| point.1)) * 1.05;
         let y_min = points().map(|point| point.1).fold(0.0_f64, f64::min);
+        // The legend stands where the curves are lower.
+        let peak = |from: f64, to: f64| {
+            points()
+                .filter(|point| (from..=to).contains(&point.0))
+                .fold(0.0_f64, |high, point| high.max(point.1))
+        };
+        let is_rising = peak(0.0, x_max / 3.0) < peak(x_max * 2.0 / 3.0, x_max);
+        let legend = if is_rising { SeriesLabelPosition::UpperLeft } else { SeriesLabelPosition::UpperRight };
         let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
         root.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&root)
@@ -99,7 +107,7 @@ impl Plot {
             .configure_series_labels()
             .background_style(WHITE.mix(0.85))
             .border_style(BLACK.mix(0.3))
-            .position(SeriesLabelPosition::UpperRight)
+            .position(legend)
             .draw()?;
         root.present()?;
         Ok(())

@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::committed::{Committed, ScenarioRuns, anchor, below};
+use super::committed::{Committed, ScenarioRuns, anchor, below, why_title};
 use super::files::{self, ResultFault};
-use super::page::{forecasts, markdown_table, table};
+use super::page::{self, forecasts, markdown_table, table};
 use super::requirements;
 use super::summary::Summary;
 use super::walk::Walk;
@@ -20,7 +20,8 @@ pub struct Report {
     pub files: Vec<PathBuf>,
 }
 
-/// Reads `lab/results` below `root`, and writes its index and docs/findings.md. Scenarios come in the order of `known`.
+/// Reads `lab/results` below `root`, and writes its index, docs/findings.md and the page of every result. Scenarios come in the
+/// order of `known`.
 pub fn write(root: &Path, known: &[ScenarioRuns]) -> Result<Report, ResultFault> {
     let pages = pages(root, known)?;
     let docs = root.join("docs");
@@ -28,13 +29,19 @@ pub fn write(root: &Path, known: &[ScenarioRuns]) -> Result<Report, ResultFault>
     let (index, findings) = (root.join("lab/results/README.md"), docs.join("findings.md"));
     files::put(&index, &pages.index)?;
     files::put(&findings, &pages.findings)?;
-    Ok(Report { results: pages.results, files: vec![index, findings] })
+    for (path, page) in &pages.results {
+        files::put(&root.join(path), page)?;
+    }
+    Ok(Report { results: pages.found, files: vec![index, findings] })
 }
 
 /// The texts that [`write()`] writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportPages {
-    pub results: usize,
+    /// Results that were found.
+    pub found: usize,
+    /// The pages of each, with their paths.
+    pub results: Vec<(String, String)>,
     pub index: String,
     pub findings: String,
 }
@@ -46,10 +53,16 @@ pub fn pages(root: &Path, known: &[ScenarioRuns]) -> Result<ReportPages, ResultF
     found.sort_by_key(|(dir, summary)| (place(&summary.scenario), summary.seed, dir.clone()));
     let requirements = requirements::all().map_err(|fault| ResultFault::Requirements(fault.to_string()))?;
     let walk = Walk { committed: &found, known, root }.text(&requirements);
+    let pages_of = |(dir, summary): &Committed| {
+        let (dir, explains) = (below(dir, root), explains(known, &summary.scenario));
+        let markdown = (format!("{dir}/index.md"), page::markdown(summary, explains));
+        [markdown, (format!("{dir}/index.html"), page::html(summary, explains))]
+    };
     Ok(ReportPages {
-        results: found.len(),
+        found: found.len(),
+        results: found.iter().flat_map(pages_of).collect(),
         index: index_page(&found, &results),
-        findings: findings_page(&found, root, &walk),
+        findings: findings_page(&found, known, root, &walk),
     })
 }
 
@@ -72,7 +85,12 @@ fn index_page(found: &[Committed], results: &Path) -> String {
     page
 }
 
-fn findings_page(found: &[Committed], root: &Path, walk: &str) -> String {
+/// The explanation of a scenario; empty if it is not known.
+fn explains<'a>(known: &'a [ScenarioRuns], name: &str) -> &'a str {
+    known.iter().find(|known| known.name == name).map_or("", |known| known.explains.as_str())
+}
+
+fn findings_page(found: &[Committed], known: &[ScenarioRuns], root: &Path, walk: &str) -> String {
     let mut page = format!(
         "# Findings\n\n{MADE}\n\nFirst what was asked for, [one by one](#requirement-by-requirement), with the figures \
          that answer it; then each scenario of [lab/scenarios](../lab/scenarios) with its question, all figures, the plots and \
@@ -90,7 +108,8 @@ fn findings_page(found: &[Committed], root: &Path, walk: &str) -> String {
             if !first.answers.is_empty() {
                 let _ = writeln!(page, "Answers: {}.\n", first.answers.join(", "));
             }
-            let _ = writeln!(page, "{}", first.why);
+            let _ = writeln!(page, "{}\n", first.why);
+            let _ = writeln!(page, "### {}\n\n{}", why_title(title), explains(known, &first.scenario));
         }
         of_it.for_each(|(dir, summary)| result(&mut page, &below(dir, root), summary));
     }
@@ -114,10 +133,7 @@ fn result(page: &mut String, dir: &str, summary: &Summary) {
         let _ = writeln!(page, "Interrupted before it was complete.\n");
     }
     let _ = writeln!(page, "{}", markdown_table(&table(summary)));
-    let compared = forecasts(summary);
-    if !compared.is_empty() {
-        let _ = writeln!(page, "{}", markdown_table(&compared));
-    }
+    let _ = writeln!(page, "{}", markdown_table(&forecasts(summary)));
     for note in &summary.notes {
         let _ = writeln!(page, "- {note}");
     }
@@ -135,7 +151,7 @@ fn result(page: &mut String, dir: &str, summary: &Summary) {
     }
     let _ = writeln!(
         page,
-        "\n{:.0} s, commit {}: `{}` · [page with method, machine, verdicts and raw data](../{dir}/index.md)",
+        "\n{:.0} s, commit {}: `{}` · [page with method, machine, verdicts and samples](../{dir}/index.md)",
         summary.took_seconds,
         summary.machine.get("commit").map_or("unknown", String::as_str),
         summary.command

@@ -9,6 +9,8 @@ const TEXT: &str = include_str!("../../../../lab/requirements.toml");
 pub struct Requirement {
     pub id: String,
     pub asks: String,
+    /// What the figures below do and do not show, where they alone could be misread.
+    pub note: Option<String>,
     #[serde(default)]
     pub figures: Vec<FigureOf>,
     #[serde(default)]

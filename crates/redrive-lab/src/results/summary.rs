@@ -106,7 +106,7 @@ impl Summary {
             )
         });
         let forecasts = self.forecasts.iter().filter(|line| !line.met).map(|line| {
-            let measured = line.unit.text(line.measured);
+            let measured = line.measured_text();
             format!("{}: measured {measured}, `check` says {}", line.what, line.forecast_text())
         });
         verdicts.chain(forecasts).collect()

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::committed::{Committed, ScenarioRuns, anchor, below};
+use super::committed::{Committed, ScenarioRuns, anchor, below, why_title};
 use super::outcome::VariantResult;
 use super::page::{Rows, markdown_table, sign};
 use super::requirements::{FigureOf, ForecastOf, Requirement};
@@ -70,6 +70,9 @@ impl Walk<'_> {
                 let table: Rows = std::iter::once(head.to_vec()).chain(rows).collect();
                 let _ = writeln!(page, "{}", markdown_table(&table));
             }
+            if let Some(note) = &requirement.note {
+                let _ = writeln!(page, "{note}\n");
+            }
             for name in requirement.scenarios() {
                 let _ = writeln!(page, "- {}", self.sources(name));
             }
@@ -132,7 +135,7 @@ impl Walk<'_> {
                     line.what.clone(),
                     String::new(),
                     run.ran_on.to_owned(),
-                    line.unit.text(line.measured),
+                    line.measured_text(),
                     format!("{} (`redrive check`)", line.forecast_text()),
                     sign(line.met).to_owned(),
                 ],
@@ -164,7 +167,12 @@ impl Walk<'_> {
         let runs = self.runs(name);
         let is_committed = runs.iter().any(|run| run.found.is_some());
         let title = &known.title;
-        let mut text = if is_committed { format!("[{title}](#{})", anchor(title)) } else { title.clone() };
+        let mut text = if is_committed {
+            let why = anchor(&why_title(title));
+            format!("[{title}](#{}) · [why it looks like this](#{why})", anchor(title))
+        } else {
+            title.clone()
+        };
         for (run, (_, command)) in runs.iter().zip(&known.runs) {
             let Some((dir, summary)) = run.found else {
                 let _ = write!(text, " · open: `{command}`");
@@ -234,7 +242,8 @@ mod tests {
     #[test]
     fn a_requirement_without_a_committed_result_is_listed_as_open_with_its_command() {
         let runs = vec![("embedded engine, real clock".to_owned(), "redrive lab run ordering".to_owned())];
-        let known = [ScenarioRuns { name: "ordering".to_owned(), title: "Order by key".to_owned(), runs }];
+        let (name, title) = ("ordering".to_owned(), "Order by key".to_owned());
+        let known = [ScenarioRuns { name, title, explains: String::new(), runs }];
         let walk = Walk { committed: &[], known: &known, root: Path::new(".") };
         let all = requirements::all().unwrap();
         let text = walk.text(&all);

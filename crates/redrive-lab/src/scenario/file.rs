@@ -20,6 +20,9 @@ pub struct Scenario {
     pub why: String,
     /// How it is measured.
     pub method: String,
+    /// Why the curves look as they do, what surprises, and what they do not show. Pages print it from here, so that it can be
+    /// corrected without another run.
+    pub explains: String,
     /// Which requirements of the project it answers.
     #[serde(default)]
     pub answers: Vec<String>,
@@ -158,7 +161,7 @@ mod tests {
         poison: Share,
     }
 
-    const HEAD: &str = "title = 't'\nquestion = 'q'\nwhy = 'w'\nmethod = 'm'\nclock = 'real'\ntakes = '1m'\n";
+    const HEAD: &str = "title = 't'\nquestion = 'q'\nwhy = 'w'\nmethod = 'm'\nexplains = 'e'\nclock = 'real'\ntakes = '1m'\n";
     const REST: &str = "[parameters]\nrate = 100\nspan = '5s'\npoison = '1%'\n[quick]\nspan = '1s'\n[real]\nrate = 10\n\
                         [[variant]]\nname = 'a'\n[[variant]]\nname = 'b'\nset = { poison = '5%' }\n";
     const BROKEN: &str = "[broken]\nvariant = 'a'\nset = { rate = 1 }\nfails = 'f'\n";

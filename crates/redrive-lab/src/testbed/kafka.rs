@@ -55,7 +55,7 @@ pub fn run_with(
     let played = Played::new(load, log);
     let end = runtime.block_on(play(&played, subject, brokers, &name, &scratch, stage));
     drop(runtime);
-    let found = topics::beginning_with(brokers, &name)?;
+    let found = topics::of_run(brokers, &name)?;
     let broker_records = records(brokers, &name, &found)?;
     topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
     Ok(end?.map(|end| RunEnd { broker_records: Some(broker_records), ..end }))
@@ -124,10 +124,10 @@ async fn play(
     let loader = Loader::new(brokers, name, u64::from(lanes), &[])?;
     block_in_place(|| loader.connect(&connecting(name)))?;
     let handles = [handle];
-    let triage = played.triage(&handles);
+    let watching = (played.triage(&handles), played.watch_metrics(&handles));
     let whole = block_in_place(|| arrive(played, &loader, stage))? && played.follow(stage).await;
     let ran_for = played.elapsed();
-    drop(triage);
+    drop(watching);
     let engine =
         played.come_to_rest(&handles, async |handles| Ok(counts(played, &loader, &handles[0]))).await?;
     let _ = stop.send(());

@@ -5,6 +5,7 @@
 //! - [`load`]: what arrives, and what the downstream answers; [`subject`]: the settings under test
 //! - [`record`]: what is known of one message; [`recorder`]: fills in what the downstream saw, by id; [`trace`]: what follows
 //!   from it; [`audit`]: whether every id ended once
+//! - [`engine_metrics`]: lag and stall as the engine reports them
 //! - [`call_log`]: what runs report to; [`byte_log`]: a log for runs of many millions of messages
 //! - [`stage`]: progress, and ^C
 //! - [`real`]: the embedded engine and the real clock; `kafka` (feature `kafka`): the Kafka engine; [`simulated`]: the machine that dispatches, on the memory engine and
@@ -16,6 +17,7 @@ pub mod subject;
 pub mod audit;
 pub mod byte_log;
 pub mod call_log;
+pub mod engine_metrics;
 pub mod record;
 pub mod recorder;
 pub mod trace;
@@ -33,6 +35,7 @@ pub mod victim;
 pub use audit::Audit;
 pub use byte_log::ByteLog;
 pub use call_log::CallLog;
+pub use engine_metrics::EngineSample;
 pub use load::{Burst, Classes, Fates, HandlerAnswer, Load, Outage};
 pub use played::Error;
 pub use record::MessageRecord;

@@ -9,6 +9,7 @@ use redrive_core::breaker::BreakerChange;
 use tokio::task::AbortHandle;
 
 use super::call_log::CallLog;
+use super::engine_metrics::EngineSample;
 use super::load::Load;
 use super::stage::Stage;
 use super::subject::Subject;
@@ -21,6 +22,8 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 const LOOK: Duration = Duration::from_millis(20);
 /// How often people look for letters to close.
 const TRIAGE: Duration = Duration::from_millis(100);
+/// How often the engine's metrics are read.
+const METRICS: Duration = Duration::from_millis(250);
 /// Far longer than a run needs to come to rest.
 const REST_MAX: Duration = Duration::from_mins(1);
 
@@ -31,13 +34,14 @@ pub(super) struct Played {
     began: OnceLock<Instant>,
     breaker_opened: AtomicU32,
     triaged_ms: Mutex<Vec<u32>>,
+    metrics: Mutex<Vec<EngineSample>>,
 }
 
 /// Ends a task with its owner.
 #[derive(Debug)]
-pub(super) struct Triage(AbortHandle);
+pub(super) struct BackgroundTask(AbortHandle);
 
-impl Drop for Triage {
+impl Drop for BackgroundTask {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -51,6 +55,7 @@ impl Played {
             began: OnceLock::new(),
             breaker_opened: AtomicU32::new(0),
             triaged_ms: Mutex::default(),
+            metrics: Mutex::default(),
         })
     }
 
@@ -98,7 +103,7 @@ impl Played {
 
     /// People who close the oldest letters at their own rate, if the load has such, until the answer is dropped. A load with
     /// triage has one lane.
-    pub(super) fn triage(self: &Arc<Self>, handles: &[PipelineHandle]) -> Option<Triage> {
+    pub(super) fn triage(self: &Arc<Self>, handles: &[PipelineHandle]) -> Option<BackgroundTask> {
         let (rate, handle) = (self.load.triage_per_second?, handles.first()?.clone());
         let played = Arc::clone(self);
         let task = tokio::spawn(async move {
@@ -125,7 +130,21 @@ impl Played {
                 triaged.extend(std::iter::repeat_n(at, closed));
             }
         });
-        Some(Triage(task.abort_handle()))
+        Some(BackgroundTask(task.abort_handle()))
+    }
+
+    /// Reads the engine's metrics until the answer is dropped.
+    pub(super) fn watch_metrics(self: &Arc<Self>, handles: &[PipelineHandle]) -> BackgroundTask {
+        let (played, handles) = (Arc::clone(self), handles.to_vec());
+        let task = tokio::spawn(async move {
+            let mut tick = tokio::time::interval(METRICS);
+            loop {
+                tick.tick().await;
+                let sample = EngineSample::read(played.elapsed(), &handles);
+                played.metrics.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
+            }
+        });
+        BackgroundTask(task.abort_handle())
     }
 
     /// Until every message has ended, or the time is over. `false` if interrupted.
@@ -171,6 +190,7 @@ impl Played {
     pub(super) fn end(&self, engine: EngineCounts, ran_for: Duration) -> RunEnd {
         let breaker_opened = self.breaker_opened.load(Ordering::Relaxed);
         let triaged_ms = self.triaged_ms.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        RunEnd { engine, ran_for, breaker_opened, triaged_ms, broker_records: None }
+        let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        RunEnd { engine, ran_for, breaker_opened, triaged_ms, metrics, broker_records: None }
     }
 }

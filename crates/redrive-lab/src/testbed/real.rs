@@ -66,10 +66,10 @@ async fn play(
         .collect::<Result<Vec<_>, _>>()?;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { redrive.run_until(stopped).await });
-    let triage = played.triage(&handles);
+    let watching = (played.triage(&handles), played.watch_metrics(&handles));
     let whole = arrive(&played, &handles, stage).await? && played.follow(stage).await;
     let ran_for = played.elapsed();
-    drop(triage);
+    drop(watching);
     let engine = played.come_to_rest(&handles, async |handles| counts(&played, handles).await).await?;
     let _ = stop.send(());
     running.await??;

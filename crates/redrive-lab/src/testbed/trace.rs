@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::audit::Audit;
+use super::engine_metrics::EngineSample;
 use super::load::Load;
 use super::record::{BUCKET_MS, MessageRecord, NEVER};
 use super::recorder::Recorder;
@@ -26,6 +27,8 @@ pub struct RunEnd {
     pub breaker_opened: u32,
     /// When people closed a letter.
     pub triaged_ms: Vec<u32>,
+    /// What the engine reported meanwhile.
+    pub metrics: Vec<EngineSample>,
     /// Records in the source, its tiers and its dead letters, counted at the broker; `None` where there is none.
     pub broker_records: Option<u64>,
 }
@@ -38,6 +41,8 @@ pub struct Trace {
     failed: Vec<u32>,
     /// When people closed a letter.
     pub triaged_ms: Vec<u32>,
+    /// What the engine reported meanwhile; empty by the virtual clock.
+    pub metrics: Vec<EngineSample>,
     pub audit: Audit,
     /// How long the run lasted by its own clock.
     pub ran_for: Duration,
@@ -64,14 +69,24 @@ impl Trace {
             engine_pending: engine.pending,
             engine_letters: engine.letters,
         };
-        let (triaged_ms, breaker_opened, broker_records) = (Vec::new(), 0, None);
-        Self { load, records, calls, failed, triaged_ms, audit, ran_for, breaker_opened, broker_records }
+        Self {
+            load,
+            records,
+            calls,
+            failed,
+            triaged_ms: Vec::new(),
+            metrics: Vec::new(),
+            audit,
+            ran_for,
+            breaker_opened: 0,
+            broker_records: None,
+        }
     }
 
     pub fn of_run(load: &Load, recorder: &Recorder, end: RunEnd) -> Self {
         let trace = Self::new(load.clone(), recorder, end.engine, end.ran_for);
-        let RunEnd { breaker_opened, triaged_ms, broker_records, .. } = end;
-        Self { triaged_ms, breaker_opened, broker_records, ..trace }
+        let RunEnd { breaker_opened, triaged_ms, metrics, broker_records, .. } = end;
+        Self { triaged_ms, metrics, breaker_opened, broker_records, ..trace }
     }
 
     /// Records per message: counted at the broker, or one per call and one per dead letter where there is none.
@@ -129,6 +144,30 @@ impl Trace {
             if record.has_started() {
                 change[(record.first_ms as usize / step_ms).min(steps)] -= 1;
             }
+        }
+        cumulated(&change[..steps], step)
+    }
+
+    /// How long the oldest message of a lane that had no first attempt had waited, in seconds, over time.
+    pub fn longest_wait(&self, lane: u32, step: Duration) -> Vec<(f64, f64)> {
+        let step_ms = (step.as_millis() as u32).max(1);
+        let mine: Vec<&MessageRecord> =
+            self.arrived().filter(|(number, _)| self.load.lane(*number) == lane).map(|(_, r)| r).collect();
+        let wait_at = |at: u32| {
+            let waiting = mine.iter().filter(|record| record.arrived_ms <= at && record.first_ms > at);
+            let oldest = waiting.map(|record| record.arrived_ms).min();
+            (f64::from(at) / 1000.0, oldest.map_or(0.0, |oldest| f64::from(at - oldest) / 1000.0))
+        };
+        (1..=self.load.arrive_for.as_millis() as u32 / step_ms).map(|i| wait_at(i * step_ms)).collect()
+    }
+
+    /// Letters that came since the beginning, over time.
+    pub fn letters(&self, step: Duration) -> Vec<(f64, f64)> {
+        let step_ms = step.as_millis().max(1) as usize;
+        let steps = self.ran_for.as_millis() as usize / step_ms + 1;
+        let mut change = vec![0_i64; steps + 1];
+        for (_, record) in self.arrived().filter(|(_, record)| record.is_dead()) {
+            change[(record.ended_ms as usize / step_ms).min(steps)] += 1;
         }
         cumulated(&change[..steps], step)
     }
@@ -220,6 +259,8 @@ mod tests {
         });
         let lag: Vec<f64> = trace.lag(None, at(500)).into_iter().map(|(_, lag)| lag).collect();
         assert_eq!(lag, [0.0, 1.0, 2.0, 2.0, 2.0]);
+        let waits: Vec<f64> = trace.longest_wait(0, at(500)).into_iter().map(|(_, wait)| wait).collect();
+        assert_eq!(waits, [0.0, 0.5, 1.0, 1.0], "of 1 since 500 ms, then of 2 since 1 s");
         assert_eq!(trace.audit.pending, 4);
     }
 

@@ -18,7 +18,7 @@ const ALL: Allowance = Allowance { burst: 100.0, per_second: 20.0 };
 /// Addresses that are remembered. Beyond it new ones share what is allowed for all.
 const PEERS_MAX: usize = 1_024;
 /// How often the log tells of them.
-const TELL_EVERY: Duration = Duration::from_mins(1);
+const LOG_EVERY: Duration = Duration::from_mins(1);
 
 #[derive(Debug)]
 pub(crate) struct WrongTokens {
@@ -30,8 +30,8 @@ struct Attempts {
     all: Bucket,
     by_peer: HashMap<IpAddr, Bucket>,
     total: u64,
-    untold: u64,
-    told: Option<Instant>,
+    unlogged: u64,
+    logged: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,7 @@ pub(crate) struct Noticed {
 impl WrongTokens {
     pub fn new(now: Instant) -> Self {
         let all = Bucket { left: ALL.burst, at: now };
-        let state = Attempts { all, by_peer: HashMap::new(), total: 0, untold: 0, told: None };
+        let state = Attempts { all, by_peer: HashMap::new(), total: 0, unlogged: 0, logged: None };
         Self { state: Mutex::new(state) }
     }
 
@@ -67,11 +67,11 @@ impl WrongTokens {
     pub fn notice(&self, peer: IpAddr, now: Instant) -> Noticed {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.total += 1;
-        state.untold += 1;
-        let is_time = state.told.is_none_or(|told| now.duration_since(told) >= TELL_EVERY);
-        let tell = is_time.then(|| std::mem::take(&mut state.untold));
+        state.unlogged += 1;
+        let is_time = state.logged.is_none_or(|logged| now.duration_since(logged) >= LOG_EVERY);
+        let tell = is_time.then(|| std::mem::take(&mut state.unlogged));
         if is_time {
-            state.told = Some(now);
+            state.logged = Some(now);
         }
         let of_all = state.all.take(ALL, now);
         let of_peer = state.bucket(network(peer), now).is_none_or(|bucket| bucket.take(PEER, now));
@@ -177,6 +177,6 @@ mod tests {
         let all = WrongTokens::new(now);
         assert_eq!(all.notice(peer(1), now).tell, Some(1));
         assert!((0..9).all(|_| all.notice(peer(1), now).tell.is_none()));
-        assert_eq!(all.notice(peer(1), now + TELL_EVERY).tell, Some(10));
+        assert_eq!(all.notice(peer(1), now + LOG_EVERY).tell, Some(10));
     }
 }

@@ -23,7 +23,7 @@ struct AlertPhase {
     /// Since when it is wrong; `None`: it is not.
     since: Option<Time>,
     /// When it was last reported to be wrong.
-    told: Option<Time>,
+    sent: Option<Time>,
     /// Whether that was reported and its end was not.
     open: bool,
 }
@@ -57,10 +57,10 @@ impl Rhythm {
                 .then_some(Beat { state: NoticeState::Resolved, since });
         }
         let since = *standing.since.get_or_insert(now);
-        if standing.told.is_some_and(|told| now.since(told) < self.every) {
+        if standing.sent.is_some_and(|sent| now.since(sent) < self.every) {
             return None;
         }
-        (standing.told, standing.open) = (Some(now), true);
+        (standing.sent, standing.open) = (Some(now), true);
         Some(Beat { state: NoticeState::Firing, since })
     }
 }

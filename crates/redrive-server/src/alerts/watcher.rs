@@ -24,7 +24,7 @@ pub struct Watcher {
 struct WatchedPipeline {
     past: Past,
     /// Pills that no notification has named yet.
-    untold: Vec<Pill>,
+    unreported: Vec<Pill>,
 }
 
 impl Watcher {
@@ -35,7 +35,7 @@ impl Watcher {
         every: Duration,
         now: Time,
     ) -> Self {
-        let watched = |name| (name, WatchedPipeline { past: Past::at(now), untold: Vec::new() });
+        let watched = |name| (name, WatchedPipeline { past: Past::at(now), unreported: Vec::new() });
         let pipelines = pipelines.into_iter().map(watched).collect();
         Self { kinds, limits, rhythm: Rhythm::new(every), pipelines }
     }
@@ -48,8 +48,8 @@ impl Watcher {
     pub fn look(&mut self, pipeline: &str, facts: &Facts, now: Time) -> Vec<Notice> {
         let every = self.rhythm.every();
         let Some(watched) = self.pipelines.get_mut(pipeline) else { return Vec::new() };
-        let room = PILLS_MAX.saturating_sub(watched.untold.len());
-        watched.untold.extend(facts.pills.iter().take(room).cloned());
+        let room = PILLS_MAX.saturating_sub(watched.unreported.len());
+        watched.unreported.extend(facts.pills.iter().take(room).cloned());
         let findings = judge(pipeline, facts, &self.limits, &mut watched.past, every, now);
         let mut notices = Vec::new();
         for kind in self.kinds.iter().copied().filter(|kind| *kind != AlertKind::Storage) {
@@ -57,7 +57,7 @@ impl Watcher {
             let beat = self.rhythm.hear((kind, Some(pipeline.to_owned())), finding.is_some(), now);
             let Some(beat) = beat else { continue };
             let pills = match (kind, beat.state) {
-                (AlertKind::PoisonPill, NoticeState::Firing) => std::mem::take(&mut watched.untold),
+                (AlertKind::PoisonPill, NoticeState::Firing) => std::mem::take(&mut watched.unreported),
                 _ => Vec::new(),
             };
             let mut notice = notice(kind, Some(pipeline), finding, now);

@@ -1,7 +1,8 @@
 //! The record of who did what.
 
 use axum::extract::State;
-use redrive::actions::{Action, ActionError, ActionStep};
+use redrive::actions::{Action, ActionError, ActionKind, ActionStep};
+use redrive::replay::ReplayView;
 use redrive_api::{ActionView, Actions, Instant};
 use serde::Deserialize;
 
@@ -27,10 +28,17 @@ pub(crate) async fn list(
 ) -> Result<Json<Actions>, Problem> {
     let since = params.since.as_deref().map(|text| selection::since(text, now())).transpose()?;
     let actions = shared.service.actions.list(since, params.limit.unwrap_or(LIST_DEFAULT)).await?;
-    Ok(Json(Actions { actions: actions.into_iter().map(view).collect() }))
+    let replays = &shared.service.replays;
+    let shown = |action: Action| {
+        let is_replay = action.action == ActionKind::Replay;
+        let job = action.id.as_deref().filter(|_| is_replay).and_then(|id| replays.get(id));
+        view(action, job.as_ref())
+    };
+    Ok(Json(Actions { actions: actions.into_iter().map(shown).collect() }))
 }
 
-fn view(action: Action) -> ActionView {
+/// An action as it was recorded, and what became of the replay that it started.
+fn view(action: Action, job: Option<&ReplayView>) -> ActionView {
     let counts_letters = action.action.counts() == "letters";
     ActionView {
         at: Instant(action.at),
@@ -39,6 +47,8 @@ fn view(action: Action) -> ActionView {
         id: action.id,
         pipeline: Some(action.pipeline),
         letters: counts_letters.then_some(action.letters),
+        succeeded: job.map(|job| job.succeeded),
+        dead_again: job.map(|job| job.dead_again),
         subscriptions: (!counts_letters).then_some(action.letters),
         note: action.note,
         fields: action.fields,

@@ -36,11 +36,14 @@ pub(crate) async fn edit(
         return Ok(Json(EditAnswer::Undone(undone_view(&served, undone))));
     }
     let wish = EditWish { payloads: payloads(&body, LetterIds::of(&served.handle))?, ..wish(&body)? };
+    if let Some(place) = wish.condition.as_ref().and_then(|one| one.guesses(&served.redaction)) {
+        return Err(selection::guess(&place));
+    }
     let mut letters = body.take_selection();
     if let Some(payloads) = body.payloads {
         letters.ids = Some(payloads.into_iter().map(|one| one.letter).collect());
     }
-    let (ids, not_open) = selection::freeze(letters, &served.handle).await?;
+    let (ids, not_open) = selection::freeze(letters, &served).await?;
     let plan = if body.dry_run {
         actions.plan_edit(&served.handle, &ids, &wish).await?
     } else {

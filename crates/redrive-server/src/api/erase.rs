@@ -19,11 +19,14 @@ pub(crate) async fn erase(
 ) -> Result<Json<EraseAnswer>, Problem> {
     let Change { shared, served, actor } = change;
     let (given, now) = (wish.take_selection(), served.handle.now());
-    let selection = if given.all { selection::open(given, now)? } else { selection::any(given, now)? };
-    let (mut ids, mut in_replay) = (Vec::new(), 0_u64);
+    let hidden = &served.redaction;
+    let selection =
+        if given.all { selection::open(given, hidden, now)? } else { selection::any(given, hidden, now)? };
+    let (mut ids, mut in_replay, mut already) = (Vec::new(), 0_u64, 0);
+    // What an edit has removed from a message is kept with its letter.
     selection
-        .each(&served.handle, |letter| match letter.state {
-            LetterState::Erased => {}
+        .each_ever(&served.handle, |letter| match letter.state {
+            LetterState::Erased => already += 1,
             LetterState::Replaying => {
                 in_replay += 1;
                 ids.push(letter.id);
@@ -33,13 +36,13 @@ pub(crate) async fn erase(
         .await?;
     if wish.dry_run {
         let would_erase = ids.len() as u64 - in_replay;
-        return Ok(Json(EraseAnswer::Would(WouldErase { would_erase, in_replay })));
+        return Ok(Json(EraseAnswer::Would(WouldErase { would_erase, in_replay, already })));
     }
     let reason = reason(wish.reason, letters::REASON_BYTES_MAX)?;
     let done = shared.service.actions.erase(&served.handle, &ids, &actor.0, &reason).await?;
     Ok(Json(EraseAnswer::Done(Erased {
         erased: done.erased,
-        already: done.already,
+        already: done.already + already,
         in_replay: done.in_replay,
         parts_left: done.wiped.parts_left,
         remains: done.wiped.remains,

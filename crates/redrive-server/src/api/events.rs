@@ -18,7 +18,7 @@ use redrive::internal::events::{Event, EventKind, Events};
 use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
-use crate::answers::Held;
+use crate::answer_memory::Held;
 use crate::connections::registry::Connection;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};

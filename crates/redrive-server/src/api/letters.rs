@@ -19,7 +19,7 @@ use super::change::{Change, JsonBody, reason};
 use super::shown::{ShownLetter, all_before, messages_before, page_of};
 use super::{selection, view};
 use crate::answer::Json;
-use crate::answers::large;
+use crate::answer_memory::large;
 use crate::problem::Problem;
 use crate::request::{Params, Path};
 use crate::service::Served;
@@ -59,7 +59,11 @@ pub(crate) async fn list(
     let given = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
     let selection = Selection {
         // An empty filter is refused here as everywhere: who means all letters leaves it out.
-        filter: params.filter.as_deref().map(|text| selection::looking(text, served)).transpose()?,
+        filter: params
+            .filter
+            .as_deref()
+            .map(|text| selection::filter(text, &served.redaction))
+            .transpose()?,
         state: given(&params.state).as_deref().map(selection::state).transpose()?,
         since: given(&params.since)
             .as_deref()
@@ -208,7 +212,7 @@ pub(crate) async fn discard(
     JsonBody { value: mut wish, .. }: JsonBody<Discard>,
 ) -> Result<Json<DiscardAnswer>, Problem> {
     let Change { shared, served, actor } = change;
-    let (ids, not_open) = selection::freeze(wish.take_selection(), &served.handle).await?;
+    let (ids, not_open) = selection::freeze(wish.take_selection(), &served).await?;
     if wish.dry_run {
         return Ok(Json(DiscardAnswer::Would(WouldDiscard { would_discard: ids.len() as u64, not_open })));
     }

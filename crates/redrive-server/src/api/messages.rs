@@ -16,7 +16,7 @@ use super::change::Change;
 use super::selection;
 use super::view;
 use crate::answer::Json;
-use crate::answers::large;
+use crate::answer_memory::large;
 use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::routes::{self, Operation};
@@ -93,7 +93,7 @@ fn state(name: &str) -> Result<PendingState, Problem> {
 }
 
 fn filter(text: &str, served: &Served) -> Result<redrive::letters::Filter, Problem> {
-    let filter = selection::looking(text, served)?;
+    let filter = selection::filter(text, &served.redaction)?;
     match filter.only_for_letters() {
         Some(field) => {
             let message = format!("`{field}` is a field of dead letters; a message that is pending has none");

@@ -50,7 +50,7 @@ pub(crate) async fn start(
         stop_at: stop_at(wish.stop_at.as_deref())?,
         selection: words.clone(),
     };
-    let selection = selection::open(letters, served.handle.now())?;
+    let selection = selection::open(letters, &served.redaction, served.handle.now())?;
     if wish.tenant_max == Some(0) {
         return Err(Problem::bad_request("`tenant_max` is 0: nothing would be replayed", "give 1 or more"));
     }

@@ -3,7 +3,7 @@
 use redrive::internal::letters::select::{self, LetterIds};
 use redrive::letters::redact::{REDACTED, Redaction};
 use redrive::letters::{Filter, FilterError, SelectError, Selection};
-use redrive::{LetterState, PipelineHandle, Time};
+use redrive::{LetterState, Time};
 use redrive_api::{LetterSelection, NotOpenLetter};
 use redrive_core::duration;
 
@@ -16,16 +16,21 @@ use redrive::timestamp;
 pub const IDS_MAX: usize = 10_000;
 
 /// The open letters that are meant. Something must be said: nothing is never everything.
-pub fn open(letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
-    in_state(Some(LetterState::Open), letters, now)
+pub fn open(letters: LetterSelection, redaction: &Redaction, now: Time) -> Result<Selection, Problem> {
+    in_state(Some(LetterState::Open), letters, redaction, now)
 }
 
 /// The letters in whatever state that are meant.
-pub fn any(letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
-    in_state(None, letters, now)
+pub fn any(letters: LetterSelection, redaction: &Redaction, now: Time) -> Result<Selection, Problem> {
+    in_state(None, letters, redaction, now)
 }
 
-fn in_state(state: Option<LetterState>, letters: LetterSelection, now: Time) -> Result<Selection, Problem> {
+fn in_state(
+    state: Option<LetterState>,
+    letters: LetterSelection,
+    redaction: &Redaction,
+    now: Time,
+) -> Result<Selection, Problem> {
     if letters.filter.is_none() && letters.ids.is_none() && letters.since.is_none() && !letters.all {
         return Err(empty());
     }
@@ -37,7 +42,7 @@ fn in_state(state: Option<LetterState>, letters: LetterSelection, now: Time) -> 
         return Err(Problem::bad_request(message, "use `filter` or `since`, or several requests"));
     }
     Ok(Selection {
-        filter: letters.filter.as_deref().map(filter).transpose()?,
+        filter: letters.filter.as_deref().map(|text| filter(text, redaction)).transpose()?,
         state,
         since: letters.since.as_deref().map(|text| since(text, now)).transpose()?,
         ids: letters.ids,
@@ -49,10 +54,10 @@ fn in_state(state: Option<LetterState>, letters: LetterSelection, now: Time) -> 
 /// is done to them.
 pub async fn freeze(
     letters: LetterSelection,
-    handle: &PipelineHandle,
+    Served { handle, redaction, .. }: &Served,
 ) -> Result<(Vec<u64>, Vec<NotOpenLetter>), Problem> {
     let named = letters.ids.clone();
-    let selection = open(letters, handle.now())?;
+    let selection = open(letters, redaction, handle.now())?;
     let states = match named {
         Some(named) => select::not_open(handle, &named).await?,
         None => Vec::new(),
@@ -87,27 +92,24 @@ pub fn words(letters: &LetterSelection, redaction: &Redaction) -> String {
     parts.join(" ")
 }
 
-/// A filter of somebody who looks at letters or messages: what is hidden cannot be guessed piece by piece.
-pub fn looking(text: &str, served: &Served) -> Result<Filter, Problem> {
-    let filter = filter(text)?;
-    match filter.guesses(&served.redaction) {
+/// A filter, whatever is done with what it finds: also a count of letters says something of them. What is hidden cannot be
+/// guessed with it piece by piece.
+pub fn filter(text: &str, redaction: &Redaction) -> Result<Filter, Problem> {
+    let filter = Filter::parse(text).map_err(|FilterError { column, problem }| {
+        let hint = "write it like `reason:permanent,gone attempts:>=3 -tenant:acme`";
+        Problem::new(Code::BadFilter, format!("the filter, column {column}: {problem}"), hint)
+    })?;
+    match filter.guesses(redaction) {
         None => Ok(filter),
-        Some(field) => {
-            let message = format!(
-                "`{field}` cannot be searched like this: pipeline `{}` redacts",
-                served.handle.name()
-            );
-            let hint = "ask for a whole value, or use status, class, reason and group";
-            Err(Problem::new(Code::BadFilter, message, hint))
-        }
+        Some(field) => Err(guess(&field)),
     }
 }
 
-pub fn filter(text: &str) -> Result<Filter, Problem> {
-    Filter::parse(text).map_err(|FilterError { column, problem }| {
-        let hint = "write it like `reason:permanent,gone attempts:>=3 -tenant:acme`";
-        Problem::new(Code::BadFilter, format!("the filter, column {column}: {problem}"), hint)
-    })
+/// What was asked for would tell a hidden value piece by piece.
+pub fn guess(field: &str) -> Problem {
+    let message = format!("`{field}` cannot be searched like this: the pipeline redacts");
+    let hint = "ask for a whole value, or use status, class, reason and group";
+    Problem::new(Code::BadFilter, message, hint)
 }
 
 /// A time, or how long ago.
@@ -166,7 +168,7 @@ mod tests {
 
     #[test]
     fn nothing_is_never_everything() {
-        let empty = |letters: LetterSelection| open(letters, NOW).unwrap_err().code;
+        let empty = |letters: LetterSelection| open(letters, &Redaction::default(), NOW).unwrap_err().code;
         assert_eq!(empty(LetterSelection::default()), Code::EmptySelection);
         assert_eq!(
             empty(LetterSelection { ids: Some(Vec::new()), ..LetterSelection::default() }),
@@ -176,7 +178,28 @@ mod tests {
             empty(LetterSelection { filter: Some("  ".into()), ..LetterSelection::default() }),
             Code::BadFilter
         );
-        assert!(open(LetterSelection { all: true, ..LetterSelection::default() }, NOW).is_ok());
+        assert!(
+            open(LetterSelection { all: true, ..LetterSelection::default() }, &Redaction::default(), NOW)
+                .is_ok()
+        );
+    }
+
+    /// A dry run answers with a count, which is as good as a list for whoever guesses.
+    #[test]
+    fn what_is_hidden_is_guessed_with_no_selection() {
+        let mut redaction = Redaction::default();
+        assert!(redaction.add("/email"));
+        let select = |filter: &str| {
+            let letters = LetterSelection { filter: Some(filter.into()), ..LetterSelection::default() };
+            [open(letters.clone(), &redaction, NOW), any(letters, &redaction, NOW)]
+                .map(|selection| selection.map_err(|problem| problem.code).err())
+        };
+        for guess in ["error:erika", "payload.email:>5", "payload.copy:<=7", "-payload.copy:<7 status:422"] {
+            assert_eq!(select(guess), [Some(Code::BadFilter), Some(Code::BadFilter)], "{guess}");
+        }
+        for fair in ["payload.email:eve@example.com", "payload.n:5", "status:>=500 attempts:>3", "age:>1h"] {
+            assert_eq!(select(fair), [None, None], "{fair}");
+        }
     }
 
     #[test]

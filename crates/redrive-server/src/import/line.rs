@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use redrive::internal::adopt::{Dialect, ForeignRecord, Understood};
 use redrive::internal::engine::import::content_hash;
 use redrive::internal::engine::{Attempt, ForeignLetter, History, SourcePlace};
 use redrive::{FailureKind, LetterState, Message, Time, timestamp};
@@ -68,6 +69,27 @@ pub(crate) struct GivenLetter<'a> {
     redacted: Option<&'a RawValue>,
     /// The state it was exported in. An erased letter is refused.
     state: Option<String>,
+    /// The framework whose headers were read for this line already; they are not read again.
+    dialect: Option<String>,
+}
+
+impl GivenLetter<'_> {
+    /// Whether its headers may say more of the failure than it does.
+    fn is_silent(&self) -> bool {
+        let says = self.error.is_some() || self.exception.is_some() || !self.history.is_empty();
+        !says && self.dialect.is_none()
+    }
+
+    /// Takes over what its headers say, where it says nothing itself.
+    fn complete(&mut self, headers: Understood) {
+        let origin = headers.origin.map(|origin| origin.to_string());
+        self.message = self.message.take().filter(|id| !id.is_empty()).or(headers.message_id);
+        self.origin = self.origin.take().or(origin);
+        self.exception = headers.exception;
+        self.error = headers.error;
+        self.attempts = self.attempts.or(headers.attempts);
+        self.created = self.created.take().or_else(|| headers.created.map(timestamp::print));
+    }
 }
 
 /// A failed attempt elsewhere.
@@ -140,9 +162,9 @@ impl Times {
     }
 }
 
-/// Reads one letter; what is wrong with it otherwise, in words.
-pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ReadLetter, String> {
-    let given: GivenLetter<'_> =
+/// Reads one letter; what is wrong with it otherwise, in words. Headers of this framework are understood, or of any.
+pub fn read(text: &[u8], dialect: Option<Dialect>, intake: &Intake, now: Time) -> Result<ReadLetter, String> {
+    let mut given: GivenLetter<'_> =
         serde_json::from_slice(text).map_err(|error| format!("it is not a letter: {error}"))?;
     if let Some(redacted) = given.redacted.map(RawValue::get).filter(|redacted| *redacted != "[]") {
         return Err(format!(
@@ -165,6 +187,10 @@ pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ReadLetter, Strin
         (None, None) => None,
     };
     let headers = given.headers.map(headers).transpose()?.unwrap_or_default();
+    if given.is_silent() {
+        let said = said_by(&headers, dialect, key.as_deref(), payload.as_deref())?;
+        said.into_iter().for_each(|said| given.complete(said));
+    }
     let mut times = Times { now, ahead: Vec::new() };
     let created = times.read("created", given.created.as_deref())?;
     let first_seen = times.read("first_seen", given.first_seen.as_deref())?;
@@ -186,6 +212,25 @@ pub fn read(text: &[u8], intake: &Intake, now: Time) -> Result<ReadLetter, Strin
     let first_failed = Some(first_seen.unwrap_or(failed_at));
     let meta = Meta { created, attempts, first_failed, ..Meta::default() };
     Ok(ReadLetter { letter: ForeignLetter { message, origin, meta, history }, note: times.note() })
+}
+
+/// What the headers of another framework say. Those that cannot be read say nothing.
+fn said_by(
+    headers: &Headers,
+    dialect: Option<Dialect>,
+    key: Option<&[u8]>,
+    value: Option<&[u8]>,
+) -> Result<Option<Understood>, String> {
+    let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
+    // A line has no place of its own.
+    let record = ForeignRecord { topic: "", partition: 0, offset: 0, written: None, key, value, headers };
+    let Some(dialect) = dialect.or_else(|| Dialect::detect(&record)) else { return Ok(None) };
+    match dialect.understand(&record, true) {
+        Ok(Understood { is_pointer: true, origin: Some(origin), .. }) => Err(format!(
+            "it has no payload and only points at {origin}; import the topic, which fetches the message from there"
+        )),
+        said => Ok(said.ok()),
+    }
 }
 
 struct Parts {
@@ -261,7 +306,7 @@ fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Resul
             code: code.map(str::to_owned),
             counted: true,
             ambiguous: false,
-            error: given.error.as_deref().or(exception).unwrap_or_default().to_owned(),
+            error: error_text(exception, given.error.as_deref()),
         };
         return Ok((History::default().with(&last), attempts));
     }
@@ -289,6 +334,16 @@ fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Resul
     }
     let counted = given.history.iter().filter(|attempt| attempt.counted).count();
     Ok((history, given.attempts.unwrap_or(u32::try_from(counted).unwrap_or(u32::MAX))))
+}
+
+/// The error, with its exception in front unless it names that itself: letters are grouped by this text.
+fn error_text(exception: Option<&str>, error: Option<&str>) -> String {
+    let (Some(exception), Some(error)) = (exception, error) else {
+        return error.or(exception).unwrap_or_default().to_owned();
+    };
+    let short = exception.rsplit(['.', '$']).next().unwrap_or(exception);
+    let is_named = error.contains(exception) || error.starts_with(short);
+    if is_named { error.to_owned() } else { format!("{exception}: {error}") }
 }
 
 fn is_code(name: &str) -> bool {

@@ -5,7 +5,7 @@ use super::*;
 const NOW: Time = Time::from_millis(1_800_000_000_000);
 
 fn read_plain(text: &str) -> Result<ForeignLetter, String> {
-    read(text.as_bytes(), &Intake::default(), NOW).map(|read| read.letter)
+    read(text.as_bytes(), None, &Intake::default(), NOW).map(|read| read.letter)
 }
 
 /// A letter that died tomorrow would be the youngest for a day, and nobody would know why.
@@ -13,7 +13,7 @@ fn read_plain(text: &str) -> Result<ForeignLetter, String> {
 fn times_in_the_future_become_the_time_of_the_import_and_are_named() {
     let text = r#"{"message":"m","payload":null,"created":"2099-01-01T00:00:00Z","dead_at":"2026-11-15T10:00:00Z","history":[
         {"attempt":1,"at":"2099-01-02T00:00:00Z","class":"transient","error":"503","counted":true}]}"#;
-    let read = read(text.as_bytes(), &Intake::default(), NOW).unwrap();
+    let read = read(text.as_bytes(), None, &Intake::default(), NOW).unwrap();
     assert_eq!(
         read.note.as_deref(),
         Some(
@@ -23,7 +23,7 @@ fn times_in_the_future_become_the_time_of_the_import_and_are_named() {
     );
     assert_eq!((read.letter.message.created(), read.letter.history.attempts()[0].at), (NOW, NOW));
     let past = r#"{"message":"m","payload":null,"created":"2026-11-15T10:00:00Z"}"#;
-    assert_eq!(super::read(past.as_bytes(), &Intake::default(), NOW).unwrap().note, None);
+    assert_eq!(super::read(past.as_bytes(), None, &Intake::default(), NOW).unwrap().note, None);
     let wrong = r#"{"payload":null,"history":[{"attempt":1,"at":"soon"}]}"#;
     assert!(read_plain(wrong).unwrap_err().contains("`history.at`"));
 }
@@ -53,7 +53,7 @@ fn a_record_of_a_topic_becomes_a_letter() {
 #[test]
 fn an_id_is_given_picked_or_the_place() {
     let id = |text: &str, intake: &Intake| {
-        read(text.as_bytes(), intake, NOW).unwrap().letter.message.id().to_owned()
+        read(text.as_bytes(), None, intake, NOW).unwrap().letter.message.id().to_owned()
     };
     let by_json = Intake { id: Some(Pick::Json("/n".into())), tenant: Some(Pick::Header("t".into())) };
     let with = |more: &str| format!(r#"{{"place":"dlq/0/17","payload":{{"json":{{"n":7}}}}{more}}}"#);
@@ -65,7 +65,7 @@ fn an_id_is_given_picked_or_the_place() {
     assert!(unnamed.starts_with("imported-"), "{unnamed}");
     assert_eq!(unnamed, id(r#"{"payload":{"utf8":"x"},"headers":{"a":"b"}}"#, &Intake::default()));
     assert_ne!(unnamed, id(r#"{"payload":"y"}"#, &Intake::default()));
-    let tenant = read(br#"{"payload":null,"headers":{"T":"acme"}}"#, &by_json, NOW).unwrap().letter;
+    let tenant = read(br#"{"payload":null,"headers":{"T":"acme"}}"#, None, &by_json, NOW).unwrap().letter;
     assert_eq!(tenant.message.tenant(), Some("acme"));
     assert_eq!(tenant.message.payload(), None);
 }
@@ -110,6 +110,46 @@ fn faults_name_the_field() {
         let problem = read_plain(text).unwrap_err();
         assert!(problem.contains(expected), "{text}: {problem}");
     }
+}
+
+const SPRING: &str = r#""payload":"{}","headers":{"kafka_dlt-original-topic":"orders","kafka_dlt-original-partition":{"base64":"AAAABw=="},
+    "kafka_dlt-original-offset":"1182","kafka_dlt-exception-fqcn":"com.example.Late","kafka_dlt-exception-message":"no stock"}"#;
+
+/// Dead letters that somebody dumped from a topic into a file.
+#[test]
+fn headers_of_a_framework_say_what_a_line_does_not() {
+    let letter = read_plain(&format!("{{{SPRING}}}")).unwrap();
+    let origin = letter.origin.unwrap();
+    assert_eq!((&*origin.topic, origin.partition, origin.offset), ("orders", 7, 1182));
+    let attempts = letter.history.attempts();
+    assert_eq!((letter.message.id(), &*attempts[0].error), ("orders/7/1182", "com.example.Late: no stock"));
+    assert_eq!(attempts[0].code.as_deref(), Some("Late"));
+    let said = read_plain(&format!(r#"{{"error":"mine",{SPRING}}}"#)).unwrap();
+    assert_eq!((said.origin.is_none(), &*said.history.attempts()[0].error), (true, "mine"));
+    let known = read_plain(&format!(r#"{{"dialect":"plain",{SPRING}}}"#)).unwrap();
+    assert!(known.origin.is_none(), "its reader has read them");
+    let connect = r#"{"payload":null,"headers":{"__connect.errors.topic":"o","__connect.errors.partition":"0","__connect.errors.offset":"3",
+        "__connect.errors.exception.class.name":"E","__connect.errors.exception.message":"m"}}"#;
+    assert_eq!(read_plain(connect).unwrap().history.attempts()[0].error, "E: m");
+    let plain = read(connect.as_bytes(), Some(Dialect::Plain), &Intake::default(), NOW).unwrap().letter;
+    assert_eq!((plain.origin.is_none(), &*plain.history.attempts()[0].error), (true, ""));
+    let pointer = r#"{"payload":null,"headers":{"__dlq.errors.topic":"orders","__dlq.errors.partition":"2","__dlq.errors.offset":"41"}}"#;
+    assert!(read_plain(pointer).unwrap_err().contains("points at orders/2/41"));
+}
+
+#[test]
+fn an_exception_is_part_of_the_error_by_which_letters_are_grouped() {
+    let error = |fields: &str| {
+        let letter = read_plain(&format!(r#"{{"payload":null,{fields}}}"#)).unwrap();
+        letter.history.attempts()[0].error.clone()
+    };
+    assert_eq!(error(r#""exception":"com.example.Late","error":"no stock""#), "com.example.Late: no stock");
+    assert_eq!(error(r#""exception":"com.example.Late","error":"Late: no stock""#), "Late: no stock");
+    assert_eq!(
+        error(r#""exception":"a.B","error":"x.Y: z\nCaused by: a.B: c""#),
+        "x.Y: z\nCaused by: a.B: c"
+    );
+    assert_eq!((error(r#""exception":"a.B""#), error(r#""error":"e""#)), ("a.B".to_owned(), "e".to_owned()));
 }
 
 /// A replay would deliver a tombstone to the receiver.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use bytes::Bytes;
+use redrive::internal::adopt::Dialect;
 use redrive::internal::engine::{ForeignLetter, ImportAnswer};
 use redrive::letters::redact::hidden_error;
 use redrive::{GroupId, Time};
@@ -33,6 +34,8 @@ pub(crate) struct ImportParams {
     dry_run: bool,
     /// Where they come from, for the action log.
     from: Option<String>,
+    /// The framework whose headers the lines have; by the headers of each unless given.
+    dialect: Option<String>,
 }
 
 pub(crate) async fn import(
@@ -46,10 +49,11 @@ pub(crate) async fn import(
         let message = format!("`from` has more than {FROM_BYTES_MAX} bytes");
         return Err(Problem::bad_request(message, "name the topic or the file"));
     }
+    let dialect = params.dialect.as_deref().map(dialect).transpose()?;
     let held = body::hold(&shared, &headers, body).await?;
     let (intake, now) = (served.intake.clone(), served.handle.now());
     let bytes = held.bytes.clone();
-    let read = tokio::task::spawn_blocking(move || Lines::read(&bytes, &intake, now)).await;
+    let read = tokio::task::spawn_blocking(move || Lines::read(&bytes, dialect, &intake, now)).await;
     let lines = read.map_err(|_| {
         Problem::new(Code::Stopping, "the server is stopping", "nothing was imported; send it again")
     })??;
@@ -83,6 +87,13 @@ pub(crate) async fn import(
     Ok(Json(view))
 }
 
+fn dialect(name: &str) -> Result<Dialect, Problem> {
+    Dialect::from_name(name).ok_or_else(|| {
+        let names = Dialect::ALL.map(Dialect::name).join(", ");
+        Problem::bad_request(format!("`dialect` is {name:?}"), format!("one of {names}, or leave it out"))
+    })
+}
+
 /// The lines of a body: letters with their numbers, what was changed in them, and what is wrong with the others.
 #[derive(Debug, Default)]
 struct Lines {
@@ -92,7 +103,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn read(body: &Bytes, intake: &Intake, now: Time) -> Result<Self, Problem> {
+    fn read(body: &Bytes, dialect: Option<Dialect>, intake: &Intake, now: Time) -> Result<Self, Problem> {
         let mut lines = Self::default();
         for (index, text) in body.split(|byte| *byte == b'\n').enumerate() {
             let (line, text) = (index + 1, text.trim_ascii());
@@ -104,7 +115,7 @@ impl Lines {
                 let hint = "nothing was imported; send them in several requests";
                 return Err(Problem::new(Code::TooLarge, message, hint).at_line(line));
             }
-            match line::read(text, intake, now) {
+            match line::read(text, dialect, intake, now) {
                 Ok(read) => {
                     let room = lines.notes.len() < PROBLEMS_MAX;
                     lines

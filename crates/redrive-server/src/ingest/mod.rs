@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use redrive::{Accepted, NewMessage, Time};
+use redrive::{Accepted, NewMessage, Time, messages};
 use redrive_api::{AcceptedMessage, AcceptedMessages};
 use serde::Deserialize;
 
@@ -64,13 +64,22 @@ async fn one(served: &Served, body: &[u8]) -> Result<Response, Problem> {
     let id = new.message.id().to_owned();
     let state = if new.due.is_some_and(|due| due > now) { "delayed" } else { "ready" };
     let accepted = served.handle.ingest([new]).await?;
-    if let Some(Accepted::Duplicate { .. }) = accepted.first() {
+    if let Some(Accepted::Duplicate { seq }) = accepted.first() {
+        let known = match served.handle.message(&id).await? {
+            // An id that an edit gave is known to the letter alone.
+            None if is_letter(served, *seq, &id).await? => messages::message(&served.handle, &id).await?,
+            known => known,
+        };
         // An id that is remembered, but neither waits nor is a dead letter, has been delivered.
-        let known = served.handle.message(&id).await?;
         let state = known.map_or("succeeded", |known| known.state.name());
         return Ok(Json(answer(id, state, true, served)).into_response());
     }
     Ok((StatusCode::ACCEPTED, Json(answer(id, state, false, served))).into_response())
+}
+
+async fn is_letter(served: &Served, number: u64, id: &str) -> Result<bool, Problem> {
+    let letter = served.handle.letter(number).await?;
+    Ok(letter.is_some_and(|letter| letter.message.id() == id))
 }
 
 /// The name of the state is borrowed: an answer costs no more memory than the id.

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::access::auth::Access;
-use crate::answers::Held;
+use crate::answer_memory::Held;
 use crate::ingest::batch::LINES_MAX;
 use crate::problem::Code;
 use crate::routes::{Operation, ROUTES, Route};
@@ -72,8 +72,14 @@ pub(crate) fn takes(operation: Operation) -> Takes {
     Takes { params: !params.is_empty(), body: body.is_some() }
 }
 
+/// The name of an operation, as in `showPipeline`.
+fn id(operation: Operation) -> String {
+    let name = format!("{operation:?}");
+    name[..1].to_lowercase() + &name[1..]
+}
+
 fn operation(route: &Route) -> Value {
-    let Described { id, summary, params, body, answers, codes } = describe(route.operation);
+    let Described { summary, params, body, answers, codes } = describe(route.operation);
     let mut parameters = path_parameters(route.path);
     for (name, kind, text) in params {
         let schema = json!({ "type": kind });
@@ -97,7 +103,8 @@ fn operation(route: &Route) -> Value {
         let sep = if before.is_empty() { "" } else { ", " };
         entry["description"] = json!(format!("{before}{sep}`{}`", code.name()));
     }
-    let mut operation = json!({ "operationId": id, "summary": summary, "responses": responses });
+    let mut operation =
+        json!({ "operationId": id(route.operation), "summary": summary, "responses": responses });
     if !parameters.is_empty() {
         operation["parameters"] = json!(parameters);
     }

@@ -58,6 +58,8 @@ pub struct Setup {
     pub tiers: &'static [&'static str],
     /// Whether the pipelines run; messages wait for ever if not.
     pub run: bool,
+    /// What the pipelines do not show, as it is written in a configuration.
+    pub redact: &'static [&'static str],
 }
 
 impl Default for Setup {
@@ -70,7 +72,8 @@ impl Default for Setup {
             ],
             ..ServerOptions::default()
         };
-        Self { options, intake: Intake::default(), max_pending: 0, tiers: &["20ms", "40ms"], run: true }
+        let tiers = &["20ms", "40ms"];
+        Self { options, intake: Intake::default(), max_pending: 0, tiers, run: true, redact: &[] }
     }
 }
 
@@ -118,7 +121,10 @@ pub async fn start_with(setup: Setup) -> Running {
         .build()
         .unwrap();
     let mut service = service(&redrive, &dir);
-    service.pipelines.iter_mut().for_each(|served| served.intake = setup.intake.clone());
+    for served in &mut service.pipelines {
+        served.intake = setup.intake.clone();
+        assert!(setup.redact.iter().all(|rule| served.redaction.add(rule)));
+    }
     let server = Server::bind(setup.options, service).unwrap();
     let (address, readiness) = (server.address(), server.readiness());
     let (stop_server, server_stopped) = oneshot::channel();

@@ -25,7 +25,7 @@ use tower_service::Service;
 
 use super::client_auth;
 use super::guard::{Blocked, Guard};
-use super::names::{Names, Unresolved};
+use super::dns::{Names, Unresolved};
 use super::payload::Payload;
 use super::proxy::{self, Proxy, ProxyFault};
 use super::stream::Stream;

@@ -26,7 +26,7 @@ pub mod auth;
 mod client_auth;
 pub(crate) mod connect;
 pub mod guard;
-pub mod names;
+pub mod dns;
 mod proxy;
 mod stream;
 
@@ -38,7 +38,7 @@ pub use auth::{Auth, OAuth2};
 pub use cloud_event::Format;
 pub use endpoint::EndpointFault;
 pub use endpoint_hash::check_hash_key;
-pub use names::Names;
+pub use dns::Names;
 pub use options::{HeaderFrom, WebhookOptions};
 pub use outcome::classes::{Case, ClassTable, Meaning, Trouble};
 pub use outcome::judge::WebhookError;

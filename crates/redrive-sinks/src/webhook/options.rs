@@ -18,7 +18,7 @@ use super::connect::{self, Pool};
 use super::endpoint::{self, EndpointFault, EndpointSource};
 use super::guard::Guard;
 use super::header::is_ours;
-use super::names::Names;
+use super::dns::Names;
 use super::outcome::classes::ClassTable;
 use super::proxy::Proxy;
 use super::signing::Signing;

@@ -15,7 +15,7 @@ use hyper::http::uri::PathAndQuery;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::names::Unresolved;
+use super::dns::Unresolved;
 use super::outcome::classes::Trouble;
 use super::signing::watched::Watched;
 use crate::fault::SinkFault;

@@ -251,9 +251,17 @@ impl Action {
             && self.pipeline == earlier.pipeline
     }
 
-    /// Whether it takes the place of an earlier record. Of the two records of an edit, only the outcome has a note.
+    /// Whether it takes the place of an earlier record. Of the two records that an earlier version wrote of an edit, only
+    /// the outcome has a note.
     pub(super) fn is_outcome(&self) -> bool {
         self.step == ActionStep::Done || (self.action == ActionKind::Edit && self.note.is_some())
+    }
+
+    /// Of two records of an action the one with the higher rank counts, or else the later one: what was done before what was
+    /// asked for. Two processes may have recorded what was done; whoever did so too early has seen fewer letters.
+    pub(super) fn rank(&self) -> (bool, u64) {
+        let is_done = self.step == ActionStep::Done;
+        (is_done, if is_done { self.letters } else { 0 })
     }
 
     /// As it stands in the file, without the letters' ids: what is shown to people.

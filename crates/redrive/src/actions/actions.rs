@@ -12,6 +12,7 @@ use super::edit_undo::{self, EditUndone};
 use super::edits::{self, EditPlan, EditWish};
 use super::erasures::{self, Erased};
 use super::error::ActionError;
+use super::finish;
 use super::groups;
 use super::imports::{self, Imported};
 use super::log::ActionLog;
@@ -52,8 +53,8 @@ impl Actions {
     }
 
     /// From now on the actions on a pipeline are those of all processes that share its letters, if several do. What
-    /// another one does not finish is finished here, as long as there is a tokio runtime; and so are erasures that this
-    /// process had begun when it ended.
+    /// another one does not finish is finished here, as long as there is a tokio runtime; and so are edits and erasures
+    /// that this process had begun when it ended.
     pub fn attach(&self, handle: &PipelineHandle) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             if let Some(records) = handle.shared_records() {
@@ -64,10 +65,10 @@ impl Actions {
         match handle.shared_records() {
             Some(records) => {
                 if self.log.group().attach(handle.name(), records) {
-                    runtime.spawn(discards::finish_for_others(self.log.clone(), handle.clone()));
+                    runtime.spawn(finish::for_others(self.log.clone(), handle.clone()));
                 }
             }
-            None => drop(runtime.spawn(erasures::finish_own(self.log.clone(), handle.clone()))),
+            None => drop(runtime.spawn(finish::own(self.log.clone(), handle.clone()))),
         }
     }
 

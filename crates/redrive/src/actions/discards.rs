@@ -3,22 +3,18 @@
 use std::time::Duration;
 
 use redrive_core::Time;
-use tokio::time::Instant;
 
 use super::action::{Action, ActionKind};
-use super::erasures;
 use super::error::ActionError;
 use super::log::ActionLog;
-use super::unfinished::{RunningAction, Unfinished};
+use super::unfinished::RunningAction;
 use crate::engine::{LetterStanding, LetterState};
-use crate::handle::{HandleError, PipelineHandle};
+use crate::handle::PipelineHandle;
 
 /// How long a closed letter is kept, counted from its death, so that a discard can be taken back.
 pub const CLOSED_KEEP: Duration = Duration::from_hours(30 * 24);
 /// Letters that are changed or asked about in one go.
 const BATCH_MAX: usize = 1024;
-/// How long between two looks at what other processes have not finished.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// No replay job has this name: standings are asked for their state alone.
 const NO_JOB: u64 = u64::MAX;
 
@@ -101,53 +97,28 @@ async fn still_discarded(
     Ok(closed.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Finishes discards, undos and erasures that other processes have begun and did not come to the end of, until the pipeline stops.
-pub(super) async fn finish_for_others(log: ActionLog, handle: PipelineHandle) {
-    let mut unfinished = Unfinished::default();
-    loop {
-        tokio::time::sleep(LOOK_EVERY).await;
-        if matches!(handle.counts().await, Err(HandleError::Stopped(_))) {
-            return;
-        }
-        let running = log.group().unfinished(handle.name());
-        for record in unfinished.overdue(&running, Instant::now()) {
-            // What cannot be done now is tried again with the next look.
-            let _ = finish(&log, &handle, &record).await;
-        }
-    }
+/// Does the rest of a discard. A letter that died since is left: that is another failure than the one that was discarded.
+pub(super) async fn finish_discard(
+    handle: &PipelineHandle,
+    discard: Action,
+    running: &mut RunningAction,
+) -> Result<(), ActionError> {
+    let open = in_state(handle, &discard.ids, LetterState::Open).await?;
+    let left = open.into_iter().filter(|(_, letter)| letter.dead_at <= discard.at);
+    let left: Vec<u64> = left.map(|(id, _)| id).collect();
+    discard_each(handle, &left, &discard.actor, running).await.map(drop)
 }
 
-async fn finish(log: &ActionLog, handle: &PipelineHandle, record: &str) -> Result<(), ActionError> {
-    let _alone = log.alone().await;
-    let mut running = log.group().running(handle.name(), Some(record));
-    // The record itself is written last: without it nothing was begun.
-    let Some(action) = log.group().recorded(record) else {
-        running.end().await;
-        return Ok(());
-    };
-    if action.action == ActionKind::Erase {
-        erasures::finish(log, handle, action, &mut running).await?;
-        running.end().await;
-        return Ok(());
-    }
-    let Action { at, actor, id, ids, .. } = action;
-    match (action.action, id) {
-        (ActionKind::Discard, Some(id)) if log.group().named(ActionKind::Undo, &id).is_none() => {
-            let open = in_state(handle, &ids, LetterState::Open).await?;
-            // One that died since is another failure than the one that was discarded.
-            let left = open.into_iter().filter(|(_, letter)| letter.dead_at <= at);
-            let left: Vec<u64> = left.map(|(id, _)| id).collect();
-            discard_each(handle, &left, &actor, &mut running).await?;
-        }
-        (ActionKind::Undo, Some(id)) => {
-            let discard = log.discard_named(&id).await?;
-            let left = still_discarded(log, handle, discard).await?;
-            restore_each(handle, &left, &actor, &mut running).await?;
-        }
-        _ => {}
-    }
-    running.end().await;
-    Ok(())
+/// Does the rest of an undo of a discard.
+pub(super) async fn finish_undo(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    id: &str,
+    actor: &str,
+    running: &mut RunningAction,
+) -> Result<(), ActionError> {
+    let left = still_discarded(log, handle, log.discard_named(id).await?).await?;
+    restore_each(handle, &left, actor, running).await.map(drop)
 }
 
 /// Which pipeline a discard belongs to.

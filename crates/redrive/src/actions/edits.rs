@@ -1,11 +1,12 @@
-//! Edits of letters: planned first, recorded with their letters, then carried out.
+//! Edits of letters: planned first, recorded with their letters, carried out, and recorded again with the letters that
+//! changed.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::action::{Action, ActionKind};
+use super::action::{Action, ActionKind, ActionStep};
 use super::error::ActionError;
 use super::log::ActionLog;
 use crate::engine::continued::continued_id;
@@ -107,7 +108,7 @@ impl Skipped {
 
 /// What becomes of one letter.
 enum Planned {
-    /// The condition does not fit, or it is not open any more.
+    /// The condition does not fit.
     NotMeant,
     Unchanged,
     NotJson(String),
@@ -128,7 +129,7 @@ impl EditWish {
     /// Pure: what becomes of a letter under an edit with this name.
     fn plan(&self, letter: &Letter, edit: &str) -> Planned {
         if letter.state != LetterState::Open {
-            return Planned::NotMeant;
+            return Planned::Refused(why(EditAnswer::NotOpen(letter.state)));
         }
         if let Some(condition) = &self.condition {
             match JsonText::parse(letter.message.payload().unwrap_or_default()) {
@@ -215,9 +216,9 @@ pub(super) async fn plan_edit(
     Ok(planned(log, handle, ids, wish).await?.0)
 }
 
-/// Edits those of the letters that are open and meant. The record comes first: a crash in between leaves a record of
-/// letters that are as they were, never an edit that nobody can name. If fewer letters changed than were planned, a second
-/// record with the letters that did takes its place.
+/// Edits those of the letters that are open and meant. It is recorded twice: what was planned, before the first letter
+/// changes, so that no edit is without a name, and what was done. A crash in between leaves the first alone, and whoever
+/// finds that records what was done until then.
 pub(super) async fn edit(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -234,23 +235,49 @@ pub(super) async fn edit(
         return Err(ActionError::Ambiguous { ambiguous: plan.ambiguous, letters: plan.letters });
     }
     let action = Action::new(handle.now(), actor, ActionKind::Edit, handle.name());
-    let fields = wish.fields();
-    let action = Action { letters: ids.len() as u64, ids: ids.clone(), fields, ..action };
-    let edit = log.record_named('e', action.clone()).await?;
+    let action = Action { ids: ids.clone(), fields: wish.fields(), step: ActionStep::Asked, ..action };
+    let edit = log.next_name('e');
+    let planned = action.of(edit.clone(), ids.len() as u64);
+    let mut running = log.record_running(planned.clone()).await?;
     let refused = plan.refused.clone();
     let mut run = EditRun { handle, wish, actor, edit: &edit, done: Vec::new(), refused };
     let mut rest = &ids[..];
     while !rest.is_empty() {
         rest = run.some(rest).await?;
+        running.beat().await;
     }
-    let EditRun { mut done, refused, .. } = run;
+    let EditRun { done, refused, .. } = run;
     let letters = done.len() as u64;
-    if letters < action.letters {
-        done.sort_unstable();
-        let note = format!("{} planned", action.letters);
-        log.record(Action { ids: done, ..action }.of(edit.clone(), letters).note(note)).await?;
-    }
+    record_done(log, planned, done).await?;
+    running.end().await;
     Ok(EditPlan { id: Some(edit), letters, refused, ..plan })
+}
+
+/// Records what came of an edit whose process ended in the middle. The letters that do not have it stay as they are: the
+/// values that they were to get are written down nowhere.
+pub(super) async fn finish(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    planned: Action,
+) -> Result<(), ActionError> {
+    let edit = planned.id.clone().unwrap_or_default();
+    let undone = log.undone_letters(&edit).await?;
+    let mut done = Vec::new();
+    for id in &planned.ids {
+        let letter = handle.letter(*id).await?;
+        if undone.contains(id) || letter.is_some_and(|letter| letter.edits.contains(&edit)) {
+            done.push(*id);
+        }
+    }
+    record_done(log, planned, done).await
+}
+
+/// The second record: the letters that have changed.
+async fn record_done(log: &ActionLog, planned: Action, mut done: Vec<u64>) -> Result<(), ActionError> {
+    done.sort_unstable();
+    let letters = done.len() as u64;
+    let note = (letters < planned.letters).then(|| format!("{} planned", planned.letters));
+    log.record(Action { ids: done, letters, note, step: ActionStep::Done, ..planned }).await
 }
 
 /// The plan, and the letters that it would change.

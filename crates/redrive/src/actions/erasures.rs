@@ -94,16 +94,6 @@ pub(super) async fn finish(
     wipe(handle).await.map(drop)
 }
 
-/// The same for what this process had begun before it ended, where no other one does it.
-pub(super) async fn finish_own(log: ActionLog, handle: PipelineHandle) {
-    let Ok(unfinished) = log.unfinished_erasures(handle.name()).await else { return };
-    for asked in unfinished {
-        let _alone = log.alone().await;
-        // What cannot be done now is found again at the next start.
-        let _ = finish(&log, &handle, asked, &mut RunningAction::new(None)).await;
-    }
-}
-
 async fn erase_each(
     handle: &PipelineHandle,
     asked: &Action,

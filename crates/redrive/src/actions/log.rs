@@ -15,7 +15,7 @@ use super::shared::{LoggedAction, SharedActions, merged};
 use super::unfinished::RunningAction;
 use crate::engine::GroupMarks;
 use crate::naming::{self, Naming};
-use crate::private;
+use crate::owner_only;
 
 const FILE: &str = "actions.ndjson";
 /// The longest list that is answered.
@@ -46,24 +46,25 @@ struct LogState {
     discards: NamedAction,
     edits: NamedAction,
     erasures: NamedAction,
-    /// Erasures of which no record says what was done, with their pipelines.
-    unfinished: BTreeMap<u64, String>,
+    /// Edits and erasures of which no record says what was done, with their pipelines.
+    unfinished: BTreeMap<String, String>,
     /// Pipelines whose last word was `pause`.
     paused: BTreeSet<String>,
     /// What was decided about groups of letters, by pipeline.
     marks: BTreeMap<String, GroupMarks>,
 }
 
-/// Actions that have names: where the line of each begins, and the number of the next.
+/// Actions that have names: where the line of each begins, and the number of the next. One of another process that was
+/// finished here may have a number that this process has given too, so they are told apart by their whole names.
 #[derive(Default)]
 struct NamedAction {
-    lines: BTreeMap<u64, u64>,
+    lines: BTreeMap<String, u64>,
     last: u64,
 }
 
 impl NamedAction {
-    fn add(&mut self, number: u64, at: u64) {
-        self.lines.insert(number, at);
+    fn add(&mut self, id: &str, number: u64, at: u64) {
+        self.lines.insert(id.to_owned(), at);
         self.last = self.last.max(number);
     }
 
@@ -100,7 +101,7 @@ impl ActionLog {
         let mut faults = Vec::new();
         if let Some(dir) = dir {
             let path = dir.join(FILE);
-            let file = private::options().create(true).read(true).append(true).open(&path)?;
+            let file = owner_only::options().create(true).read(true).append(true).open(&path)?;
             File::open(dir)?.sync_all()?;
             let mut number = 0;
             let whole = walk(&file, 0, |at, line| {
@@ -207,18 +208,11 @@ impl ActionLog {
         .await
     }
 
-    /// The name of the next discard (`d`), edit (`e`) or erasure (`x`).
+    /// The name of the next discard (`d`), edit (`e`) or erasure (`x`). Whoever records it holds [`Self::alone`], so nobody
+    /// else takes the name.
     pub(super) fn next_name(&self, kind: char) -> String {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.naming.name(kind, state.named(kind).next())
-    }
-
-    /// Records a discard (`d`) or an edit (`e`) under the next name, which it returns. Whoever calls it holds
-    /// [`Self::alone`], so nobody else takes the name.
-    pub(super) async fn record_named(&self, kind: char, action: Action) -> Result<String, ActionError> {
-        let (id, letters) = (self.next_name(kind), action.letters);
-        self.record(action.of(id.clone(), letters)).await?;
-        Ok(id)
     }
 
     /// A discard with the ids of its letters.
@@ -237,36 +231,39 @@ impl ActionLog {
 
     /// A discard (`d`) or an edit (`e`) with the ids of its letters, whichever process made it.
     pub(super) async fn find_named(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
-        if let Some(own) = self.find_own(kind, id).await? {
-            return Ok(Some(own));
+        let own = self.find_own(kind, id).await?;
+        // What came of one that this process did not finish, another may have recorded.
+        if own.as_ref().is_some_and(|own| own.step != ActionStep::Asked) {
+            return Ok(own);
         }
         let action = if kind == 'e' { ActionKind::Edit } else { ActionKind::Discard };
         let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
         let found = self.with(move |_| Ok(shared.group.named(action, &id))).await?;
         // One whose letters were too many to be shared can be taken back where it was made.
-        Ok(found.filter(|action| !action.ids.is_empty()))
+        Ok(found.filter(|action| !action.ids.is_empty()).or(own))
     }
 
-    /// Erasures of a pipeline that this process has begun and not come to the end of, with the ids of their letters.
-    pub(super) async fn unfinished_erasures(&self, pipeline: &str) -> Result<Vec<Action>, ActionError> {
-        let numbers: Vec<u64> = {
+    /// Edits and erasures of a pipeline that this process has begun and not come to the end of, with the ids of their
+    /// letters.
+    pub(super) async fn unfinished(&self, pipeline: &str) -> Result<Vec<Action>, ActionError> {
+        let names: Vec<String> = {
             let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             let of_pipeline = state.unfinished.iter().filter(|(_, of)| *of == pipeline);
-            of_pipeline.map(|(number, _)| *number).collect()
+            of_pipeline.map(|(id, _)| id.clone()).collect()
         };
         let mut found = Vec::new();
-        for number in numbers {
-            found.extend(self.find_own('x', &self.shared.naming.name('x', number)).await?);
+        for id in names {
+            found.extend(self.find_own(id.chars().next().unwrap_or_default(), &id).await?);
         }
         Ok(found)
     }
 
-    /// The same, of this process.
+    /// One whose record is in the file of this process.
     async fn find_own(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
-        let Some(number) = naming::number(kind, id) else { return Ok(None) };
+        let name = id.to_owned();
         let found = self
             .with(move |state| {
-                let Some(at) = state.named(kind).lines.get(&number).copied() else { return Ok(None) };
+                let Some(at) = state.named(kind).lines.get(&name).copied() else { return Ok(None) };
                 let mut found = None;
                 state.each_from(at, |_, line| {
                     found = Action::from_line(line, true);
@@ -278,8 +275,6 @@ impl ActionLog {
         match found {
             None => Ok(None),
             Some(Some(action)) if action.id.as_deref() == Some(id) => Ok(Some(action)),
-            // Another process has given the number too.
-            Some(_) if self.shared.naming.name(kind, number) != id => Ok(None),
             Some(_) => Err(ActionError::Damaged(id.to_owned())),
         }
     }
@@ -291,10 +286,7 @@ impl ActionLog {
             let mut letters = shared.group.discarded_after(&discard);
             let Action { id: Some(id), pipeline, .. } = discard else { return Ok(letters) };
             // The file has no place for one of another process; what came after that is with the group.
-            let own = naming::number('d', &id).filter(|number| shared.naming.name('d', *number) == id);
-            let Some(from) = own.and_then(|number| state.discards.lines.get(&number).copied()) else {
-                return Ok(letters);
-            };
+            let Some(from) = state.discards.lines.get(&id).copied() else { return Ok(letters) };
             state.each_from(from, |_, line| {
                 // Most lines are none; their letters need not be read.
                 if line.contains(ActionKind::Discard.name())
@@ -316,10 +308,8 @@ impl ActionLog {
     pub(super) async fn undone_letters(&self, edit: &str) -> Result<BTreeSet<u64>, ActionError> {
         let (shared, edit) = (Arc::clone(&self.shared), edit.to_owned());
         self.with(move |state| {
-            let own = naming::number('e', &edit).filter(|number| shared.naming.name('e', *number) == edit);
-            let from = own.and_then(|number| state.edits.lines.get(&number).copied()).unwrap_or(0);
             let mut letters = shared.group.undone_letters(&edit);
-            state.each_from(from, |_, line| {
+            state.each(|_, line| {
                 if line.contains(ActionKind::EditUndo.name())
                     && let Some(action) = Action::from_line(line, true)
                     && action.action == ActionKind::EditUndo
@@ -367,13 +357,14 @@ impl LogState {
             ActionKind::Erase => 'x',
             _ => return,
         };
-        if let Some(number) = action.id.as_deref().and_then(|id| naming::number(kind, id)) {
+        let Some(id) = action.id.as_deref() else { return };
+        if let Some(number) = naming::number(kind, id) {
             match action.step {
                 ActionStep::Whole => {}
-                ActionStep::Asked => drop(self.unfinished.insert(number, action.pipeline.clone())),
-                ActionStep::Done => drop(self.unfinished.remove(&number)),
+                ActionStep::Asked => drop(self.unfinished.insert(id.to_owned(), action.pipeline.clone())),
+                ActionStep::Done => drop(self.unfinished.remove(id)),
             }
-            self.named(kind).add(number, at);
+            self.named(kind).add(id, number, at);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! - `action`: one line of the log; `log`: the file
 //! - `discards`, `edits`, `edit_undo`, `erasures`, `imports`, `groups`: what is recorded and then done, a file each
+//! - `finish`: the rest of what a process did not come to the end of
 //! - `actions`: all of it, for whoever changes something
 
 mod action;
@@ -17,6 +18,7 @@ mod discards;
 mod edit_undo;
 mod edits;
 mod erasures;
+mod finish;
 mod groups;
 mod imports;
 mod retention;

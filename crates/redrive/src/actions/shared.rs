@@ -109,10 +109,10 @@ impl SharedActions {
         all
     }
 
-    /// The last record of a discard or an edit, with the ids of its letters.
+    /// The record that counts of a discard or an edit, with the ids of its letters.
     pub(super) fn named(&self, kind: ActionKind, id: &str) -> Option<Action> {
         let found = self.find(true, |action| action.action == kind && action.id.as_deref() == Some(id));
-        found.into_iter().next_back().map(|logged| logged.action)
+        found.into_iter().map(|logged| logged.action).max_by_key(Action::rank)
     }
 
     /// The letters of all discards of a pipeline after `discard`.
@@ -181,9 +181,12 @@ pub(super) fn merged(
     let mut listed: Vec<Action> = Vec::with_capacity(all.len());
     for LoggedAction { action, .. } in all {
         if action.is_outcome()
-            && let Some(planned) = listed.iter().rposition(|earlier| action.corrects(earlier))
+            && let Some(earlier) = listed.iter().rposition(|earlier| action.corrects(earlier))
         {
-            listed.remove(planned);
+            if listed[earlier].rank() > action.rank() {
+                continue;
+            }
+            listed.remove(earlier);
         }
         listed.push(action);
     }
@@ -390,6 +393,23 @@ mod tests {
                 listed.iter().map(|one| (one.step, one.letters)).collect::<Vec<_>>(),
                 [(ActionStep::Done, 2)]
             );
+        }
+    }
+
+    /// A process that was only slow goes on after another has recorded what it saw of the edit.
+    #[test]
+    fn of_two_outcomes_the_one_with_more_letters_counts_whoever_is_first_in_order() {
+        for (early, late) in [("aaaaa", "bbbbb"), ("bbbbb", "aaaaa")] {
+            let (one, other, _) = two_logs();
+            let edit = action(1_000, ActionKind::Edit, "e-aaaaa-1", &[1, 2, 3]);
+            one.write(&Action { step: ActionStep::Asked, ..edit.clone() }, "aaaaa", true).unwrap();
+            let some = Action { step: ActionStep::Done, ids: vec![1], letters: 1, ..edit.clone() };
+            let all = Action { step: ActionStep::Done, ..edit };
+            other.write(&some, early, false).unwrap();
+            one.write(&all, late, false).unwrap();
+            assert_eq!(other.named(ActionKind::Edit, "e-aaaaa-1"), Some(all));
+            let listed = merged([], other.since(None), 10);
+            assert_eq!(listed.iter().map(|one| one.letters).collect::<Vec<_>>(), [3]);
         }
     }
 

@@ -11,12 +11,12 @@ const EVERY: Duration = Duration::from_hours(1);
 const FIRST_AFTER: Duration = Duration::from_secs(5);
 
 /// Sweeps a moment after it begins, since letters may still be read then, and every hour from then on, until the pipeline
-/// stops. `told` hears of each sweep.
+/// stops. `report` gets the result of each sweep.
 pub async fn sweep_hourly(
     actions: Actions,
     handle: PipelineHandle,
     keep: Duration,
-    told: impl Fn(Result<Discarded, ActionError>),
+    report: impl Fn(Result<Discarded, ActionError>),
 ) {
     let mut pause = FIRST_AFTER;
     loop {
@@ -26,6 +26,6 @@ pub async fn sweep_hourly(
         if matches!(swept, Err(ActionError::Handle(HandleError::Stopped(_)))) {
             return;
         }
-        told(swept);
+        report(swept);
     }
 }

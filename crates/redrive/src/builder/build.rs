@@ -117,7 +117,7 @@ impl Builder {
             return Err(BuildError { faults });
         };
         let mut built = Vec::new();
-        let names: Vec<String> = checked.iter().map(|(settings, _)| settings.name.clone()).collect();
+        let names: Vec<String> = checked.iter().map(|(settings, _)| settings.name.to_string()).collect();
         let (drain, last_end) = (Some(self.drain), self.last_end);
         let (all_settings, all_options): (Vec<_>, Vec<_>) = checked
             .into_iter()

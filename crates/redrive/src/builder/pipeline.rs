@@ -329,8 +329,8 @@ impl Pipeline {
         let timeout = timeout + self.grace;
         let options = StoreOptions { execution: handler.execution, grouping, letter_options, ..self.options };
         let settings = Settings {
-            name,
-            policy,
+            name: name.into(),
+            policy: Arc::new(policy),
             backoff: self.backoff,
             concurrency,
             timeout,

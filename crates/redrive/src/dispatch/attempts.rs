@@ -270,7 +270,7 @@ impl Machine {
     fn tell_protection(
         &mut self,
         call: &Call,
-        told: CallEvidence,
+        evidence: CallEvidence,
         contact: Contact,
         retry_after: Option<Duration>,
         now: Time,
@@ -280,14 +280,14 @@ impl Machine {
             self.suspects.ended(true);
         }
         let (message, which) = (delivery.receipt.number(), Which::of(&delivery.meta));
-        let opened = self.protection.ended(CallEnd { message, which, is_probe: *is_probe, told }, now);
-        let (is_good, counts) = match told {
+        let opened = self.protection.ended(CallEnd { message, which, is_probe: *is_probe, evidence }, now);
+        let (is_good, counts) = match evidence {
             _ if contact == Contact::NotMade => (None, false),
             CallEvidence::Sign(sign) => (Some(sign == Sign::Good), which.counts(sign)),
             CallEvidence::Busy | CallEvidence::Nothing => (None, false),
         };
         let ended = EndpointCall { counts, is_good, retry_after, ..EndpointCall::default() };
-        self.tell_endpoint(call, ended, contact, told, now);
+        self.tell_endpoint(call, ended, contact, evidence, now);
         if is_good == Some(true) && !self.unconfirmed.is_empty() {
             self.confirm(call.to, call.started, now);
         }
@@ -302,8 +302,8 @@ impl Machine {
         let (failure, is_shared) = self.blame_for_reset(&mut call, failure, now);
         let asked = failure.retry_after().map(|asked| asked.min(self.policy.retry_after_max()));
         let shared = asked.map(|asked| asked.min(self.policy.retry_after_shared_max()));
-        let told = CallEvidence::of(&failure, &call.delivery.meta);
-        self.tell_protection(&call, told, contact(&failure), shared, now);
+        let evidence = CallEvidence::of(&failure, &call.delivery.meta);
+        self.tell_protection(&call, evidence, contact(&failure), shared, now);
         if let Some(asked) = asked.filter(|asked| !asked.is_zero()) {
             let until = now.plus(asked.min(self.policy.retry_after_shared_max()));
             let (message_id, kind) = (call.delivery.message.id().to_owned(), failure.kind());
@@ -391,7 +391,7 @@ impl Machine {
     /// met, or nothing has succeeded since it first failed. Such an attempt must not end it.
     fn met_a_sink_that_is_down(&self, call: &Call, failure: &Failure, is_shared: bool, now: Time) -> bool {
         let meta = &call.delivery.meta;
-        if failure.is_before_receiver() || self.protection.has_stopped(meta, now) {
+        if failure.is_before_receiver() || self.protection.has_stopped(&call.delivery, now) {
             return true;
         }
         match (&self.routes, call.to) {
@@ -502,12 +502,12 @@ impl Machine {
         call: &Call,
         ended: EndpointCall,
         contact: Contact,
-        told: CallEvidence,
+        evidence: CallEvidence,
         now: Time,
     ) {
         if let (Some(routes), Some(to)) = (&mut self.routes, call.to) {
-            let failed = if let CallEvidence::Sign(Sign::Bad(kind)) = told { Some(kind) } else { None };
-            let is_answer = failed.is_some() || told == CallEvidence::Sign(Sign::Good);
+            let failed = if let CallEvidence::Sign(Sign::Bad(kind)) = evidence { Some(kind) } else { None };
+            let is_answer = failed.is_some() || evidence == CallEvidence::Sign(Sign::Good);
             let voice = routes.voice(to, call.delivery.message.tenant(), contact, is_answer);
             let is_first = !matches!(Which::of(&call.delivery.meta), Which::Later { .. });
             let slow = if is_first { routes.slow(failed) } else { None };

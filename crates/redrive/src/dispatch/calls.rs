@@ -23,14 +23,6 @@ impl CallId {
     }
 }
 
-#[cfg(test)]
-impl CallId {
-    /// One that names nothing in particular.
-    pub(crate) fn any() -> Self {
-        Self { slot: 0, round: 0 }
-    }
-}
-
 /// A delivery whose handler was started, or which waits in place for its next start.
 #[derive(Debug)]
 pub(super) struct Call {

@@ -399,11 +399,6 @@ impl Machine {
         self.suspects.in_turn()
     }
 
-    /// Whether a suspect waits for silence or runs in it: nothing else may start, here and in every other pipeline.
-    pub fn wants_silence(&self) -> bool {
-        self.suspects.want_silence()
-    }
-
     /// Whether a suspect runs, or ran and its turn is not over.
     pub fn suspect_runs(&self) -> bool {
         self.suspects.is_running()

@@ -37,11 +37,6 @@ impl Permits {
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
-
-    /// Changes the limit. Permits beyond a lower one stay valid; new ones wait until they are back.
-    pub fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
-    }
 }
 
 impl Drop for Permit {
@@ -62,15 +57,5 @@ mod tests {
         drop(first);
         assert_eq!(permits.free(), 1);
         assert!(permits.take().is_some());
-    }
-
-    #[test]
-    fn a_lower_limit_waits_for_what_is_out() {
-        let mut permits = Permits::new(3);
-        let out: Vec<_> = (0..3).filter_map(|_| permits.take()).collect();
-        permits.set_limit(1);
-        assert_eq!((permits.free(), permits.used()), (0, 3));
-        drop(out);
-        assert_eq!(permits.free(), 1);
     }
 }

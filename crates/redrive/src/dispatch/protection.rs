@@ -21,7 +21,7 @@ use super::saved_health;
 use super::shared_wait::{AskedWait, Over, SharedWait};
 use crate::engine::Delivery;
 use crate::failure::Failure;
-use crate::settle::Views;
+use crate::settle::{self, Views};
 
 /// Changes that a history keeps.
 const HISTORY_MAX: usize = 16;
@@ -73,7 +73,7 @@ pub(super) struct CallEnd {
     pub(super) message: u64,
     pub(super) which: Which,
     pub(super) is_probe: bool,
-    pub(super) told: CallEvidence,
+    pub(super) evidence: CallEvidence,
 }
 
 /// Which attempt of its message a call was, as far as the breaker is concerned.
@@ -189,10 +189,11 @@ impl Protection {
         Views { health, budget: self.budget.view(now) }
     }
 
-    /// Whether the sink seems to have stopped just now, judged by one message. If no other message failed since, that is
-    /// worth one more attempt and no more.
-    pub(super) fn has_stopped(&self, meta: &Meta, now: Time) -> bool {
-        match meta.first_failed.map(|since| self.pulse.stopped(since, now)) {
+    /// Whether the sink seems to have stopped just now, judged by one message and when it first failed, since its last
+    /// replay. If no other message failed since, that is worth one more attempt and no more.
+    pub(super) fn has_stopped(&self, delivery: &Delivery, now: Time) -> bool {
+        let meta = &delivery.meta;
+        match settle::first_failed(delivery).map(|since| self.pulse.stopped(since, now)) {
             None | Some(Stopped::No) => false,
             Some(Stopped::ForOne) => meta.uncounted == meta.reconnects,
             Some(Stopped::ForSeveral) => true,
@@ -218,10 +219,10 @@ impl Protection {
         if !self.one_endpoint {
             return;
         }
-        let told = HealthChange::AskedToWait(wait.clone());
+        let change = HealthChange::AskedToWait(wait.clone());
         let is_long = wait.until.since(now) >= LOGGED_FROM;
         if self.wait.ask(wait) && is_long {
-            self.note(told, now);
+            self.note(change, now);
         }
         self.closed.close(now);
     }
@@ -309,24 +310,25 @@ impl Protection {
 
     /// Hears how a call ended. Whether it made the breaker open.
     pub(super) fn ended(&mut self, end: CallEnd, now: Time) -> bool {
-        let CallEnd { message, which, is_probe, told } = end;
-        let is_good = told == CallEvidence::Sign(Sign::Good);
+        let CallEnd { message, which, is_probe, evidence } = end;
+        let is_good = evidence == CallEvidence::Sign(Sign::Good);
         if let Some(ramp) = &mut self.ramp
-            && told != CallEvidence::Nothing
+            && evidence != CallEvidence::Nothing
         {
             ramp.ended(is_good);
             ramp.tick(now);
         }
-        if let CallEvidence::Sign(_) = told {
+        if let CallEvidence::Sign(_) = evidence {
             self.pulse.beat(message, which == Which::First, is_good, now);
         }
         if is_good {
             self.wait.answered();
-        } else if told != CallEvidence::Nothing {
+        } else if evidence != CallEvidence::Nothing {
             self.recording.failed(is_probe, now);
         }
-        let says_nothing = matches!(told, CallEvidence::Sign(Sign::Bad(_)) | CallEvidence::Busy);
-        let change = match if self.many_endpoints && says_nothing { CallEvidence::Nothing } else { told } {
+        let says_nothing = matches!(evidence, CallEvidence::Sign(Sign::Bad(_)) | CallEvidence::Busy);
+        let change = match if self.many_endpoints && says_nothing { CallEvidence::Nothing } else { evidence }
+        {
             CallEvidence::Nothing if is_probe => {
                 self.breaker.probe_came_to_nothing();
                 None

@@ -82,6 +82,7 @@ pub struct Problem {
 
 /// What a problem is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ProblemKind {
     /// A record cannot be written.
     Write,

@@ -4,6 +4,7 @@
 
 use redrive_core::{Fingerprint, Message, Meta};
 
+use super::continued::ids_before;
 use super::erase::is_tombstone;
 use super::history::History;
 use super::place::SourcePlace;
@@ -44,10 +45,13 @@ pub enum ImportAnswer {
 }
 
 /// Whether two letters have the same message: id, key and payload. Headers are left out, because an export hides or changes
-/// some of them. An erased letter has that of every letter with its id: what was erased must not come back.
+/// some of them. An erased letter has that of every letter with its id, or one it had before: what was erased must not come
+/// back.
 pub fn is_same(stored: &Message, other: &Message) -> bool {
-    let is_equal = || stored.key() == other.key() && stored.payload() == other.payload();
-    stored.id() == other.id() && (is_tombstone(stored) || is_equal())
+    if is_tombstone(stored) {
+        return stored.id() == other.id() || ids_before(stored.id()).any(|id| id == other.id());
+    }
+    stored.id() == other.id() && stored.key() == other.key() && stored.payload() == other.payload()
 }
 
 /// A number made from what [`is_same`] compares. Stable: engines that number letters by it store it. `salt` gives further
@@ -71,8 +75,9 @@ pub fn content_hash(message: &Message, salt: u8) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::MessageBuilder;
+    use redrive_core::{MessageBuilder, Time};
 
+    use super::super::erase::{EraseOrder, tombstone};
     use super::*;
 
     fn built(builder: MessageBuilder) -> Message {
@@ -98,6 +103,16 @@ mod tests {
             assert_ne!(content_hash(&one, 0), content_hash(&other, 0), "{other:?}");
         }
         assert_ne!(content_hash(&one, 0), content_hash(&one, 1));
+    }
+
+    #[test]
+    fn what_was_erased_does_not_come_back_under_an_id_that_it_had_before() {
+        let order = EraseOrder { by: "ops".to_owned(), reason: "ticket 881".to_owned() };
+        let edited = built(Message::builder("o-1~e-12").payload("{}"));
+        let stone = tombstone(&edited, &order, Time::from_millis(7)).unwrap();
+        for (id, is_known) in [("o-1", true), ("o-1~e-12", true), ("o-2", false)] {
+            assert_eq!(is_same(&stone, &built(Message::builder(id).payload("other"))), is_known, "{id}");
+        }
     }
 
     /// It is a part of letters' numbers on Kafka: another hash would import everything a second time.

@@ -146,19 +146,20 @@ impl MessageState {
             if replays && state != PendingState::InFlight { MessagePhase::Replaying } else { state.into() };
         let waits = matches!(state, PendingState::Held | PendingState::Delayed);
         let due = found.due.filter(|_| waits);
-        let told = Self::new(found.message.id(), phase).told(&found.meta, &found.history);
-        Self { due, letter: replays.then_some(number), ..told }
+        let state = Self::new(found.message.id(), phase).with_history(&found.meta, &found.history);
+        Self { due, letter: replays.then_some(number), ..state }
     }
 
     /// A message that is a dead letter.
     pub fn of_letter(letter: &Letter) -> Self {
-        let told = Self::new(letter.message.id(), letter.state.into()).told(&letter.meta, &letter.history);
-        Self { letter: Some(letter.id), reason: Some(letter.reason), ..told }
+        let state =
+            Self::new(letter.message.id(), letter.state.into()).with_history(&letter.meta, &letter.history);
+        Self { letter: Some(letter.id), reason: Some(letter.reason), ..state }
     }
 
-    /// With its story so far.
+    /// With its attempts so far.
     #[must_use]
-    pub(super) fn told(self, meta: &Meta, history: &History) -> Self {
+    pub(super) fn with_history(self, meta: &Meta, history: &History) -> Self {
         Self { attempts: meta.attempts, deadline: meta.deadline, history: history.attempts(), ..self }
     }
 }

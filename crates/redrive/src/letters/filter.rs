@@ -75,15 +75,18 @@ impl Filter {
     }
 
     /// A part of it by which a hidden value could be guessed piece by piece: the text of an error, or a comparison that a
-    /// value is larger or smaller. Who knows a value may ask for it.
+    /// value of the payload is larger or smaller, wherever it stands, since another field may repeat what is hidden. Who
+    /// knows a value may ask for it.
     pub fn guesses(&self, hidden: &Redaction) -> Option<String> {
+        let is_range = |value: &PayloadTest| match value {
+            PayloadTest::Text(_) => false,
+            PayloadTest::Number(compared) => compared.how != Comparison::Equal,
+        };
         self.terms.iter().find_map(|term| match &term.test {
             Test::Error(_) if hidden.hides_texts() => Some("error".to_owned()),
-            Test::Payload { path, values } if hidden.hides(&format!("/{}", path.replace('.', "/"))) => {
-                let is_range = |value: &PayloadTest| match value {
-                    PayloadTest::Text(_) => false,
-                    PayloadTest::Number(compared) => compared.how != Comparison::Equal,
-                };
+            Test::Payload { path, values }
+                if hidden.is_guessed_at(&format!("/{}", path.replace('.', "/"))) =>
+            {
                 values.iter().any(is_range).then(|| format!("payload.{path}"))
             }
             _ => None,

@@ -27,7 +27,12 @@ struct Looked<'a> {
 impl Filter {
     /// Whether this letter is meant at `now`. Its age is the time since its last death.
     pub fn matches(&self, letter: &Letter, now: Time) -> bool {
-        let Letter { message, meta, reason, state, group, .. } = letter;
+        self.matches_as(letter, &letter.message, now)
+    }
+
+    /// Whether this letter would be meant if this were its message: one that an edit has replaced.
+    pub(super) fn matches_as(&self, letter: &Letter, message: &Message, now: Time) -> bool {
+        let Letter { meta, reason, state, group, .. } = letter;
         let looked = Looked {
             message,
             meta,

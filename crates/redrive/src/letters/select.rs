@@ -111,9 +111,32 @@ impl Selection {
 
     /// Whether a letter is meant, apart from the ids.
     pub fn matches(&self, letter: &Letter, now: Time) -> bool {
+        self.is_in_reach(letter) && self.filter.as_ref().is_none_or(|filter| filter.matches(letter, now))
+    }
+
+    /// Whether its state and its death are meant.
+    fn is_in_reach(&self, letter: &Letter) -> bool {
         self.state.is_none_or(|state| state == letter.state)
             && self.since.is_none_or(|since| letter.dead_at >= since)
-            && self.filter.as_ref().is_none_or(|filter| filter.matches(letter, now))
+    }
+
+    /// Whether a letter is meant by one of the messages that its edits have replaced, apart from the ids.
+    async fn matches_before(
+        &self,
+        handle: &PipelineHandle,
+        letter: &Letter,
+        now: Time,
+    ) -> Result<bool, SelectError> {
+        let Some(filter) = self.filter.as_ref().filter(|_| self.is_in_reach(letter)) else {
+            return Ok(false);
+        };
+        for edit in &letter.edits {
+            let before = handle.message_before(letter.id, edit).await?;
+            if before.is_some_and(|before| filter.matches_as(letter, &before, now)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Up to `limit` letters after the id `after`. A call looks at a bounded number of letters and holds a bounded number
@@ -150,7 +173,7 @@ impl Selection {
             let size = letter.size();
             (letter, size)
         };
-        let part = self.part(handle, ids.as_deref(), after, limit, keep).await?;
+        let part = self.part(handle, ids.as_deref(), after, limit, Versions::Current, keep).await?;
         Ok(Page { letters: part.kept, next: part.next, scanned: part.scanned })
     }
 
@@ -175,6 +198,7 @@ impl Selection {
         ids: Option<&[u64]>,
         after: Option<u64>,
         limit: usize,
+        versions: Versions,
         mut keep: impl FnMut(Letter) -> (T, usize),
     ) -> Result<SelectionPart<T>, SelectError> {
         let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
@@ -193,7 +217,12 @@ impl Selection {
             };
             part.scanned += scan.scanned;
             part.next = scan.next;
-            for letter in scan.letters.into_iter().filter(|letter| self.matches(letter, now)) {
+            for letter in scan.letters {
+                let is_meant = self.matches(&letter, now)
+                    || (versions == Versions::Kept && self.matches_before(handle, &letter, now).await?);
+                if !is_meant {
+                    continue;
+                }
                 let (kept, size) = keep(letter);
                 bytes += size;
                 part.kept.push(kept);
@@ -213,9 +242,24 @@ impl Selection {
     }
 
     /// Looks at all letters that are meant now, in order.
-    pub async fn each(
+    pub async fn each(&self, handle: &PipelineHandle, look: impl FnMut(&Letter)) -> Result<(), SelectError> {
+        self.each_by(handle, Versions::Current, look).await
+    }
+
+    /// Like [`Self::each`], and also letters that are meant by a message which an edit has replaced: it is kept with them.
+    #[doc(hidden)]
+    pub async fn each_ever(
         &self,
         handle: &PipelineHandle,
+        look: impl FnMut(&Letter),
+    ) -> Result<(), SelectError> {
+        self.each_by(handle, Versions::Kept, look).await
+    }
+
+    async fn each_by(
+        &self,
+        handle: &PipelineHandle,
+        versions: Versions,
         mut look: impl FnMut(&Letter),
     ) -> Result<(), SelectError> {
         if !self.says_something() {
@@ -227,7 +271,7 @@ impl Selection {
         let mut after = None;
         loop {
             let keep = |letter: Letter| (look(&letter), 0);
-            let part = self.part(handle, ids.as_deref(), after, PAGE_MAX, keep).await?;
+            let part = self.part(handle, ids.as_deref(), after, PAGE_MAX, versions, keep).await?;
             seen += part.kept.len();
             if seen > SELECTION_MAX {
                 return Err(SelectError::TooMany);
@@ -238,6 +282,15 @@ impl Selection {
             }
         }
     }
+}
+
+/// By which messages of a letter it is meant.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Versions {
+    /// The one that it has.
+    Current,
+    /// Also those that its edits have replaced.
+    Kept,
 }
 
 /// What is kept of a part of a selection; see [`Page`].

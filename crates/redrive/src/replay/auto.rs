@@ -173,7 +173,7 @@ pub async fn run(
     let stopped = |jobs: &[OwnJob]| {
         jobs.first().filter(|job| job.state == ReplayState::Stopped).map(|job| job.id.clone())
     };
-    let mut told = stopped(&own_jobs(&replays));
+    let mut recorded_stop = stopped(&own_jobs(&replays));
     let mut controller = Controller::new(settings.clone());
     let pause = LOOK_EVERY.min(settings.healthy_for / 4).max(Duration::from_millis(10));
     loop {
@@ -187,10 +187,10 @@ pub async fn run(
             is_replaying: replays.list().iter().any(running),
             own_jobs: own_jobs(&replays),
         };
-        let ended = match stopped(&sight.own_jobs).filter(|id| told.as_ref() != Some(id)) {
+        let ended = match stopped(&sight.own_jobs).filter(|id| recorded_stop.as_ref() != Some(id)) {
             Some(id) => {
                 let recorded = record_stop(&handle, &replays, &actions, &id, &sight).await;
-                told = Some(id);
+                recorded_stop = Some(id);
                 recorded
             }
             None if controller.starts(&sight) => start(&settings, &handle, &replays, &actions).await,

@@ -8,7 +8,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::job::{self, Facts, JobProgress};
-use crate::private;
+use crate::owner_only;
 
 /// A job file holds a description in words; nobody needs more than this.
 const JOB_BYTES_MAX: u64 = 1 << 20;
@@ -32,7 +32,7 @@ impl Files {
     /// Opens or makes the directory and reads all jobs.
     pub(super) fn open(dir: &Path) -> io::Result<(Self, FoundJobs)> {
         let files = Self { dir: dir.join("replays") };
-        match private::create_dir(&files.dir) {
+        match owner_only::create_dir(&files.dir) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
@@ -94,7 +94,7 @@ impl Files {
     ) -> io::Result<()> {
         let path = self.path(number, extension);
         let unfinished = self.dir.join(format!("{}.new", job::name(number)));
-        let mut out = BufWriter::new(private::create_file(&unfinished)?);
+        let mut out = BufWriter::new(owner_only::create_file(&unfinished)?);
         content(&mut out)?;
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         fs::rename(&unfinished, &path)?;

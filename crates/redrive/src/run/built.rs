@@ -7,7 +7,7 @@ use std::time::Duration;
 use redrive_core::Policy;
 
 use super::board::Board;
-use super::command::Seat;
+use super::command::EngineSlot;
 use super::hooks::Listeners;
 use super::wake::Wake;
 use super::watchdog::OnStuck;
@@ -18,6 +18,16 @@ use crate::engine::{DeliveryOrder, Engine, Ingest, SharedRecords};
 use crate::handler::AnyHandler;
 
 pub(crate) struct Built {
+    pub(crate) settings: Settings,
+    pub(crate) board: Arc<Board>,
+    pub(crate) ingest: Option<Arc<dyn Ingest>>,
+    pub(crate) shared_records: Option<Arc<dyn SharedRecords>>,
+    pub(crate) slot: Arc<EngineSlot>,
+    pub(crate) wake: Arc<Wake>,
+}
+
+/// What a user decided about a pipeline, after the checks.
+pub(crate) struct Settings {
     pub(crate) name: Arc<str>,
     pub(crate) policy: Arc<Policy>,
     pub(crate) backoff: Option<Backoff>,
@@ -33,51 +43,17 @@ pub(crate) struct Built {
     pub(crate) ledger_horizon: Option<Duration>,
     /// 0 is no limit.
     pub(crate) max_pending: u64,
-    pub(crate) board: Arc<Board>,
-    pub(crate) ingest: Option<Arc<dyn Ingest>>,
-    pub(crate) shared_records: Option<Arc<dyn SharedRecords>>,
-    pub(crate) seat: Arc<Seat>,
-    pub(crate) wake: Arc<Wake>,
-}
-
-/// What a user decided about a pipeline, after the checks.
-pub(crate) struct Settings {
-    pub(crate) name: String,
-    pub(crate) policy: Policy,
-    pub(crate) backoff: Option<Backoff>,
-    pub(crate) concurrency: usize,
-    pub(crate) timeout: Duration,
-    pub(crate) handler: AnyHandler,
-    pub(crate) listeners: Listeners,
-    pub(crate) on_stuck: Option<OnStuck>,
-    pub(crate) protection: ProtectionSettings,
-    pub(crate) ordering: DeliveryOrder,
-    pub(crate) grouping: Grouping,
-    pub(crate) ledger_horizon: Option<Duration>,
-    pub(crate) max_pending: u64,
 }
 
 impl Built {
     pub(crate) fn new(settings: Settings, engine: Box<dyn Engine>) -> Self {
         let board = Board::new(&settings.policy, engine.counts(), engine.condition());
         Self {
-            name: settings.name.into(),
-            policy: Arc::new(settings.policy),
-            backoff: settings.backoff,
-            concurrency: settings.concurrency,
-            timeout: settings.timeout,
-            handler: settings.handler,
-            listeners: settings.listeners,
-            on_stuck: settings.on_stuck,
-            protection: settings.protection,
-            ordering: settings.ordering,
-            grouping: settings.grouping,
-            ledger_horizon: settings.ledger_horizon,
-            max_pending: settings.max_pending,
+            settings,
             board: Arc::new(board),
             ingest: engine.ingest(),
             shared_records: engine.shared_records(),
-            seat: Arc::new(Seat::new(engine)),
+            slot: Arc::new(EngineSlot::new(engine)),
             wake: Arc::default(),
         }
     }
@@ -85,6 +61,6 @@ impl Built {
 
 impl fmt::Debug for Built {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Built").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("Built").field("name", &self.settings.name).finish_non_exhaustive()
     }
 }

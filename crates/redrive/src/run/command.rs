@@ -38,14 +38,14 @@ impl EngineAccess<'_> {
     }
 }
 
-/// Where a pipeline's engine is.
-pub(crate) struct Seat {
-    place: Mutex<AnswerSlot>,
+/// Holds a pipeline's engine before it runs, and the commands for it while it runs.
+pub(crate) struct EngineSlot {
+    state: Mutex<EngineState>,
     /// Whether the engine's gate is closed.
     paused: AtomicBool,
 }
 
-enum AnswerSlot {
+enum EngineState {
     /// Not running yet: whoever asks carries out the command.
     AtRest(Box<dyn Engine>),
     /// Owned by the dispatch thread, which carries out what is collected here.
@@ -53,9 +53,9 @@ enum AnswerSlot {
     Closed,
 }
 
-impl Seat {
+impl EngineSlot {
     pub(crate) fn new(engine: Box<dyn Engine>) -> Self {
-        Self { place: Mutex::new(AnswerSlot::AtRest(engine)), paused: AtomicBool::new(false) }
+        Self { state: Mutex::new(EngineState::AtRest(engine)), paused: AtomicBool::new(false) }
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -94,36 +94,36 @@ impl Seat {
     /// Looks at the engine while it is at rest; `None` if it is not.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut dyn Engine) -> T) -> Option<T> {
         match &mut *self.lock() {
-            AnswerSlot::AtRest(engine) => Some(look(engine.as_mut())),
-            AnswerSlot::Running(_) | AnswerSlot::Closed => None,
+            EngineState::AtRest(engine) => Some(look(engine.as_mut())),
+            EngineState::Running(_) | EngineState::Closed => None,
         }
     }
 
     /// Gives a command to whoever has the engine. If it is closed the command is dropped, which its asker sees.
     pub(crate) fn ask(&self, command: Command, now: Time, wake: &Wake) {
         match &mut *self.lock() {
-            AnswerSlot::AtRest(engine) => {
+            EngineState::AtRest(engine) => {
                 // What was ingested before is taken in first. Nothing was settled yet, so there is nothing to hear, and
                 // a store that has failed says so again when it runs.
                 let _ = engine.poll(&mut Vec::new());
                 return self.carry_out(command, engine.as_mut(), None, now);
             }
-            AnswerSlot::Running(commands) => commands.push(command),
-            AnswerSlot::Closed => return,
+            EngineState::Running(commands) => commands.push(command),
+            EngineState::Closed => return,
         }
         wake.call();
     }
 
     /// Takes the engine for the dispatch thread; `None` if it was taken before.
     pub(crate) fn take(&self) -> Option<Box<dyn Engine>> {
-        let mut place = self.lock();
-        match std::mem::replace(&mut *place, AnswerSlot::Closed) {
-            AnswerSlot::AtRest(engine) => {
-                *place = AnswerSlot::Running(Vec::new());
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, EngineState::Closed) {
+            EngineState::AtRest(engine) => {
+                *state = EngineState::Running(Vec::new());
                 Some(engine)
             }
             other => {
-                *place = other;
+                *state = other;
                 None
             }
         }
@@ -132,23 +132,23 @@ impl Seat {
     /// What was asked since the last time.
     pub(crate) fn commands(&self) -> Vec<Command> {
         match &mut *self.lock() {
-            AnswerSlot::Running(commands) => std::mem::take(commands),
-            AnswerSlot::AtRest(_) | AnswerSlot::Closed => Vec::new(),
+            EngineState::Running(commands) => std::mem::take(commands),
+            EngineState::AtRest(_) | EngineState::Closed => Vec::new(),
         }
     }
 
     /// The engine is gone; commands that nobody carried out are dropped.
     pub(crate) fn close(&self) {
-        *self.lock() = AnswerSlot::Closed;
+        *self.lock() = EngineState::Closed;
     }
 
-    fn lock(&self) -> MutexGuard<'_, AnswerSlot> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, EngineState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl fmt::Debug for Seat {
+impl fmt::Debug for EngineSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat").field("paused", &self.is_paused()).finish_non_exhaustive()
+        f.debug_struct("EngineSlot").field("paused", &self.is_paused()).finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::board::Board;
 use super::clock::Clock;
-use super::command::{MachineAccess, Seat};
+use super::command::{EngineSlot, MachineAccess};
 use super::dice::Dice;
 use super::exchange::Exchange;
 use super::exclusive::PipelineTurn;
@@ -64,7 +64,7 @@ pub(crate) struct Dispatcher {
     pub(crate) watch: Watch,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) hooks: Hooks,
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) slot: Arc<EngineSlot>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) wake: Arc<Wake>,
     pub(crate) stop: Arc<Stop>,
@@ -127,7 +127,7 @@ impl Dispatcher {
         self.turn.busy(false);
         self.turn.leave();
         self.board.close();
-        self.seat.close();
+        self.slot.close();
         let (drained, interrupted) = ended?;
         self.last_runs.reminder(Some(self.machine.last_reminder(self.clock.now())));
         self.engine.keep_reminder(self.last_runs.reminder_at_end())?;
@@ -170,11 +170,11 @@ impl Dispatcher {
             self.machine.stood_still(span, now);
         }
         // Who asks after an answer must find what the answer was about: the engine is heard in between.
-        let commands = self.seat.commands();
+        let commands = self.slot.commands();
         let heard_engine = self.hear_engine()?;
         for command in commands {
             let running = MachineAccess { machine: &mut self.machine, answers: &mut self.answers };
-            self.seat.carry_out(command, self.engine.as_mut(), Some(running), now);
+            self.slot.carry_out(command, self.engine.as_mut(), Some(running), now);
             self.watch.happened();
         }
         self.follow_group();
@@ -203,14 +203,14 @@ impl Dispatcher {
                 self.machine.resume(false);
             }
         }
-        self.seat.follow(gate);
+        self.slot.follow(gate);
         self.watch.happened();
     }
 
     /// Tells of the sink's health, pauses what the guard wants paused, and looks for handlers that are stuck.
     fn look_after(&mut self) -> Result<(), EngineError> {
-        if self.machine.is_halted() && !self.seat.is_paused() {
-            self.seat.pause(self.engine.as_mut());
+        if self.machine.is_halted() && !self.slot.is_paused() {
+            self.slot.pause(self.engine.as_mut());
             self.machine.gate(TakeGate::Closed);
             self.watch.happened();
         }

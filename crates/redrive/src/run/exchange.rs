@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 
-use super::turns::let_others_run;
+use super::yielding::let_others_run;
 use super::wake::Wake;
 use crate::dispatch::{CallId, Ended, Start};
 use crate::sync::{Arc, ArrayQueue, AtomicBool, AtomicUsize, Notify, Ordering, SegQueue, fence};

@@ -3,7 +3,7 @@
 
 pub(crate) mod clock;
 pub(crate) mod dice;
-pub(crate) mod turns;
+pub(crate) mod yielding;
 pub(crate) mod wake;
 
 pub(crate) mod exchange;

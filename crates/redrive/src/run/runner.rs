@@ -15,7 +15,7 @@ use redrive_core::FailureKind;
 use tokio::sync::watch;
 
 use super::exchange::Exchange;
-use super::turns::let_others_run;
+use super::yielding::let_others_run;
 use crate::dispatch::{CallId, Ended, Start};
 use crate::failure::{Failure, TimedOut};
 use crate::handler::{AnyHandler, Attempting, Calling};

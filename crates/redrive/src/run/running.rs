@@ -51,7 +51,7 @@ impl Running {
         runtime: &Handle,
     ) -> Result<Self, RunError> {
         check_timer()?;
-        let engines: Option<Vec<_>> = pipelines.iter().map(|built| built.seat.take()).collect();
+        let engines: Option<Vec<_>> = pipelines.iter().map(|built| built.slot.take()).collect();
         let engines = engines.ok_or(RunError::RanBefore)?;
         let (sender, ends) = mpsc::unbounded_channel();
         let mut running =
@@ -71,14 +71,14 @@ impl Running {
         ends: mpsc::UnboundedSender<End>,
         runtime: &Handle,
     ) -> Result<(), RunError> {
-        let wake = Arc::clone(&built.wake);
-        let exchange = Arc::new(Exchange::new(built.concurrency, Arc::clone(&wake)));
+        let (settings, wake) = (&built.settings, Arc::clone(&built.wake));
+        let exchange = Arc::new(Exchange::new(settings.concurrency, Arc::clone(&wake)));
         let (cancel, cancelled) = watch::channel(false);
         let runner = Runner {
             exchange: Arc::clone(&exchange),
-            pipeline: Arc::clone(&built.name),
-            handler: built.handler.clone(),
-            timeout: built.timeout,
+            pipeline: Arc::clone(&settings.name),
+            handler: settings.handler.clone(),
+            timeout: settings.timeout,
             cancelled,
         };
         for _ in 0..runtime.metrics().num_workers() {
@@ -86,50 +86,50 @@ impl Running {
         }
         let telling = Arc::clone(&exchange);
         self.runners.spawn_on(async move { telling.tell_ends().await }, runtime);
-        let (hooks, calling) = Hooks::new(&built.name, built.listeners.clone(), &wake);
+        let (hooks, calling) = Hooks::new(&settings.name, settings.listeners.clone(), &wake);
         if let Some(calling) = calling {
             self.hooks.spawn_on(calling, runtime);
         }
         let stop = Arc::new(Stop::default());
         self.stops.push((Arc::clone(&stop), Arc::clone(&wake)));
         let protection =
-            ProtectionSettings { one_endpoint: built.handler.one_endpoint, ..built.protection.clone() };
-        let mut machine = Machine::protected(Arc::clone(&built.policy), built.concurrency, &protection);
-        machine = machine.with_backoff(built.backoff.clone());
-        if let Some(router) = &built.handler.router {
+            ProtectionSettings { one_endpoint: settings.handler.one_endpoint, ..settings.protection.clone() };
+        let mut machine = Machine::protected(Arc::clone(&settings.policy), settings.concurrency, &protection);
+        machine = machine.with_backoff(settings.backoff.clone());
+        if let Some(router) = &settings.handler.router {
             machine = machine.routed(router.clone(), &protection);
         }
-        machine.gate(built.seat.gate());
-        if built.listeners.failed.is_some() {
-            machine.watch_failures(Arc::clone(&built.name));
+        machine.gate(built.slot.gate());
+        if settings.listeners.failed.is_some() {
+            machine.watch_failures(Arc::clone(&settings.name));
         }
         let dispatcher = Dispatcher {
             engine,
             machine,
             board: Arc::clone(&built.board),
-            watch: Watch::new(Arc::clone(&built.board), Arc::clone(&built.seat)),
+            watch: Watch::new(Arc::clone(&built.board), Arc::clone(&built.slot)),
             exchange,
             hooks,
-            seat: Arc::clone(&built.seat),
+            slot: Arc::clone(&built.slot),
             clock: Arc::clone(clock),
             wake,
             stop,
             drain: self.drain,
             cancel,
             turn,
-            watchdog: Watchdog::new(built.on_stuck.clone(), built.timeout, std::time::Instant::now()),
+            watchdog: Watchdog::new(settings.on_stuck.clone(), settings.timeout, std::time::Instant::now()),
             last_runs: LastRuns::after(&[]),
-            name: Arc::clone(&built.name),
-            on_share: built.handler.on_share.clone(),
+            name: Arc::clone(&settings.name),
+            on_share: settings.handler.on_share.clone(),
             answers: DurableAnswers::default(),
             group_gate: TakeGate::Open,
             buffers: Buffers::default(),
         };
-        let last_word = LastWord { pipeline: Arc::clone(&built.name), ends };
-        let thread = thread::Builder::new().name(format!("redrive-{}", built.name));
+        let last_word = LastWord { pipeline: Arc::clone(&settings.name), ends };
+        let thread = thread::Builder::new().name(format!("redrive-{}", settings.name));
         let spawned = thread.spawn(move || last_word.run(dispatcher));
         self.left += 1;
-        spawned.map(drop).map_err(|source| RunError::Thread { pipeline: built.name.to_string(), source })
+        spawned.map(drop).map_err(|source| RunError::Thread { pipeline: settings.name.to_string(), source })
     }
 
     /// The first pipeline that ends although nobody asked it to.

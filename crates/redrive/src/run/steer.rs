@@ -42,10 +42,10 @@ pub struct FormerLetter {
 impl FormerLetter {
     pub(crate) fn of(letter: &Letter) -> Self {
         // Where its message waits, an engine may count its attempts from the replay on.
-        let told = letter.history.attempts();
-        let before = told.iter().rev().zip(told.iter().rev().skip(1));
+        let attempts = letter.history.attempts();
+        let before = attempts.iter().rev().zip(attempts.iter().rev().skip(1));
         let last_life = 1 + before.take_while(|(later, earlier)| earlier.number < later.number).count();
-        let counted = told.iter().rev().take(last_life).filter(|attempt| attempt.counted).count() as u32;
+        let counted = attempts.iter().rev().take(last_life).filter(|attempt| attempt.counted).count() as u32;
         let attempts = letter.meta.attempts.max(counted);
         Self { reason: letter.reason, dead_at: letter.dead_at, meta: Meta { attempts, ..letter.meta } }
     }

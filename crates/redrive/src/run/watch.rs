@@ -8,7 +8,7 @@ use redrive_core::Time;
 
 use super::arrivals::Arrivals;
 use super::board::Board;
-use super::command::Seat;
+use super::command::EngineSlot;
 use super::standstill::Standstill;
 use crate::dispatch::Machine;
 use crate::engine::{Counts, Engine, EngineError, Oldest, Ticket};
@@ -22,7 +22,7 @@ const PUBLISH_IDLE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Watch {
     board: Arc<Board>,
-    seat: Arc<Seat>,
+    slot: Arc<EngineSlot>,
     given: VecDeque<HandedOver>,
     settle_duration: Histogram,
     schedule_write: Histogram,
@@ -49,10 +49,10 @@ struct HandedOver {
 }
 
 impl Watch {
-    pub(crate) fn new(board: Arc<Board>, seat: Arc<Seat>) -> Self {
+    pub(crate) fn new(board: Arc<Board>, slot: Arc<EngineSlot>) -> Self {
         Self {
             board,
-            seat,
+            slot,
             given: VecDeque::new(),
             settle_duration: Histogram::of_writes(),
             schedule_write: Histogram::of_writes(),
@@ -158,7 +158,7 @@ impl Watch {
         self.board.settle_account(&counts, tally.succeeded + tally.dead);
         let came = counts.pending() + tally.succeeded + tally.dead;
         let arrivals_per_second = self.arrivals.per_second(came, self.round_began);
-        let paused = self.seat.is_paused();
+        let paused = self.slot.is_paused();
         let figures = machine.figures(now);
         // What was the oldest a second ago may be done by now.
         let oldest_waiting = self.oldest.pending.filter(|_| counts.waiting() > 0);

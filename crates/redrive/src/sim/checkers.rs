@@ -10,7 +10,7 @@ use redrive_core::{Class, Reason, Time};
 
 use super::downstream::{Downstream, Fate, Reply};
 use super::plan::Plan;
-use super::witness::{Record, State, Told, Witness};
+use super::witness::{CallReply, Record, State, Witness};
 use crate::dispatch::HealthFigures;
 use crate::dispatch::machine::UNSETTLED_MAX;
 use crate::engine::history::{ERROR_BYTES_MAX, LATEST_ATTEMPTS_MAX};
@@ -129,7 +129,8 @@ pub fn never_early(record: &Record, now: Time) -> Check {
 /// Invariant 3, at a verdict: the wait is as long as the schedule and Retry-After ask for.
 pub fn never_early_verdict(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
     let Verdict::Retry { due, meta } = settlement.verdict else { return Ok(()) };
-    let Some((Told::Reply(Reply::Failed { class, retry_after, .. }), at)) = record.call.and_then(|c| c.told)
+    let Some((CallReply::Reply(Reply::Failed { class, retry_after, .. }), at)) =
+        record.call.and_then(|c| c.reply)
     else {
         return Ok(());
     };
@@ -196,8 +197,10 @@ pub fn key_order(plan: &Plan, witness: &Witness, seq: u64) -> Check {
 /// Invariant 6, at a verdict: a message is done if and only if its own call said so, and then its effect is in the
 /// ledger under its own id.
 pub fn effect_once(record: &Record, settlement: &Settlement, downstream: &Downstream) -> Check {
-    let told_done =
-        record.call.and_then(|call| call.told).is_some_and(|told| told.0 == Told::Reply(Reply::Done));
+    let told_done = record
+        .call
+        .and_then(|call| call.reply)
+        .is_some_and(|(reply, _)| reply == CallReply::Reply(Reply::Done));
     let done = settlement.verdict == Verdict::Done;
     ensure(done == told_done, "effect_once", || {
         format!("{:?}, but its call came to {:?}", settlement.verdict, record.call)
@@ -253,7 +256,7 @@ pub fn budget_in_a_healthy_sink(
     settlement: &Settlement,
 ) -> Check {
     let Verdict::Dead { reason: Reason::BudgetExhausted, .. } = settlement.verdict else { return Ok(()) };
-    let failed = record.call.and_then(|call| call.told).map(|(_, at)| at);
+    let failed = record.call.and_then(|call| call.reply).map(|(_, at)| at);
     let is_crash = record.failed_with() == Some(Class::Crash);
     let excused = !plan.policy.outage_gate() || witness.clock_moved || is_crash;
     ensure(excused || failed.is_some_and(|at| witness.answered_began >= at), "no_dead_for_outage", || {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redrive_core::Random;
 
 use super::checkers::{self, Check};
-use super::witness::{State, Told};
+use super::witness::{CallReply, State};
 use super::world::{Step, World, storage};
 use crate::dispatch::{Ended, Machine};
 use crate::engine::{Deliver, Query, TakeGate};
@@ -52,7 +52,7 @@ impl World {
         for running in std::mem::take(&mut self.running) {
             let record = self.record(running.seq)?;
             if let Some(call) = &mut record.call {
-                call.told = Some((Told::Unfinished, now));
+                call.reply = Some((CallReply::Unfinished, now));
             }
             self.effect_of_lost(running.seq)?;
             // Some had not begun and are taken back one by one; the others are given up together.

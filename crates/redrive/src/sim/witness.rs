@@ -52,12 +52,12 @@ pub struct Record {
 pub struct CallRecord {
     pub answer: SimulatedAnswer,
     /// What the machine was told, and when by its clock; `None` while it runs.
-    pub told: Option<(Told, Time)>,
+    pub reply: Option<(CallReply, Time)>,
     pub health: Health,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum CallReply {
     Reply(Reply),
     Unfinished,
 }
@@ -106,12 +106,12 @@ impl Record {
     }
 
     pub fn is_running(&self) -> bool {
-        self.call.is_some_and(|call| call.told.is_none())
+        self.call.is_some_and(|call| call.reply.is_none())
     }
 
     pub fn failed_with(&self) -> Option<Class> {
-        match self.call?.told?.0 {
-            Told::Reply(Reply::Failed { class, .. }) => Some(class),
+        match self.call?.reply?.0 {
+            CallReply::Reply(Reply::Failed { class, .. }) => Some(class),
             _ => None,
         }
     }
@@ -125,7 +125,7 @@ impl Record {
     pub fn started(&mut self, answer: SimulatedAnswer) {
         self.calls += 1;
         self.in_line = true;
-        self.call = Some(CallRecord { answer, told: None, health: Health::Healthy });
+        self.call = Some(CallRecord { answer, reply: None, health: Health::Healthy });
     }
 
     pub fn given(&mut self, settlement: &Settlement, ticket: Ticket) {

@@ -8,7 +8,7 @@ use redrive_core::{Message, Policy, Random, Time};
 use super::checkers::{self, Broken, Check};
 use super::downstream::{Downstream, Fate, Reply};
 use super::plan::Plan;
-use super::witness::{Record, State, Told, Witness};
+use super::witness::{CallReply, Record, State, Witness};
 use crate::dispatch::{CallId, Ended, Machine, Start};
 use crate::engine::conformance::Rng;
 use crate::engine::{
@@ -20,7 +20,7 @@ use crate::engine::{
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Take { room: usize, came: usize },
-    End { seq: u64, reply: Told },
+    End { seq: u64, reply: CallReply },
     Late { seq: u64 },
     Give { verdicts: usize },
     Poll { durable: usize },
@@ -236,9 +236,9 @@ impl World {
         let record = self.record(seq)?;
         let Some(calling) = &mut record.call else { return Ok(()) };
         let answer = calling.answer;
-        calling.told = Some((Told::Reply(answer.reply), now));
+        calling.reply = Some((CallReply::Reply(answer.reply), now));
         let id = record.message.id().to_owned();
-        self.note(Step::End { seq, reply: Told::Reply(answer.reply) });
+        self.note(Step::End { seq, reply: CallReply::Reply(answer.reply) });
         self.downstream.ended(&id, &answer);
         let text = if self.rng.chance(5) { "x".repeat(3_000) } else { format!("{:?}", answer.reply) };
         let ended = answer.reply.to_failure(&text).map_or(Ended::Done, Ended::Failed);

@@ -13,7 +13,7 @@ use super::holes::{HoleFinder, Loss};
 use super::lines::{self, DamagedLine, ECHO_DISTANCE, KeyDigest, LineHead, ScanEnd, ScannedLine, scan};
 use super::store::{Loaded, SubscriptionStore};
 use crate::engine::EngineError;
-use crate::private;
+use crate::owner_only;
 
 const FILE: &str = "subscriptions.log";
 /// Damaged lines that are reported one by one.
@@ -76,7 +76,7 @@ impl SubscriptionFile {
     pub fn open(dir: &Path) -> Result<Self, EngineError> {
         let path = path(dir);
         let open = || {
-            let file = private::options().create(true).read(true).append(true).open(&path)?;
+            let file = owner_only::options().create(true).read(true).append(true).open(&path)?;
             File::open(dir)?.sync_all()?;
             let mut opened = Self {
                 path: path.clone(),
@@ -188,7 +188,7 @@ impl SubscriptionFile {
     /// Written under another name, synced and renamed: the file is the old one or the new one.
     fn rewrite(&mut self, entries: &mut dyn Iterator<Item = Entry>) -> io::Result<()> {
         let unfinished = self.path.with_extension("new");
-        let mut out = BufWriter::new(private::create_file(&unfinished)?);
+        let mut out = BufWriter::new(owner_only::create_file(&unfinished)?);
         let mut numbering = Numbering::default();
         for entry in entries {
             out.write_all(numbering.line(&entry).as_bytes())?;
@@ -200,7 +200,7 @@ impl SubscriptionFile {
         if let Some(dir) = self.path.parent() {
             File::open(dir)?.sync_all()?;
         }
-        self.file = private::options().read(true).append(true).open(&self.path)?;
+        self.file = owner_only::options().read(true).append(true).open(&self.path)?;
         (self.lines, self.failed) = (u64::from(numbering.last), false);
         (self.numbering, self.losses, self.findings) = (numbering, Vec::new(), Vec::new());
         Ok(())

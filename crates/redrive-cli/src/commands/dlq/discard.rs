@@ -46,8 +46,10 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
         if out.is_json() {
             out.json(&answer.json)?;
         }
-        args.selection.fail_if_empty(letters, &args.pipeline)?;
         let mut not_open = !answer.view.not_open.is_empty();
+        if !not_open {
+            args.selection.fail_if_empty(letters, "open letter", &args.pipeline)?;
+        }
         if !out.is_json() {
             out.line(&format!("would discard {}", count(letters)))?;
             not_open = say_not_open(&answer.view.not_open, "discarded", out)?;
@@ -58,7 +60,9 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
     if out.is_json() {
         out.json(&json)?;
     }
-    args.selection.fail_if_empty(view.discarded, &args.pipeline)?;
+    if view.not_open.is_empty() {
+        args.selection.fail_if_empty(view.discarded, "open letter", &args.pipeline)?;
+    }
     if out.is_json() {
         return Ok(if view.not_open.is_empty() { Exit::Ok } else { Exit::Bad });
     }

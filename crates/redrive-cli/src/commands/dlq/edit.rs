@@ -181,7 +181,12 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     };
     let answer = match sent {
         Ok(answer) => made.iter().fold(answer, |answer, made| made.beside(answer)),
-        Err(fault) => return Err(with_draft(fault.into(), draft.as_ref())),
+        Err(fault) => {
+            let is_unsure = !args.dry_run && may_be_applied(&fault);
+            let failed = Failed::from(fault);
+            let failed = if is_unsure { failed.hint(how_to_look(pipeline)) } else { failed };
+            return Err(with_draft(failed, draft.as_ref()));
+        }
     };
     let saved = args.dry_run || answer.view.edited.unwrap_or(0) > 0;
     let unsaved = draft.as_ref().filter(|_| !saved).map(Draft::whereabouts);
@@ -201,12 +206,25 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     let view = answer.view;
     let not_open =
         if out.is_json() { !view.not_open.is_empty() } else { say_not_open(&view.not_open, "edited", out)? };
-    if view.not_json.count + view.refused.count + view.unchanged == 0 && args.condition.is_none() {
-        args.selection.fail_if_empty(view.edited.or(view.would_edit).unwrap_or(0), pipeline)?;
+    if view.not_json.count + view.refused.count + view.unchanged == 0 && !not_open {
+        let letters = view.edited.or(view.would_edit).unwrap_or(0);
+        args.selection.fail_if_empty(letters, "open letter", pipeline)?;
     }
     let nothing = view.edited.or(view.would_edit).unwrap_or(0) == 0;
     let failed = not_open || nothing && (view.not_json.count > 0 || view.refused.count > 0);
     Ok(if failed { Exit::Bad } else { Exit::Ok })
+}
+
+/// Whether the processor may have heard of it: then it goes on without us.
+fn may_be_applied(fault: &ClientFault) -> bool {
+    matches!(fault, ClientFault::Broken { .. } | ClientFault::Slow { .. })
+}
+
+fn how_to_look(pipeline: &str) -> String {
+    format!(
+        "the edit may be applied, whole or in part: `redrive audit {pipeline} --actions` names it, `redrive dlq inspect \
+         {pipeline} --filter edit:ID` lists its letters, `redrive dlq edit --undo ID` takes it back"
+    )
 }
 
 /// A refusal, with the place of the text that was written in the editor.
@@ -389,6 +407,14 @@ mod tests {
         );
         assert!(assignment("currency=1").unwrap_err().contains("not a JSON pointer"));
         assert!(assignment("/currency").is_err() && header("x").is_err() && header("=1").is_err());
+    }
+
+    #[test]
+    fn only_a_processor_that_has_heard_of_an_edit_may_have_applied_it() {
+        let address = || "http://127.0.0.1:1".to_owned();
+        assert!(may_be_applied(&ClientFault::Broken { address: address(), error: "reset".to_owned() }));
+        assert!(!may_be_applied(&ClientFault::NoProcessor { address: address() }));
+        assert!(how_to_look("orders").contains("dlq inspect orders --filter edit:ID"));
     }
 
     #[test]

@@ -39,8 +39,8 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
     };
     let answer = session.api.erase(&args.pipeline, &erase).await?;
     let (would_erase, view) = match answer.view {
-        EraseAnswer::Would(WouldErase { would_erase, in_replay }) => {
-            (Some(would_erase), Erased { in_replay, ..Erased::default() })
+        EraseAnswer::Would(WouldErase { would_erase, in_replay, already }) => {
+            (Some(would_erase), Erased { in_replay, already, ..Erased::default() })
         }
         EraseAnswer::Done(erased) => (None, erased),
     };
@@ -48,21 +48,24 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
     let exit = if view.in_replay > 0 || view.parts_left > 0 { Exit::Bad } else { Exit::Ok };
     if out.is_json() {
         out.json(&answer.json)?;
+    }
+    let which = if args.selection.all { "open letter" } else { "letter" };
+    let letters = would_erase.unwrap_or(view.erased) + view.already + view.in_replay;
+    args.selection.fail_if_empty(letters, which, &args.pipeline)?;
+    if out.is_json() {
         return Ok(exit);
     }
+    let already =
+        if view.already > 0 { format!("   erased before {}", count(view.already)) } else { String::new() };
     if let Some(letters) = would_erase {
         let line = format!(
-            "would erase {}   for good: payload, headers, key, tenant and error texts",
+            "would erase {}{already}   for good: payload, headers, key, tenant and error texts; letters only",
             count(letters)
         );
         out.line(&line)?;
     } else {
-        let already = if view.already > 0 {
-            format!("   erased before {}", count(view.already))
-        } else {
-            String::new()
-        };
-        out.line(&format!("erased {}{already}   (for good; tombstones stay)", count(view.erased)))?;
+        let erased = count(view.erased);
+        out.line(&format!("erased {erased}{already}   (for good; letters only; tombstones stay)"))?;
     }
     if view.in_replay > 0 {
         let line = "in a replay: wait for its end, or abort it, and erase them again";

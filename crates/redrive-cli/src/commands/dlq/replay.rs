@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use redrive::internal::letters::select::SELECTION_MAX;
-use redrive_api::{JobState, ReplayJob, StartReplay};
+use redrive::replay::ReplayError;
+use redrive_api::{JobState, ReplayForecast, ReplayJob, StartReplay};
 use redrive_core::Ratio;
 
 use super::Selection;
-use super::replay_plan::{details, others, superseded, would};
+use super::replay_plan::{details, later_successes, others, superseded, would};
 use super::replay_report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
 use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
@@ -185,11 +186,13 @@ async fn start(
     };
     if args.dry_run || args.show.is_some() {
         let dry = session.api.replay_dry(&replay).await?;
+        let pipeline = args.pipeline.as_deref().unwrap_or_default();
         if out.is_json() {
             out.json(&dry.json)?;
+            args.selection.fail_if_empty(selected(&dry.view), "open letter", pipeline)?;
             return Ok(None);
         }
-        let pipeline = args.pipeline.as_deref().unwrap_or_default();
+        args.selection.fail_if_empty(selected(&dry.view), "open letter", pipeline)?;
         out.line(&would(&dry.view, pipeline))?;
         for line in details(&dry.view, session.now()) {
             out.line(&line)?;
@@ -212,13 +215,25 @@ async fn start(
         out.note(&others(&groups));
     }
     replay.dry_run = false;
-    let job = session.api.replay_start(&replay).await?;
-    if let Some(plan) = &job.view.plan {
-        for line in details(plan, session.now()) {
-            out.note(&line);
+    let pipeline = args.pipeline.as_deref().unwrap_or_default();
+    let job = session.api.replay_start(&replay).await.map_err(|fault| match &fault {
+        ClientFault::Refused(no) if no.refusal.message == ReplayError::Nothing.to_string() => {
+            args.selection.no_letter("open letter", pipeline)
         }
+        _ => fault.into(),
+    })?;
+    if let Some(plan) = &job.view.plan {
+        let first = later_successes(plan).map(|line| format!("  {line}"));
+        first.into_iter().chain(details(plan, session.now())).for_each(|line| out.note(&line));
     }
     Ok(Some(job))
+}
+
+/// Letters that were found, whether they would be replayed or not.
+fn selected(dry: &ReplayForecast) -> u64 {
+    let skips: u64 = dry.skips.values().sum();
+    let taken: u64 = dry.taken.iter().map(|one| one.letters).sum();
+    dry.would_replay + skips + taken + dry.ambiguous + dry.beyond_ledger + dry.beyond_quota
 }
 
 /// Finds a job again. One that runs is only followed: it goes on by itself after a restart.

@@ -27,10 +27,7 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
     if dry.key_order {
         parts.push("per-key order kept".to_owned());
     }
-    if dry.superseded.keys > 0 {
-        let keys = plural(dry.superseded.keys, "key has", "keys have");
-        parts.push(format!("{keys} later successes (list: --show superseded)"));
-    }
+    parts.extend(later_successes(dry));
     let skips: u64 = dry.skips.values().sum();
     if skips > 0 {
         let often = if dry.skips.contains_key("too_often") {
@@ -41,6 +38,14 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
         parts.push(format!("would skip {}{often}", count(skips)));
     }
     parts.join("   ")
+}
+
+/// `4 keys have later successes (list: --show superseded)`; whoever starts a replay hears it too.
+pub(super) fn later_successes(dry: &ReplayForecast) -> Option<String> {
+    let keys = dry.superseded.keys;
+    let said =
+        || format!("{} later successes (list: --show superseded)", plural(keys, "key has", "keys have"));
+    (keys > 0).then(said)
 }
 
 fn target(to: &str, place: &str) -> String {

@@ -3,7 +3,7 @@
 use redrive::{GroupId, Time};
 use redrive_api::{LetterSelection, NotOpenLetter};
 
-use crate::exit::{Exit, Failed};
+use crate::exit::Failed;
 use crate::output::{Output, count, instant, safe};
 
 /// The most ids one command line names; more are a filter.
@@ -70,16 +70,30 @@ impl Selection {
 }
 
 impl Selection {
-    /// Whoever names a group means letters: none at all is a slip of the pen, or somebody was faster.
-    pub fn fail_if_empty(&self, letters: u64, pipeline: &str) -> Result<(), Failed> {
-        match self.group {
-            Some(group) if letters == 0 => {
-                let message = format!("no open letter of `{pipeline}` is in group {group}");
-                Err(Failed::new(Exit::Bad, message)
-                    .hint(format!("`redrive dlq groups {pipeline}` lists the groups with open letters")))
-            }
-            _ => Ok(()),
-        }
+    /// Whoever selects letters means some: none at all is a slip of the pen, or somebody was faster.
+    pub fn fail_if_empty(&self, letters: u64, which: &str, pipeline: &str) -> Result<(), Failed> {
+        if letters == 0 { Err(self.no_letter(which, pipeline)) } else { Ok(()) }
+    }
+
+    /// No letter matches; `which` is `open letter`, or `letter` where all states are meant.
+    pub fn no_letter(&self, which: &str, pipeline: &str) -> Failed {
+        let (what, hint) = match (&self.edit, self.group) {
+            (Some(edit), _) => (
+                format!("there is no edit {} in any {which} of `{pipeline}`", safe::line(edit)),
+                format!(
+                    "`redrive audit {pipeline} --actions` lists the edits; one that was undone is in no letter"
+                ),
+            ),
+            (None, Some(group)) => (
+                format!("no {which} of `{pipeline}` is in group {group}"),
+                format!("`redrive dlq groups {pipeline}` lists the groups with open letters"),
+            ),
+            (None, None) => (
+                format!("no {which} of `{pipeline}` matches; nothing was done"),
+                format!("`redrive dlq inspect {pipeline}` lists them"),
+            ),
+        };
+        Failed::usage(what).hint(hint)
     }
 }
 
@@ -170,6 +184,17 @@ mod tests {
         assert_eq!(letters.filter.unwrap(), "edit:e-12 key:c-7");
         let ids = Selection { ids: vec!["a".into()], since: Some("1h".into()), ..Selection::default() };
         assert!(ids.letters("discard", NOW).is_err());
+    }
+
+    #[test]
+    fn a_selection_without_letters_says_what_was_not_found() {
+        let none = |selection: Selection| selection.fail_if_empty(0, "open letter", "orders").unwrap_err();
+        let by_filter = none(Selection { filter: Some("key:c-7".into()), ..Selection::default() });
+        assert_eq!(by_filter.message, "no open letter of `orders` matches; nothing was done");
+        assert_eq!(by_filter.exit.code(), 2, "as for a replay of nothing");
+        let by_edit = none(Selection { edit: Some("e-77".into()), ..Selection::default() });
+        assert!(by_edit.message.starts_with("there is no edit e-77"), "{by_edit}");
+        assert!(Selection::default().fail_if_empty(1, "letter", "orders").is_ok());
     }
 
     #[test]

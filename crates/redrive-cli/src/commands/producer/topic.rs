@@ -57,7 +57,7 @@ async fn offer(
     topic: Arc<str>,
     batch: Arc<OrderBatch>,
 ) -> BatchAnswer {
-    let (all, told) = oneshot::channel();
+    let (all, delivered) = oneshot::channel();
     let open = Arc::new(Open {
         left: AtomicUsize::new(batch.orders.len()),
         trouble: Mutex::default(),
@@ -84,7 +84,7 @@ async fn offer(
         }
     }
     // Every record is reported on, at the latest when its time is up.
-    let _ = told.await;
+    let _ = delivered.await;
     match open.trouble.lock().unwrap_or_else(PoisonError::into_inner).take() {
         None => BatchAnswer::Accepted { duplicates: 0 },
         Some(why) => BatchAnswer::Unreachable { why },

@@ -5,7 +5,7 @@ use redrive_core::policy::{BudgetRate, SCALARS};
 use redrive_core::profiles::{self, Profile};
 use redrive_core::{Class, PolicySettings, Schedule};
 
-use super::super::health;
+use super::super::protection;
 use super::super::pipeline::PipelineConfig;
 use super::super::policy::ALSO_IN_SINK;
 use super::super::sinks::registry;
@@ -42,9 +42,9 @@ impl PipelineConfig {
         values.sort_by_key(|(key, _)| declared.iter().position(|name| name == key));
 
         let mut tables = vec![ResolvedTable::of("[[pipeline]]", values, origin)];
-        let breaker = health::breaker_values(&self.breaker);
+        let breaker = protection::breaker_values(&self.breaker);
         for (path, values) in
-            breaker.into_iter().chain([health::guard_values(&self.guard), self.auto_replay.values()])
+            breaker.into_iter().chain([protection::guard_values(&self.guard), self.auto_replay.values()])
         {
             let otherwise = |key: &str| match key {
                 "counts" => ValueOrigin::Profile(self.profile().name),

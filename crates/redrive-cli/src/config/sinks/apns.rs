@@ -5,13 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive::internal::subscriptions::Purge;
 use redrive_sinks::apns::classes::ROWS;
 use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SANDBOX};
-use redrive_sinks::push::PushClasses;
 use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, SinkFault};
 
-use super::super::alert::target::AlertTarget;
 use super::super::declared::Form::{Address, File, Open, Text, Whole, Words};
 use super::super::declared::{Header, Setting, SettingTable};
 use super::super::fault::Fault;
@@ -19,7 +16,7 @@ use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
-use super::push;
+use super::push::{self, PushSettings};
 
 pub(super) const KIND: SinkKind = SinkKind { name: "apns", tables: TABLES, read };
 
@@ -57,11 +54,7 @@ pub struct ApnsConfig {
     pub url: String,
     pub topic: Option<String>,
     pub connections: Option<u32>,
-    pub ca_file: Option<PathBuf>,
-    pub hash_key_file: Option<PathBuf>,
-    pub purge: Option<Purge>,
-    pub on_purged: Option<AlertTarget>,
-    pub classes: Vec<(String, String)>,
+    pub push: PushSettings,
 }
 
 impl ApnsConfig {
@@ -72,9 +65,9 @@ impl ApnsConfig {
         options.url.clone_from(&self.url);
         options.topic.clone_from(&self.topic);
         options.connections = self.connections.unwrap_or(CONNECTIONS);
-        options.ca_file.clone_from(&self.ca_file);
-        options.classes = PushClasses::from_settings(ROWS, push::rows(&self.classes))?;
-        options.hash_key = push::hash_key(self.hash_key_file.as_deref()).map_err(|fault| vec![fault])?;
+        options.ca_file.clone_from(&self.push.ca_file);
+        options.classes = self.push.class_table(ROWS)?;
+        options.hash_key = self.push.hash_key()?;
         Ok(options)
     }
 }
@@ -97,11 +90,7 @@ fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
         url: url.or_else(|| environment.map(str::to_owned)).unwrap_or_else(|| PRODUCTION.to_owned()),
         topic: reader.text(section, "topic").map(|set| set.value),
         connections: reader.count(section, "connections"),
-        ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
-        hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
-        purge: push::purge(reader, section),
-        on_purged: push::on_purged(reader, section),
-        classes: push::classes(reader, section),
+        push: PushSettings::read(reader, section),
     };
     SinkRead { settings: Arc::new(settings), is_complete }
 }
@@ -169,18 +158,12 @@ impl SinkSettings for ApnsConfig {
         });
         values.extend(self.topic.iter().map(|topic| ("topic", quoted(topic))));
         values.push(("connections", self.connections.unwrap_or(CONNECTIONS).to_string()));
-        values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
-        values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
-        values.push(("purge", quoted(self.purge.unwrap_or_default().name())));
-        values.extend(self.on_purged.iter().map(|to| ("on_purged", push::shown_target(to))));
-        values.extend(push::shown_classes(&self.classes));
+        values.extend(self.push.values());
         values
     }
 
     fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
-        let purge = self.purge.unwrap_or_default();
-        let has_hash_key = self.hash_key_file.is_some();
-        Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
+        Some(self.push.subscriptions())
     }
 
     fn receivers(&self) -> &'static [&'static str] {

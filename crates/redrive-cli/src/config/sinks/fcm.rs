@@ -5,14 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive::internal::subscriptions::Purge;
 use redrive_core::rate;
 use redrive_sinks::fcm::classes::ROWS;
 use redrive_sinks::fcm::options::{CONNECTIONS, CONNECTIONS_MAX, GOOGLE};
-use redrive_sinks::push::PushClasses;
 use redrive_sinks::{FcmOptions, FcmSink, SinkFault};
 
-use super::super::alert::target::AlertTarget;
 use super::super::declared::Form::{Address, File, Open, Rate, Text, Whole};
 use super::super::declared::{Header, Setting, SettingTable};
 use super::super::fault::Fault;
@@ -20,7 +17,7 @@ use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
-use super::push;
+use super::push::{self, PushSettings};
 
 pub(super) const KIND: SinkKind = SinkKind { name: "fcm", tables: TABLES, read };
 
@@ -53,11 +50,7 @@ pub struct FcmConfig {
     pub rate: Option<String>,
     pub url: String,
     pub connections: Option<u32>,
-    pub ca_file: Option<PathBuf>,
-    pub hash_key_file: Option<PathBuf>,
-    pub purge: Option<Purge>,
-    pub on_purged: Option<AlertTarget>,
-    pub classes: Vec<(String, String)>,
+    pub push: PushSettings,
 }
 
 impl FcmConfig {
@@ -66,9 +59,9 @@ impl FcmConfig {
         options.url.clone_from(&self.url);
         options.rate = self.rate.as_deref().and_then(|text| rate::parse(text).ok());
         options.connections = self.connections.unwrap_or(CONNECTIONS);
-        options.ca_file.clone_from(&self.ca_file);
-        options.classes = PushClasses::from_settings(ROWS, push::rows(&self.classes))?;
-        options.hash_key = push::hash_key(self.hash_key_file.as_deref()).map_err(|fault| vec![fault])?;
+        options.ca_file.clone_from(&self.push.ca_file);
+        options.classes = self.push.class_table(ROWS)?;
+        options.hash_key = self.push.hash_key()?;
         Ok(options)
     }
 }
@@ -84,11 +77,7 @@ fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
         rate: paced(reader, section),
         url: reader.text(section, "url").map_or_else(|| GOOGLE.to_owned(), |set| set.value),
         connections: reader.count(section, "connections"),
-        ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
-        hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
-        purge: push::purge(reader, section),
-        on_purged: push::on_purged(reader, section),
-        classes: push::classes(reader, section),
+        push: PushSettings::read(reader, section),
     };
     SinkRead { settings: Arc::new(settings), is_complete }
 }
@@ -124,18 +113,12 @@ impl SinkSettings for FcmConfig {
         values.extend(self.rate.iter().map(|rate| ("rate", quoted(rate))));
         values.push(("url", quoted(&self.url)));
         values.push(("connections", self.connections.unwrap_or(CONNECTIONS).to_string()));
-        values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
-        values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
-        values.push(("purge", quoted(self.purge.unwrap_or_default().name())));
-        values.extend(self.on_purged.iter().map(|to| ("on_purged", push::shown_target(to))));
-        values.extend(push::shown_classes(&self.classes));
+        values.extend(self.push.values());
         values
     }
 
     fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
-        let purge = self.purge.unwrap_or_default();
-        let has_hash_key = self.hash_key_file.is_some();
-        Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
+        Some(self.push.subscriptions())
     }
 
     fn receivers(&self) -> &'static [&'static str] {

@@ -1,9 +1,10 @@
-//! What the tables of the push sinks have in common: files with secrets, overrides of the class table, the hash key.
+//! What the tables of the push sinks have in common: certificates, the hash key, purging, overrides of the class table.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use redrive::internal::subscriptions::Purge;
+use redrive_sinks::push::{PushClasses, Rows};
 use redrive_sinks::{Secret, SinkFault, WebhookOptions, check_hash_key};
 
 use super::super::alert::target::AlertTarget;
@@ -13,9 +14,59 @@ use super::super::reader::{Section, SettingReader};
 use super::super::secrets;
 use super::super::tree::Data;
 use super::super::words::{quoted, without_path};
+use super::kind::SubscriptionSettings;
 
 /// Only checked with: how long one call may take.
 const ON_PURGED_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The settings that every push sink has.
+#[derive(Clone, Debug)]
+pub struct PushSettings {
+    pub ca_file: Option<PathBuf>,
+    hash_key_file: Option<PathBuf>,
+    purge: Option<Purge>,
+    on_purged: Option<AlertTarget>,
+    /// As written. Whether each is a row of the service is for the sink to say.
+    classes: Vec<(String, String)>,
+}
+
+impl PushSettings {
+    pub(super) fn read(reader: &mut SettingReader, section: &Section<'_>) -> Self {
+        Self {
+            ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
+            hash_key_file: optional_secret_file(reader, section, "hash_key_file"),
+            purge: purge(reader, section),
+            on_purged: on_purged(reader, section),
+            classes: classes(reader, section),
+        }
+    }
+
+    /// The class table of a service, with what was set over it.
+    pub(super) fn class_table(&self, rows: Rows) -> Result<PushClasses, Vec<SinkFault>> {
+        let own = self.classes.iter().map(|(case, meaning)| (case.as_str(), meaning.as_str()));
+        PushClasses::from_settings(rows, own)
+    }
+
+    pub(super) fn hash_key(&self) -> Result<Option<Secret>, Vec<SinkFault>> {
+        hash_key(self.hash_key_file.as_deref())
+    }
+
+    pub(super) fn subscriptions(&self) -> SubscriptionSettings<'_> {
+        let purge = self.purge.unwrap_or_default();
+        let has_hash_key = self.hash_key_file.is_some();
+        SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() }
+    }
+
+    /// As `config show` prints them.
+    pub(super) fn values(&self) -> Vec<(&'static str, String)> {
+        let mut values = vec![("purge", quoted(self.purge.unwrap_or_default().name()))];
+        values.extend(self.ca_file.iter().map(|path| ("ca_file", shown(path))));
+        values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", shown(path))));
+        values.extend(self.on_purged.iter().map(|to| ("on_purged", shown_target(to))));
+        values.extend(shown_classes(&self.classes));
+        values
+    }
+}
 
 /// A setting that has to be there. Says what to write if it is not.
 pub(super) fn required(
@@ -54,7 +105,7 @@ pub(super) fn optional_secret_file(
 }
 
 /// `classes`, as written. Whether each is a row of the service is for the sink to say.
-pub(super) fn classes(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(String, String)> {
+fn classes(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(String, String)> {
     let Some(table) = reader.table(section, "classes") else { return Vec::new() };
     let mut classes = Vec::new();
     for entry in &table.table.entries {
@@ -70,19 +121,14 @@ pub(super) fn classes(reader: &mut SettingReader, section: &Section<'_>) -> Vec<
     classes
 }
 
-/// The rows as a sink takes them.
-pub(super) fn rows(classes: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
-    classes.iter().map(|(case, meaning)| (case.as_str(), meaning.as_str()))
-}
-
 /// `purge`: what becomes of endpoints that a push service calls gone.
-pub(super) fn purge(reader: &mut SettingReader, section: &Section<'_>) -> Option<Purge> {
+fn purge(reader: &mut SettingReader, section: &Section<'_>) -> Option<Purge> {
     let words = [Purge::Off, Purge::Verify, Purge::AtOnce].map(|purge| (purge.name(), purge));
     reader.one_of(section, "purge", &words).map(|set| set.value)
 }
 
 /// `on_purged`: an address that gets a POST, or a program with its arguments.
-pub(super) fn on_purged(reader: &mut SettingReader, section: &Section<'_>) -> Option<AlertTarget> {
+fn on_purged(reader: &mut SettingReader, section: &Section<'_>) -> Option<AlertTarget> {
     let entry = section.get("on_purged")?;
     if let Data::List(_) = &entry.node.data {
         let words = reader.texts(section, "on_purged")?.value;
@@ -128,13 +174,15 @@ pub(super) fn shown_target(to: &AlertTarget) -> String {
 }
 
 /// The key of `endpoint_hash`, from its file.
-pub(super) fn hash_key(path: Option<&Path>) -> Result<Option<Secret>, SinkFault> {
+pub(super) fn hash_key(path: Option<&Path>) -> Result<Option<Secret>, Vec<SinkFault>> {
     let Some(path) = path else { return Ok(None) };
-    let fault = |problem: &str| SinkFault {
-        key: "hash_key_file".to_owned(),
-        value: path.display().to_string(),
-        problem: format!("`hash_key_file` is {:?}, but {problem}", path.display().to_string()),
-        fix: "a readable file with a secret, made by `openssl rand -hex 32 > hash.key`".to_owned(),
+    let fault = |problem: &str| {
+        vec![SinkFault {
+            key: "hash_key_file".to_owned(),
+            value: path.display().to_string(),
+            problem: format!("`hash_key_file` is {:?}, but {problem}", path.display().to_string()),
+            fix: "a readable file with a secret, made by `openssl rand -hex 32 > hash.key`".to_owned(),
+        }]
     };
     let key = Secret::read(path).map_err(|error| fault(&error.problem))?;
     check_hash_key(Some(&key)).map_err(|short| fault(&short.problem))?;

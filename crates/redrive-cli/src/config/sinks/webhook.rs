@@ -86,7 +86,7 @@ impl WebhookConfig {
         options.headers = self.headers.iter().map(HeaderConfig::setting).collect();
         options.ca_file.clone_from(&self.ca_file);
         options.allow_private_addresses = self.allow_private_addresses;
-        options.hash_key = push::hash_key(self.hash_key_file.as_deref()).map_err(|fault| vec![fault])?;
+        options.hash_key = push::hash_key(self.hash_key_file.as_deref())?;
         options.proxy = self.proxy.as_deref().map(Secret::from);
         options.proxy_auth_file.clone_from(&self.proxy_auth_file);
         let classes = self.classes.iter().map(|(case, class)| (case.as_str(), class.as_str()));

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::Sink;
-use redrive::internal::subscriptions::Purge;
-use redrive_sinks::push::PushClasses;
 use redrive_sinks::webpush::classes::ROWS;
 use redrive_sinks::webpush::options::PER_ENDPOINT;
 use redrive_sinks::{SinkFault, WebPushOptions, WebPushSink};
 
-use super::super::alert::target::AlertTarget;
 use super::super::declared::Form::{File, Open, Switch, Text, Texts, Whole};
 use super::super::declared::{Header, Setting, SettingTable};
 use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
 use super::common::{CA_FILE, CONCURRENCY, HASH_KEY_FILE, ON_PURGED, PURGE, TIMEOUT};
 use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, SubscriptionSettings};
-use super::push;
+use super::push::{self, PushSettings};
 
 pub(super) const KIND: SinkKind = SinkKind { name: "webpush", tables: TABLES, read };
 
@@ -51,24 +48,20 @@ pub struct WebPushConfig {
     /// Keys that subscriptions were made with before.
     pub previous_vapid_key_files: Vec<PathBuf>,
     pub subject: String,
-    pub ca_file: Option<PathBuf>,
-    pub hash_key_file: Option<PathBuf>,
-    pub purge: Option<Purge>,
-    pub on_purged: Option<AlertTarget>,
+    pub push: PushSettings,
     pub per_endpoint: Option<u32>,
     pub allow_private_addresses: bool,
-    pub classes: Vec<(String, String)>,
 }
 
 impl WebPushConfig {
     fn options(&self) -> Result<WebPushOptions, Vec<SinkFault>> {
         let mut options = WebPushOptions::new(&self.vapid_key_file, &self.subject);
         options.vapid_key_files.extend(self.previous_vapid_key_files.iter().cloned());
-        options.ca_file.clone_from(&self.ca_file);
+        options.ca_file.clone_from(&self.push.ca_file);
         options.per_endpoint = self.per_endpoint.unwrap_or(PER_ENDPOINT);
         options.allow_private_addresses = self.allow_private_addresses;
-        options.classes = PushClasses::from_settings(ROWS, push::rows(&self.classes))?;
-        options.hash_key = push::hash_key(self.hash_key_file.as_deref()).map_err(|fault| vec![fault])?;
+        options.classes = self.push.class_table(ROWS)?;
+        options.hash_key = self.push.hash_key()?;
         Ok(options)
     }
 }
@@ -90,15 +83,11 @@ fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
         vapid_key_file,
         previous_vapid_key_files: previous,
         subject: subject.unwrap_or_else(|| "mailto:ops@example.com".to_owned()),
-        ca_file: reader.text(section, "ca_file").map(|set| set.value.into()),
-        hash_key_file: push::optional_secret_file(reader, section, "hash_key_file"),
-        purge: push::purge(reader, section),
-        on_purged: push::on_purged(reader, section),
+        push: PushSettings::read(reader, section),
         per_endpoint: reader.count(section, "per_endpoint"),
         allow_private_addresses: reader
             .switch(section, "allow_private_addresses")
             .is_some_and(|set| set.value),
-        classes: push::classes(reader, section),
     };
     SinkRead { settings: Arc::new(settings), is_complete }
 }
@@ -126,20 +115,14 @@ impl SinkSettings for WebPushConfig {
             values.push(("previous_vapid_key_files", format!("[{}]", files.join(", "))));
         }
         values.push(("subject", quoted(&self.subject)));
-        values.extend(self.ca_file.iter().map(|path| ("ca_file", push::shown(path))));
-        values.extend(self.hash_key_file.iter().map(|path| ("hash_key_file", push::shown(path))));
-        values.push(("purge", quoted(self.purge.unwrap_or_default().name())));
-        values.extend(self.on_purged.iter().map(|to| ("on_purged", push::shown_target(to))));
         values.push(("per_endpoint", self.per_endpoint.unwrap_or(PER_ENDPOINT).to_string()));
         values.push(("allow_private_addresses", self.allow_private_addresses.to_string()));
-        values.extend(push::shown_classes(&self.classes));
+        values.extend(self.push.values());
         values
     }
 
     fn subscriptions(&self) -> Option<SubscriptionSettings<'_>> {
-        let purge = self.purge.unwrap_or_default();
-        let has_hash_key = self.hash_key_file.is_some();
-        Some(SubscriptionSettings { purge, has_hash_key, on_purged: self.on_purged.as_ref() })
+        Some(self.push.subscriptions())
     }
 
     fn receivers(&self) -> &'static [&'static str] {

@@ -15,7 +15,7 @@ use crate::protection::failure_kind::FailureKind;
 use crate::protection::window::{Sum, Window};
 use crate::retry::views::Gate;
 
-use super::again::{Again, Noted};
+use super::later_attempts::{Again, Noted};
 use super::settings::{BreakerSettings, SlowAction};
 
 /// What a first attempt came to, as far as the sink is concerned. A message that is bad in itself is an answer like any

@@ -1,6 +1,6 @@
 //! The circuit breaker of a sink.
 
-mod again;
+mod later_attempts;
 mod circuit;
 mod settings;
 

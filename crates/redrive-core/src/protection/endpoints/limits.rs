@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::call::{Asking, Endpoint, EndpointCall, Passage};
-use super::cooldown::{Cooldown, KEPT_MAX};
+use super::saved_cooldown::{Cooldown, KEPT_MAX};
 use super::troubled::Troubled;
 use super::waits::{EndpointWait, Unit, WaitReason};
 use crate::protection::breaker::BreakerSettings;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use super::call::EndpointCall;
-use super::cooldown::Cooldown;
+use super::saved_cooldown::Cooldown;
 use super::voices::Voices;
 use super::waits::{EndpointWait, Unit, WaitReason};
 use crate::Time;

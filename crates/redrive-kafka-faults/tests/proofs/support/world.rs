@@ -164,7 +164,7 @@ impl World {
         let mut audit = Audit::new(produced, ATTEMPTS_MAX, self.begun_us, &self.interruptions_us);
         self.tried().into_iter().for_each(|tried| audit.tried(tried));
         self.letters().into_iter().for_each(|letter| audit.letter(letter));
-        let told = audit.told();
+        let told = audit.verdict();
         println!("{what}: {told}");
         told.all_ended_once().unwrap_or_else(|error| panic!("{what}: {error}\n{}", self.log()));
         told

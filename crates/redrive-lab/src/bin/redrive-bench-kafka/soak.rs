@@ -37,12 +37,16 @@ pub fn run(options: &KafkaBenchOptions) -> Result<(), Error> {
     // Orders are forgotten long after they were read, so that a long run fits on a disk.
     let settings = [("retention.bytes", "2147483648"), ("segment.bytes", "268435456")];
     topics::create(brokers, &[Topic { name: &source, partitions: *partitions as i32, settings: &settings }])?;
-    let told = under_fire(&mut runs, &source, &path);
+    let verdict = under_fire(&mut runs, &source, &path);
     runs.clear(NAME)?;
-    let told = told?;
-    println!("audit: {told}");
-    told.all_ended_once()?;
-    if told.repeats_unexplained > 0 { Err("something was repeated without a reason".into()) } else { Ok(()) }
+    let verdict = verdict?;
+    println!("audit: {verdict}");
+    verdict.all_ended_once()?;
+    if verdict.repeats_unexplained > 0 {
+        Err("something was repeated without a reason".into())
+    } else {
+        Ok(())
+    }
 }
 
 fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<AuditVerdict, Error> {
@@ -106,7 +110,7 @@ fn under_fire(runs: &mut Runs<'_>, source: &str, path: &Path) -> Result<AuditVer
     let mut audit = Audit::new(sent, ATTEMPTS_MAX, begun_us, &kills_us);
     trace::visit(path, |tried| audit.tried(tried))?;
     letters::read(brokers, &format!("{NAME}.DLQ"))?.into_iter().for_each(|letter| audit.letter(letter));
-    Ok(audit.told())
+    Ok(audit.verdict())
 }
 
 /// Waits until nothing was tried for longer than the longest delay.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use redrive::Mode;
+use redrive_core::Ratio;
 use serde::Deserialize;
 
 use super::super::fault::LabError;
@@ -11,9 +12,9 @@ use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::quantile;
-use crate::testbed::{Fates, Load, Subject, Trace};
+use crate::testbed::{Fates, Load, Subject, Trace, engine_metrics};
 
-/// Points of a lag curve.
+/// Points of a curve that the lab counts itself.
 const STEPS: u32 = 60;
 
 #[derive(Debug, Deserialize)]
@@ -42,6 +43,10 @@ impl BlockingParameters {
         Load { fates, lanes: self.partitions, ..plain }
     }
 
+    fn fails(&self) -> bool {
+        self.poison.0 != Ratio::ZERO || self.transient.0 != Ratio::ZERO
+    }
+
     /// One call at a time per partition, as a consumer of that partition makes them.
     fn subject(&self) -> Result<Subject, LabError> {
         let mode = match self.mode.as_str() {
@@ -58,18 +63,61 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let parameters: &BlockingParameters = &variant.parameters;
         let (load, subject) = (parameters.load(setup.seed), parameters.subject()?);
         let trace = setup.play(scenario, &load, &subject, stage)?;
-        Ok(trace.map(|trace| measure(&variant.name, &trace)))
+        Ok(trace.map(|trace| {
+            let is_drawn = parameters.one_poison || parameters.fails();
+            (measure(&variant.name, &trace), draw(&variant.name, &trace, parameters.one_poison, is_drawn))
+        }))
     })?;
-    let (variants, curves, is_partial) = complete(each);
+    let (variants, drawn, is_partial) = complete(each);
     let variants = against_first(variants, "first_attempts_per_second", "happy_ratio");
-    let plots = vec![Plot::new(
-        "lag",
-        "Lag of the partition with the highest lag",
-        "seconds",
-        "messages without a first attempt",
-        curves,
-    )];
+    let plots = plots(drawn);
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
+}
+
+/// What is drawn of one variant.
+struct DrawnVariant {
+    is_one_poison: bool,
+    /// One curve per partition each; none of the variant without failures, which is flat.
+    lag: Vec<Curve>,
+    wait: Vec<Curve>,
+    stall: Curve,
+}
+
+/// Lag and stall per partition: of many failures, and of one poison message. The engine's stall of all variants.
+fn plots(drawn: Vec<DrawnVariant>) -> Vec<Plot> {
+    let (mut lag, mut wait, mut stall) = ([vec![], vec![]], [vec![], vec![]], vec![]);
+    for variant in drawn {
+        let group = usize::from(variant.is_one_poison);
+        lag[group].extend(variant.lag);
+        wait[group].extend(variant.wait);
+        stall.push(variant.stall);
+    }
+    let plot =
+        |name: &str, title: &str, y: &str, curves: Vec<Curve>| Plot::new(name, title, "seconds", y, curves);
+    let ([lag_many, lag_one], [wait_many, wait_one]) = (lag, wait);
+    let (messages, seconds) = ("messages without a first attempt", "seconds without a first attempt");
+    vec![
+        plot("lag", "Lag of each partition, 15 % + 1 % failures (redrive_lag)", messages, lag_many),
+        plot("lag-one-poison", "Lag of each partition, one poison message (redrive_lag)", messages, lag_one),
+        plot(
+            "stall",
+            "Wait of the oldest message of each partition, 15 % + 1 % failures",
+            seconds,
+            wait_many,
+        ),
+        plot(
+            "stall-one-poison",
+            "Wait of the oldest message of each partition, one poison message",
+            seconds,
+            wait_one,
+        ),
+        plot(
+            "stall-metric",
+            "Mean stall of messages that started (redrive_stall_seconds)",
+            "milliseconds",
+            stall,
+        ),
+    ]
 }
 
 fn columns() -> Vec<Column> {
@@ -77,6 +125,7 @@ fn columns() -> Vec<Column> {
         Column::new("first attempts", "first_attempts_per_second", Unit::PerSecond),
         Column::new("of no failures", "happy_ratio", Unit::Share),
         Column::new("lag at the end", "lag_end", Unit::Count),
+        Column::new("by the engine's metric", "engine_lag_end", Unit::Count),
         Column::new("share of all", "lag_end_share", Unit::Share),
         Column::new("worst partition", "worst_partition_lag_share", Unit::Share),
         Column::new("lag growth there", "worst_partition_growth", Unit::PerSecond),
@@ -85,7 +134,22 @@ fn columns() -> Vec<Column> {
     ]
 }
 
-fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
+fn draw(name: &str, trace: &Trace, is_one_poison: bool, is_drawn: bool) -> DrawnVariant {
+    let partitions = if is_drawn { trace.load.lanes } else { 0 };
+    // The title of the plot says the rest.
+    let mode = name.split(',').next().unwrap_or(name);
+    let each = |points: &dyn Fn(u32) -> Vec<(f64, f64)>| {
+        (0..partitions).map(|at| Curve::new(&format!("{mode}, partition {at}"), points(at))).collect()
+    };
+    DrawnVariant {
+        is_one_poison,
+        lag: each(&|at| engine_metrics::lag(&trace.metrics, at as usize)),
+        wait: each(&|at| trace.longest_wait(at, trace.load.arrive_for / STEPS)),
+        stall: Curve::new(name, engine_metrics::stall(&trace.metrics)),
+    }
+}
+
+fn measure(name: &str, trace: &Trace) -> VariantResult {
     let load = &trace.load;
     let step = load.arrive_for / STEPS;
     let arriving = load.arrive_for.as_secs_f64();
@@ -100,17 +164,18 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     let produced = trace.audit.produced.max(1) as f64;
     let stall = |share: f64| quantile(stalls(trace), share);
     let climbing = worst.windows(2).filter(|pair| pair[1].1 >= pair[0].1).count() as f64;
-    let result = VariantResult::new(name, Some(trace.audit))
+    let engine_lag: u64 = trace.metrics.last().map_or(0, |sample| sample.lag.iter().sum());
+    VariantResult::new(name, Some(trace.audit))
         .with("first_attempts_per_second", trace.first_attempts_per_second())
         .with("lag_end", lag_end)
         .with("lag_end_share", lag_end / produced)
+        .with("engine_lag_end", engine_lag as f64)
         .with("worst_partition_lag_share", at_end(&worst) * f64::from(load.lanes.max(1)) / produced)
         .with("worst_partition_growth", at_end(&worst) / arriving)
         .with("worst_partition_climbs", climbing / worst.len().saturating_sub(1).max(1) as f64)
         .with("stall_p50_ms", stall(0.5))
         .with("stall_p99_ms", stall(0.99))
-        .with("stall_p50_share", stall(0.5) / load.arrive_for.as_millis() as f64);
-    (result, Curve::new(name, worst))
+        .with("stall_p50_share", stall(0.5) / load.arrive_for.as_millis() as f64)
 }
 
 /// How long each good message that arrived in the run waited for its first attempt; those that still wait, until now.

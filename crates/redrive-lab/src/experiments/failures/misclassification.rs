@@ -100,10 +100,9 @@ fn boundary(variants: &[VariantResult]) -> Option<String> {
     let seconds = (off.get("park_p50_ms") - on.get("park_p50_ms")) / 1000.0;
     Some(format!(
         "A permanent error that is retried costs {calls:.1} calls in vain and {seconds:.1} s until somebody sees it, and nothing \
-         else. A transient error that is parked costs a message that would have succeeded, and a person who replays it. So an \
-         error that may be either belongs with the transient ones, unless more than {:.0} in {:.0} of its kind are permanent (with \
-         a replay by hand worth 100 calls).",
-        100.0,
-        100.0 + calls.max(1.0)
+         else. A transient error that is parked costs a message that would have succeeded, and a person who replays it. With c for \
+         a call, d for a second of delay and m for such a message, an error of which a share p is permanent belongs with the \
+         transient ones while p < m / (m + {calls:.1} c + {seconds:.1} d). For example, with m = 100 c and d = 0: while p < {:.0} %.",
+        100.0 * 100.0 / (100.0 + calls)
     ))
 }

@@ -12,8 +12,12 @@ use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, Va
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::{Fates, Load, Subject, Trace};
 
-/// Points of a curve of open letters.
+/// Points of a curve.
 const STEPS: u32 = 120;
+/// Letters per second that count as growth: less is what a moment of triage makes.
+const GROWS: f64 = 0.05;
+/// Curves of this much poison and less have a plot of their own, in which the point of divergence can be seen.
+const LITTLE_POISON: f64 = 0.01;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -44,25 +48,62 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let Some(trace) = trace else { return Ok(None) };
         let shares = Shares { transient: p.transient.0.as_f64(), failing_twice: 1.0 / 3.0, poison: 0.0 };
         let divergence = forecast.divergence(shares, p.rate, p.triage).unwrap_or(f64::NAN);
-        let (result, curve) = measure(&variant.name, &trace, p, waiting);
-        Ok(Some((result, (curve, divergence))))
+        let result = measure(&variant.name, &trace, p, waiting);
+        // Three deviations of the letters that come in the measured time: few letters spread more.
+        let letters = p.triage * p.arrive_for.0.saturating_sub(waiting).as_secs_f64() / 2.0;
+        let by = divergence * 3.0 / letters.sqrt();
+        Ok(Some((result, (LetterCurves::of(&variant.name, &trace, p.poison.0.as_f64()), (divergence, by)))))
     })?;
     let (variants, rest, is_partial) = complete(each);
-    let (curves, divergences): (Vec<Curve>, Vec<f64>) = rest.into_iter().unzip();
+    let (curves, divergences): (Vec<LetterCurves>, Vec<(f64, f64)>) = rest.into_iter().unzip();
     let mut outcome = Outcome { columns: columns(), is_partial, ..Outcome::default() };
-    if let (Some(found), Some(forecast)) = (found(&variants), divergences.first()) {
+    if let (Some(found), Some((forecast, by))) = (found(&variants), divergences.first()) {
         let what = "share of poison from which on open letters grow for ever";
-        let by = 0.1 * forecast;
-        outcome.forecasts.push(ForecastLine::new(what, Unit::Share, *forecast, found, Bound::About(by)));
-        outcome.notes.push(format!(
-            "Measured growth is zero at {} poison; above it open letters grow without bound.",
-            Unit::Share.text(found)
-        ));
+        outcome.forecasts.push(ForecastLine::new(what, Unit::Share, *forecast, found, Bound::About(*by)));
+        outcome.notes.extend(bracket(&variants, found));
     }
-    outcome.plots =
-        vec![Plot::new("open-letters", "Open dead letters over time", "seconds", "open letters", curves)];
+    outcome.plots = plots(&curves);
     outcome.variants = variants;
     Ok(outcome)
+}
+
+/// The letters of one variant, over time.
+struct LetterCurves {
+    poison: f64,
+    arrival: Curve,
+    total: Curve,
+    open: Curve,
+}
+
+impl LetterCurves {
+    fn of(name: &str, trace: &Trace, poison: f64) -> Self {
+        let step = trace.load.arrive_for / STEPS;
+        let total = trace.letters(step);
+        let came = |pair: &[(f64, f64)]| (pair[1].0, (pair[1].1 - pair[0].1) / step.as_secs_f64());
+        let arrival = total.windows(2).map(came).collect();
+        let open = Curve::new(name, trace.open_letters(step));
+        Self { poison, arrival: Curve::new(name, arrival), total: Curve::new(name, total), open }
+    }
+}
+
+fn plots(curves: &[LetterCurves]) -> Vec<Plot> {
+    let little: Vec<&LetterCurves> = curves.iter().filter(|of| of.poison <= LITTLE_POISON).collect();
+    let all: Vec<&LetterCurves> = curves.iter().collect();
+    let plot =
+        |name: &str, title: &str, y: &str, of: &[&LetterCurves], which: fn(&LetterCurves) -> &Curve| {
+            Plot::new(name, title, "seconds", y, of.iter().map(|of| which(of).clone()).collect())
+        };
+    let (letters, open) = ("letters", "open letters");
+    vec![
+        plot("open-letters", "Open dead letters over time", open, &all, |of| &of.open),
+        plot("open-letters-little", "Open dead letters over time, up to 1 % poison", open, &little, |of| {
+            &of.open
+        }),
+        plot("arrival", "Arrival of dead letters over time", "letters per second", &all, |of| &of.arrival),
+        plot("total", "Dead letters since the beginning, closed ones included", letters, &all, |of| {
+            &of.total
+        }),
+    ]
 }
 
 fn columns() -> Vec<Column> {
@@ -76,12 +117,7 @@ fn columns() -> Vec<Column> {
 }
 
 /// In the second half of the time in which letters arrive: the first ones come when the tiers are over.
-fn measure(
-    name: &str,
-    trace: &Trace,
-    p: &PoisonGrowthParameters,
-    waiting: Duration,
-) -> (VariantResult, Curve) {
+fn measure(name: &str, trace: &Trace, p: &PoisonGrowthParameters, waiting: Duration) -> VariantResult {
     let end = trace.load.arrive_for;
     let from = waiting + end.saturating_sub(waiting) / 2;
     let seconds = end.saturating_sub(from).as_secs_f64();
@@ -101,15 +137,28 @@ fn measure(
             span.contains(&died_ms) && trace.load.fate(*number) == crate::fate::Fate::Poison
         })
         .count() as f64;
-    let result = VariantResult::new(name, Some(trace.audit))
+    VariantResult::new(name, Some(trace.audit))
         // As it was drawn, not as it was asked for.
         .with("poison", poison / (p.rate * seconds))
         .with("arrival_per_second", arrival)
         .with("arrival_ratio", arrival * seconds / poison)
         .with("triage_per_second", closed)
         .with("growth_per_second", arrival - closed)
-        .with("open_end", open_at(end));
-    (result, Curve::new(name, open))
+        .with("open_end", open_at(end))
+}
+
+/// The two variants between which growth begins.
+fn bracket(variants: &[VariantResult], found: f64) -> Option<String> {
+    let grows = |variant: &&VariantResult| variant.get("growth_per_second") > GROWS;
+    let below = variants.iter().rfind(|variant| !grows(variant))?;
+    let above = variants.iter().find(grows)?;
+    Some(format!(
+        "{} does not grow, {} does; the line through the two that grow least crosses zero at {}. The two variants are measured; \
+         the line is arithmetic on their figures.",
+        below.name,
+        above.name,
+        Unit::Share.text(found)
+    ))
 }
 
 /// The share of poison at which growth would be zero: the line through the two variants that grow least.
@@ -117,7 +166,7 @@ fn found(variants: &[VariantResult]) -> Option<f64> {
     let mut growing: Vec<(f64, f64)> = variants
         .iter()
         .map(|variant| (variant.get("poison"), variant.get("growth_per_second")))
-        .filter(|(_, growth)| *growth > 0.05)
+        .filter(|(_, growth)| *growth > GROWS)
         .collect();
     growing.sort_by(|a, b| a.0.total_cmp(&b.0));
     let [(poison, growth), (more_poison, more_growth)] = growing.get(..2)?.try_into().ok()?;

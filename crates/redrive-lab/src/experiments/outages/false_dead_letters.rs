@@ -32,18 +32,31 @@ struct OutageSweepParameters {
 /// An outage, and what became of the messages that arrived in it.
 struct OutageResult {
     lasts: Duration,
+    arrived: u64,
     dead: f64,
+    /// What `check` says of the same outage; `None` with breaker and gate, which it does not compute.
+    forecast: Option<f64>,
     audit: Audit,
+}
+
+impl OutageResult {
+    /// Whether nobody died and `check` does not expect anybody to: nought of few messages alone says little.
+    fn is_survived(&self) -> bool {
+        self.dead == 0.0 && self.forecast.is_none_or(|forecast| forecast == 0.0)
+    }
 }
 
 pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setup.each(scenario, |variant, stage| {
         let Some(results) = sweep(scenario, variant, setup, stage)? else { return Ok(None) };
-        let lines = if variant.parameters.breaker { Vec::new() } else { forecasts(variant, &results)? };
-        Ok(Some(measured(&variant.name, &results, lines)))
+        let lines = forecasts(variant, &results);
+        let notes = unlucky(&variant.name, &results);
+        let (result, curve) = measured(&variant.name, &results);
+        Ok(Some((result, (curve, (lines, notes)))))
     })?;
     let (variants, rest, is_partial) = complete(each);
-    let (curves, lines): (Vec<Curve>, Vec<Vec<ForecastLine>>) = rest.into_iter().unzip();
+    let (curves, rest): (Vec<Curve>, Vec<_>) = rest.into_iter().unzip();
+    let (lines, notes): (Vec<Vec<ForecastLine>>, Vec<Vec<String>>) = rest.into_iter().unzip();
     let (title, x) = ("Dead for an outage, by its length", "seconds that the outage lasts");
     let plots = vec![Plot::new("dead", title, x, "share of the messages that arrived in it", curves)];
     let columns = vec![
@@ -51,10 +64,15 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         Column::new("after 5 min", "dead_300_s", Unit::Share),
         Column::new("after 10 min", "dead_600_s", Unit::Share),
         Column::new("most", "dead_max", Unit::Share),
-        Column::new("longest outage without a dead letter", "survived_seconds", Unit::Seconds),
+        Column::new(
+            "longest outage without a dead letter, measured and forecast",
+            "survived_seconds",
+            Unit::Seconds,
+        ),
     ];
     let forecasts = lines.into_iter().flatten().collect();
-    Ok(Outcome { columns, variants, forecasts, plots, is_partial, ..Outcome::default() })
+    let notes = notes.into_iter().flatten().collect();
+    Ok(Outcome { columns, variants, forecasts, plots, notes, is_partial, ..Outcome::default() })
 }
 
 fn subject(p: &OutageSweepParameters) -> Result<Subject, LabError> {
@@ -82,50 +100,63 @@ fn sweep(
         };
         let part = stage.part(i, p.outages.len());
         let Some(trace) = setup.play(scenario, &load, &subject, part)? else { return Ok(None) };
-        results.push(OutageResult { lasts: lasts.0, dead: dead(&trace, outage), audit: trace.audit });
+        let forecast =
+            (!p.breaker).then(|| OutageForecast::of(&subject.policy, lasts.0, FORECAST_MESSAGES).dead);
+        let (arrived, dead) = arrived_and_dead(&trace, outage);
+        let dead = dead as f64 / arrived.max(1) as f64;
+        results.push(OutageResult { lasts: lasts.0, arrived, dead, forecast, audit: trace.audit });
     }
     Ok(Some(results))
 }
 
-fn dead(trace: &Trace, outage: Outage) -> f64 {
+/// How many messages arrived in the outage, and how many of them died.
+fn arrived_and_dead(trace: &Trace, outage: Outage) -> (u64, u64) {
     let span = outage.at.as_millis() as u32..outage.end().as_millis() as u32;
     let arrived: Vec<bool> = trace
         .arrived()
         .filter(|(_, record)| span.contains(&record.arrived_ms))
         .map(|(_, record)| record.is_dead())
         .collect();
-    arrived.iter().filter(|is_dead| **is_dead).count() as f64 / arrived.len().max(1) as f64
+    (arrived.len() as u64, arrived.iter().filter(|is_dead| **is_dead).count() as u64)
 }
 
-fn measured(
-    name: &str,
-    results: &[OutageResult],
-    lines: Vec<ForecastLine>,
-) -> (VariantResult, (Curve, Vec<ForecastLine>)) {
+fn measured(name: &str, results: &[OutageResult]) -> (VariantResult, Curve) {
     let audit = results.iter().fold(Audit::default(), |sum, result| sum.plus(&result.audit));
-    let survived = results.iter().filter(|result| result.dead == 0.0).map(|result| result.lasts).max();
+    let survived = results.iter().filter(|result| result.is_survived()).map(|result| result.lasts).max();
     let mut variant = VariantResult::new(name, Some(audit))
         .with("dead_max", results.iter().map(|result| result.dead).fold(0.0, f64::max))
-        .with("survived_seconds", survived.unwrap_or_default().as_secs_f64());
+        .with("survived_seconds", survived.map_or(f64::NAN, |lasts| lasts.as_secs_f64()));
     for result in results {
         variant = variant.with(&format!("dead_{}_s", result.lasts.as_secs()), result.dead);
     }
     let points = results.iter().map(|result| (result.lasts.as_secs_f64(), result.dead)).collect();
-    (variant, (Curve::new(name, points), lines))
+    (variant, Curve::new(name, points))
+}
+
+/// Outages in which nobody died though `check` expects some to.
+fn unlucky(name: &str, results: &[OutageResult]) -> Vec<String> {
+    let note = |result: &OutageResult| {
+        let forecast = result.forecast.filter(|forecast| *forecast > 0.0 && result.dead == 0.0)?;
+        Some(format!(
+            "{name}, outage of {} s: none of {} messages died. That is no claim that none can: `redrive check` expects {} of \
+             them, {:.1} messages.",
+            result.lasts.as_secs(),
+            Unit::Count.text(result.arrived as f64),
+            Unit::Share.text(forecast),
+            forecast * result.arrived as f64
+        ))
+    };
+    results.iter().filter_map(note).collect()
 }
 
 /// What `check` says of the same outages, without breaker and gate.
-fn forecasts(
-    variant: &Variant<OutageSweepParameters>,
-    results: &[OutageResult],
-) -> Result<Vec<ForecastLine>, LabError> {
-    let policy = subject(&variant.parameters)?.policy;
+fn forecasts(variant: &Variant<OutageSweepParameters>, results: &[OutageResult]) -> Vec<ForecastLine> {
     // Few messages spread more.
     let by = 0.01 + 0.2 / variant.parameters.rate.sqrt();
     let line = |result: &OutageResult| {
-        let forecast = OutageForecast::of(&policy, result.lasts, FORECAST_MESSAGES).dead;
         let what = format!("dead for an outage of {} s, {}", result.lasts.as_secs(), variant.name);
-        ForecastLine::new(&what, Unit::Share, forecast, result.dead, Bound::About(by))
+        let line = ForecastLine::new(&what, Unit::Share, result.forecast?, result.dead, Bound::About(by));
+        Some(line.of(result.arrived))
     };
-    Ok(results.iter().map(line).collect())
+    results.iter().filter_map(line).collect()
 }

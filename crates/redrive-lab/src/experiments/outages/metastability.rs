@@ -3,7 +3,6 @@
 //! The downstream serves calls in order, at a rate. A call that is not answered within the client's timeout is given up by the
 //! client and served all the same, later: that is what keeps an overload going when its cause is gone.
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use redrive::{BreakerSettings, Policy};
@@ -103,13 +102,14 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         notes.push(note);
         panels.push(panel);
     }
+    notes.extend(attribution(&variants));
     let heat_maps = vec![heat_map(scenario, setup, panels)?];
     let title = "Goodput through the published trigger";
     let plots = vec![Plot::new("goodput", title, "seconds", "served, share of the arrivals", curves)];
     let columns = vec![
         Column::new("cells", "cells", Unit::Count),
         Column::new("recovered", "recovered", Unit::Count),
-        Column::new("never", "never", Unit::Count),
+        Column::new("not recovered", "not_recovered", Unit::Count),
         Column::new("lowest goodput at the end", "goodput_min", Unit::Share),
         Column::new("after 10 s at −80 %", "goodput_published", Unit::Share),
     ];
@@ -211,7 +211,7 @@ fn measure(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> (Varia
     let mut result = VariantResult::new(&variant.name, Some(audit))
         .with("cells", cells.len() as f64)
         .with("recovered", recovered as f64)
-        .with("never", (cells.len() - recovered) as f64)
+        .with("not_recovered", (cells.len() - recovered) as f64)
         .with("goodput_min", lowest)
         .with("goodput_published", published.map_or(f64::NAN, |cell| cell.goodput));
     for cell in cells {
@@ -245,18 +245,71 @@ fn heat_map(
     Ok(HeatMap { name: "map".to_owned(), title: title.to_owned(), rows, columns, panels })
 }
 
-/// The map in a line: which triggers it does not recover from.
+/// The map in a line: from which triggers it had not recovered when the run ended.
 fn text(variant: &Variant<MetastabilityParameters>, cells: &[Cell]) -> String {
-    let never: Vec<&Cell> = cells.iter().filter(|cell| cell.goodput < RECOVERED).collect();
-    if never.is_empty() {
+    let p = &variant.parameters;
+    let of_depth = |depth: &u32| {
+        let row: Vec<&Cell> = cells.iter().filter(|cell| cell.depth == *depth).collect();
+        let failing = failing_lengths(&row.iter().map(|c| (c.length, c.goodput)).collect::<Vec<_>>())?;
+        Some(format!("−{depth} % for {failing}"))
+    };
+    let failing: Vec<String> = p.depths.iter().filter_map(of_depth).collect();
+    if failing.is_empty() {
         return format!("{}: recovers from every trigger of the map.", variant.name);
     }
-    let mut text = format!("{}: never recovers from", variant.name);
-    for depth in &variant.parameters.depths {
-        let shortest = never.iter().filter(|cell| cell.depth == *depth).map(|cell| cell.length).min();
-        if let Some(shortest) = shortest {
-            let _ = write!(text, " −{depth} % for {} s and longer;", shortest.as_secs());
-        }
+    let seconds = p.after.0.as_secs();
+    format!("{}: not recovered within {seconds} s after {}.", variant.name, failing.join("; after "))
+}
+
+/// The lengths of a row, shortest first, whose goodput is too low: `10 s and longer` only if every longer one is among them.
+fn failing_lengths(row: &[(Duration, f64)]) -> Option<String> {
+    let is_failing = |(_, goodput): &(Duration, f64)| *goodput < RECOVERED;
+    let first = row.iter().position(is_failing)?;
+    let rest = &row[first..];
+    if rest.len() > 1 && rest.iter().all(is_failing) {
+        return Some(format!("{} s and longer", rest[0].0.as_secs()));
     }
-    format!("{}.", text.trim_end_matches(';'))
+    let cells = rest.iter().map(|cell| {
+        let verdict = if is_failing(cell) { "" } else { " (recovers)" };
+        format!("{} s{verdict}", cell.0.as_secs())
+    });
+    // What recovers beyond the last failing cell needs no mention.
+    let last = rest.iter().rposition(is_failing).unwrap_or(0);
+    Some(cells.take(last + 1).collect::<Vec<_>>().join(", "))
+}
+
+/// Which of the protections the recovery is due to.
+fn attribution(variants: &[VariantResult]) -> Option<String> {
+    let failing = |name: &str| {
+        variants.iter().find(|variant| variant.name == name).map(|variant| variant.get("not_recovered"))
+    };
+    let permits = failing("naive, 64 permits")?;
+    let budget = failing("naive, budget 10 % of successes")?;
+    let redrive = failing("Redrive: breaker, ramp, equal jitter, 64 permits")?;
+    let unlimited = failing("Redrive, permits without a limit")?;
+    Some(format!(
+        "Cells not recovered: naive retries with 64 permits {permits}, naive retries with a budget {budget}, Redrive with 64 \
+         permits {redrive}, Redrive without a limit on permits {unlimited}. It is the limit on concurrent calls that recovers, \
+         not the breaker, the ramp or the jitter: naive retries under the same limit or under a budget do as well, and breaker \
+         and ramp without the limit do not."
+    ))
+    .filter(|_| permits == 0.0 && budget == 0.0 && redrive == 0.0 && unlimited > 0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// "And longer" once stood beside cells that recovered.
+    #[test]
+    fn and_longer_is_said_only_if_every_longer_trigger_fails() {
+        let row = |goodput: [f64; 4]| -> Vec<(Duration, f64)> {
+            [5, 10, 20, 60].map(Duration::from_secs).into_iter().zip(goodput).collect()
+        };
+        assert_eq!(failing_lengths(&row([1.0, 1.0, 1.0, 1.0])), None);
+        assert_eq!(failing_lengths(&row([1.0, 0.0, 0.2, 0.0])).unwrap(), "10 s and longer");
+        assert_eq!(failing_lengths(&row([1.0, 0.7, 1.0, 1.0])).unwrap(), "10 s");
+        assert_eq!(failing_lengths(&row([0.0, 1.0, 0.5, 1.0])).unwrap(), "5 s, 10 s (recovers), 20 s");
+        assert_eq!(failing_lengths(&row([1.0, 1.0, 1.0, 0.0])).unwrap(), "60 s");
+    }
 }

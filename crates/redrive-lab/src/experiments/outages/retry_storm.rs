@@ -87,20 +87,26 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         plot("burst", "A burst that fails together: calls after the outage", burst),
     ];
     let forecasts = forecasts.into_iter().flatten().collect();
-    let notes = bound_of_the_wave(&variants).into_iter().collect();
+    let notes =
+        ["steady", "burst"].iter().filter_map(|arrivals| bound_of_the_wave(&variants, arrivals)).collect();
     Ok(Outcome { columns: columns(), variants, forecasts, plots, notes, is_partial, ..Outcome::default() })
 }
 
-/// What the ramp after an outage does, and what it does not.
-fn bound_of_the_wave(variants: &[VariantResult]) -> Option<String> {
-    let peak = |name: &str| variants.iter().find(|variant| variant.name == name).map(|v| v.get("peak"));
-    let (unlimited, limited) =
-        (peak("steady, equal, breaker")?, peak("steady, equal, breaker, permits for 2 ×")?);
+/// What each protection does to the wave, and what it does not.
+fn bound_of_the_wave(variants: &[VariantResult], arrivals: &str) -> Option<String> {
+    let peak = |of: &str| {
+        let name = format!("{arrivals}, {of}");
+        variants.iter().find(|variant| variant.name == name).map(|variant| variant.get("peak"))
+    };
+    let (none, equal, full) = (peak("jitter none")?, peak("jitter equal")?, peak("jitter full")?);
+    let (permits, breaker) = (peak("equal, permits for 2 ×")?, peak("equal, breaker")?);
+    let both = peak("equal, breaker, permits for 2 ×")?;
+    let effect = if breaker > equal { "makes the wave higher" } else { "does not make the wave higher" };
     Some(format!(
-        "The breaker stops the calls during the outage; it does not bound the wave afterwards. The ramp doubles the permits every \
-         second, up to the limit of concurrent calls and no further: with a limit of 200 × what normal traffic needs, what was \
-         held comes back at {unlimited:.1} × within seconds; with a limit of 2 ×, at {limited:.1} ×. Set `concurrency` to what \
-         the downstream can take."
+        "Peak, {arrivals}: jitter none {none:.1} ×, equal {equal:.1} ×, full {full:.1} ×; with equal jitter, breaker alone \
+         {breaker:.1} ×, permits alone {permits:.1} ×, both {both:.1} ×. The breaker alone {effect}: it stops the calls during the \
+         outage and holds what arrives, and its ramp doubles the permits every second up to the limit of concurrent calls, so that \
+         all of it comes back within seconds. Only the limit bounds the wave: set `concurrency` to what the downstream can take."
     ))
 }
 

@@ -11,7 +11,7 @@ use crate::scenario::Scenario;
 use crate::seed;
 
 /// What one entry of a set of 64-bit hashes takes at the load at which it grows.
-const EXACT_BYTES_PER_ID: f64 = 16.0;
+const HASH_BYTES_PER_ID: f64 = 16.0;
 const SALT: [u64; 2] = [11, 13];
 
 #[derive(Debug, Deserialize)]
@@ -21,7 +21,7 @@ struct BloomParameters {
     applied: u64,
     /// Dead letters that were never applied and are replayed.
     replayed: u64,
-    /// 0: an exact set.
+    /// 0: a set of 64-bit hashes.
     bits_per_id: u64,
     /// Ids per second, for the window that fits into a gigabyte.
     rate: f64,
@@ -71,7 +71,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
             let ledger: HashSet<u64> = (0..p.applied).map(|n| seed::draw(0, &id(n), SALT[0])).collect();
             let known = |number| ledger.contains(&seed::draw(0, &id(number), SALT[0]));
             let swallowed = (p.applied..p.applied + p.replayed).filter(|n| known(*n)).count();
-            (swallowed, (0..p.applied).filter(|n| !known(*n)).count(), p.applied as f64 * EXACT_BYTES_PER_ID)
+            (swallowed, (0..p.applied).filter(|n| !known(*n)).count(), p.applied as f64 * HASH_BYTES_PER_ID)
         } else {
             let mut filter = Bloom::new(p.applied, p.bits_per_id);
             (0..p.applied).for_each(|number| filter.insert(&id(number)));

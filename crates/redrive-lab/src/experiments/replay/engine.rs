@@ -131,7 +131,7 @@ impl Drop for ReplayEngine<'_> {
 
         // What cannot be removed now stays on the broker under a name of this run.
         if let LabEngine::Kafka(brokers) = self.engine
-            && let Ok(found) = topics::beginning_with(brokers, &self.name)
+            && let Ok(found) = topics::of_run(brokers, &self.name)
         {
             let _ = topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>());
         }

@@ -10,7 +10,7 @@ use hyper_util::client::legacy::Error as ClientError;
 
 use super::super::client_auth::CertificateRefused;
 use super::super::guard::Blocked;
-use super::super::names::Unresolved;
+use super::super::dns::Unresolved;
 use super::super::proxy::ProxyFault;
 use super::super::stream::SpeaksTls;
 use super::classes::Trouble;

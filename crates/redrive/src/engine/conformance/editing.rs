@@ -42,6 +42,7 @@ impl Suite {
             let tracked = self.model.tracked(id)?;
             let before = std::mem::replace(&mut tracked.message, message);
             tracked.edits.push((edit, before));
+            self.offer_again(id)?;
         }
         self.versions(id)
     }

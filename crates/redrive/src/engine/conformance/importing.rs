@@ -37,6 +37,20 @@ impl Suite {
         Ok(())
     }
 
+    /// A letter that was just edited does not come in again as what it was.
+    pub(super) fn offer_again(&mut self, id: u64) -> Check {
+        let made = self.imports.made.iter().find(|(_, seq)| **seq == id).map(|(number, _)| *number);
+        let Some(number) = made.filter(|_| self.stays(id)) else { return Ok(()) };
+        let answers = self.harness.engine().import(vec![letter(number)?], true, self.now.into());
+        match answers {
+            Err(EngineError::Unavailable(_)) => Ok(()),
+            answers => answers
+                .map_err(failed)?
+                .into_iter()
+                .try_for_each(|one| self.imported(number, true, one, true)),
+        }
+    }
+
     /// A new foreign letter, or one that was imported before.
     fn foreign(&mut self, which: Pick) -> u64 {
         let known: Vec<u64> =
@@ -48,14 +62,13 @@ impl Suite {
         self.imports.last
     }
 
-    /// Whether a letter surely is there with the message it came with. One that succeeded may be purged.
+    /// Whether a letter surely is there, edited or not. One that succeeded may be purged.
     fn stays(&self, seq: u64) -> bool {
         let is_kept = |situation: &Situation| {
             situation.letter_state().is_some_and(|state| state != LetterState::Succeeded)
         };
-        self.model.messages.get(&seq).is_some_and(|tracked| {
-            !tracked.twin && tracked.edits.is_empty() && tracked.candidates().all(is_kept)
-        })
+        let tracked = self.model.messages.get(&seq);
+        tracked.is_some_and(|tracked| !tracked.twin && tracked.candidates().all(is_kept))
     }
 
     fn imported(&mut self, number: u64, is_first: bool, answer: ImportAnswer, dry_run: bool) -> Check {

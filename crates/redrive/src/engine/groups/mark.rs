@@ -14,6 +14,7 @@ pub const MORE_MAX: u64 = 100_000;
 
 /// The state of a group. It is never stored: see [`GroupMark::state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum GroupState {
     /// Nobody has decided anything, or a snooze is over.
     Open,

@@ -367,8 +367,11 @@ impl Inner {
     /// Makes a letter of a message that died elsewhere.
     pub(super) fn import(&mut self, letter: ForeignLetter, dry_run: bool, now: Time) -> ImportAnswer {
         let ForeignLetter { message, meta, history, .. } = letter;
-        let same = |seq: &&u64| is_same(&self.entries[*seq].message, &message);
-        if let Some(seq) = self.letters.keys().find(same) {
+        let is_known = |(seq, letter): &(&u64, &LetterEntry)| {
+            let before = letter.replaced.iter().map(|replaced| &replaced.message);
+            before.chain([&self.entries[*seq].message]).any(|version| is_same(version, &message))
+        };
+        if let Some((seq, _)) = self.letters.iter().find(is_known) {
             return ImportAnswer::Already { number: Some(*seq) };
         }
         let (reason, seq) = (Reason::Imported, self.next_seq);

@@ -69,9 +69,9 @@ impl Lookup<'_> {
                 }
             },
         };
-        let told = MessageState::new(id, phase).told(&entry.meta, &entry.history);
+        let state = MessageState::new(id, phase).with_history(&entry.meta, &entry.history);
         let (letter, reason) = (letter.map(|_| *seq), letter.map(|letter| letter.reason));
-        Ok(Some(MessageState { due, letter, reason, duplicate_of, ..told }))
+        Ok(Some(MessageState { due, letter, reason, duplicate_of, ..state }))
     }
 
     pub(super) fn key_line(&self, key: &[u8]) -> Option<KeyLine> {
@@ -92,7 +92,7 @@ impl Lookup<'_> {
             EntryState::Delayed(until) => (MessagePhase::Delayed, Some(until)),
             _ => (MessagePhase::Ready, None),
         };
-        let head = MessageState::new(entry.message.id(), phase).told(&entry.meta, &entry.history);
+        let head = MessageState::new(entry.message.id(), phase).with_history(&entry.meta, &entry.history);
         let reason = letter.and_then(|letter| self.0.letters.get(letter)).map(|letter| letter.reason);
         let waiting = (line.len() + letters.len() - 1).min(WAITING_MAX) as u64;
         Some(KeyLine { head: MessageState { due, letter: letter.copied(), reason, ..head }, waiting })

@@ -6,6 +6,7 @@ use serde::de::IgnoredAny;
 
 use super::json_text::{JsonText, Pointer};
 use super::json_value::JsonValue;
+use crate::letters::redact::Redaction;
 
 /// Comparisons that must all hold.
 ///
@@ -75,6 +76,14 @@ impl Condition {
         }
     }
 
+    /// A place whose value could be guessed piece by piece, because it asks whether that is larger or smaller, where some
+    /// are hidden. Who knows a value may ask for it.
+    pub fn guesses(&self, hidden: &Redaction) -> Option<String> {
+        let is_range = |term: &&Term| !matches!(term.comparison, Comparison::Equal | Comparison::NotEqual);
+        let mut ranges = self.terms.iter().filter(is_range).map(|term| term.pointer.to_string());
+        ranges.find(|at| hidden.is_guessed_at(at))
+    }
+
     /// Whether a payload is meant. A value that is not there is equal to nothing.
     pub fn holds(&self, payload: &JsonText) -> bool {
         self.terms.iter().all(|term| {
@@ -134,6 +143,19 @@ mod tests {
 
     fn holds(condition: &str, payload: &str) -> bool {
         Condition::parse(condition).unwrap().holds(&JsonText::parse(payload.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn where_values_are_hidden_none_is_compared_by_size() {
+        let hidden = Redaction::at(vec![Pointer::parse("/email").unwrap()]);
+        let guesses = |text: &str| Condition::parse(text).unwrap().guesses(&hidden);
+        assert_eq!(guesses("/email >= \"m\""), Some("/email".to_owned()));
+        assert_eq!(guesses("/note == \"x\" and /copy < 5"), Some("/copy".to_owned()), "it may repeat it");
+        assert_eq!(guesses("/email == \"eve@example.com\" and /amount != 1"), None);
+        assert_eq!(Condition::parse("/email > \"m\"").unwrap().guesses(&Redaction::default()), None);
+        let push = Redaction::of_receivers(&["/endpoint"]);
+        let guesses = |text: &str| Condition::parse(text).unwrap().guesses(&push);
+        assert_eq!((guesses("/endpoint > \"h\"").is_some(), guesses("/ttl > 60")), (true, None));
     }
 
     #[test]

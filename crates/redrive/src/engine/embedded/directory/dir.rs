@@ -19,7 +19,7 @@ use super::unusable::{HOW_TO_GO_ON, failed};
 use crate::engine::embedded::disk::real::{Disk as _, RealDisk, Traffic};
 use crate::engine::embedded::index::runs::SortedRuns;
 use crate::engine::embedded::index::tables::IndexError;
-use crate::engine::embedded::maintenance::keeper::Census;
+use crate::engine::embedded::maintenance::maintainer::Census;
 use crate::engine::embedded::store::Store;
 use crate::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
 use crate::engine::embedded::store::open::{self, StoreReport};

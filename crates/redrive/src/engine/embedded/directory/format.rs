@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::unusable::failed;
 use crate::engine::seam::EngineError;
-use crate::private;
+use crate::owner_only;
 
 /// What this program writes. A directory with a higher number is refused.
 pub const FORMAT: u32 = 5;
@@ -80,7 +80,7 @@ fn read_format(text: &str, name: &Path) -> Result<(u32, [u8; 16]), EngineError> 
 /// Complete or not there at all, also after a power cut.
 pub(crate) fn write_durably(dir: &Path, name: &Path, content: &[u8]) -> std::io::Result<()> {
     let unfinished = name.with_extension("new");
-    let mut file = private::create_file(&unfinished)?;
+    let mut file = owner_only::create_file(&unfinished)?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&unfinished, name)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::unusable::failed;
 use crate::engine::seam::EngineError;
-use crate::private;
+use crate::owner_only;
 
 /// Says who the owner is, and is locked too: for older programs, and where directories cannot be locked.
 pub(crate) const LOCK_FILE: &str = "LOCK";
@@ -34,7 +34,7 @@ impl DirLock {
             Err(TryLockError::WouldBlock) => return Err(owned(path)),
         }
         let name = path.join(LOCK_FILE);
-        let file = private::options().create(true).truncate(false).write(true).open(&name);
+        let file = owner_only::options().create(true).truncate(false).write(true).open(&name);
         let mut file = file.map_err(|error| failed("opening", &name, &error))?;
         match wait_for(&file) {
             Ok(()) => {}

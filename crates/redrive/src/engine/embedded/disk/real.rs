@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::private;
+use crate::owner_only;
 
 /// A flat directory of files.
 ///
@@ -135,7 +135,7 @@ pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     make_dir(parent)?;
-    match private::create_dir(path) {
+    match owner_only::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         other => other?,
     }
@@ -157,7 +157,7 @@ impl Disk for RealDisk {
     }
 
     fn create(&self, name: &str) -> io::Result<RealFile> {
-        self.opened(private::options().read(true).write(true).create_new(true), name)
+        self.opened(owner_only::options().read(true).write(true).create_new(true), name)
     }
 
     fn open(&self, name: &str) -> io::Result<RealFile> {

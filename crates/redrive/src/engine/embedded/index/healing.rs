@@ -250,7 +250,7 @@ impl<S: IndexTables> IndexTables for Healing<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::embedded::maintenance::keeper::upkeep;
+    use crate::engine::embedded::maintenance::maintainer::upkeep;
 
     /// Tables on a disk that has failed.
     struct Unreadable;

@@ -7,7 +7,7 @@ use super::tables::{IndexError, IndexTables};
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::journal::reader::{Reader, Scanned};
 use crate::engine::embedded::journal::record::kind;
-use crate::engine::embedded::maintenance::keeper::write_checkpoint;
+use crate::engine::embedded::maintenance::maintainer::write_checkpoint;
 use crate::engine::embedded::state::book::Book;
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::writer::LETTER_LOG;

@@ -123,10 +123,10 @@ fn write(what: u32, number: u64) -> [u8; RECORD_BYTES] {
 }
 
 fn read(record: &[u8]) -> Option<(u32, u64)> {
-    let (told, crc) = record.split_at_checked(12)?;
-    let right = crc == crc32fast::hash(told).to_le_bytes();
-    let what = u32::from_le_bytes(told[..4].try_into().ok()?);
-    right.then_some((what, u64::from_le_bytes(told[4..].try_into().ok()?)))
+    let (body, crc) = record.split_at_checked(12)?;
+    let right = crc == crc32fast::hash(body).to_le_bytes();
+    let what = u32::from_le_bytes(body[..4].try_into().ok()?);
+    right.then_some((what, u64::from_le_bytes(body[4..].try_into().ok()?)))
 }
 
 #[cfg(test)]

@@ -2,5 +2,5 @@
 
 pub mod clean;
 pub(crate) mod erasures;
-pub mod keeper;
+pub mod maintainer;
 pub mod scrub;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use redrive_core::Time;
 
+use super::maintain::Maintenance;
 use super::store::{Room, Store};
-use super::tend::Tending;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::IndexTables;
 use crate::engine::ingest::Ingest;
@@ -90,21 +90,21 @@ impl<D: Disk, S: IndexTables> Deliver for Store<D, S> {
     fn close(&mut self) -> Result<(), EngineError> {
         self.wait_for(self.tickets.last())?;
         // The last checkpoint makes the next start quick.
-        while self.tending.is_checkpointing() {
+        while self.maintenance.is_checkpointing() {
             self.wait_for_notes()?;
-            self.absorb()?;
+            self.apply_notes()?;
         }
-        self.upkeep_of(|tending, parts| tending.checkpoint(parts, true));
-        while self.tending.is_checkpointing() {
-            self.absorb()?;
-            if self.tending.is_checkpointing() {
+        self.with_maintenance(|maintenance, parts| maintenance.checkpoint(parts, true));
+        while self.maintenance.is_checkpointing() {
+            self.apply_notes()?;
+            if self.maintenance.is_checkpointing() {
                 self.wait_for_notes()?;
             }
         }
-        self.upkeep_of(Tending::tell_holding);
+        self.with_maintenance(Maintenance::tell_holding);
         self.marks.clear().map_err(|error| EngineError::Storage(error.to_string()))?;
         self.finish();
-        self.absorb()
+        self.apply_notes()
     }
 }
 

@@ -61,10 +61,10 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             reason: letter.as_ref().map(|letter| letter.reason),
             ..state
         };
-        let told = |phase, content: Option<Content>| {
+        let found = |phase, content: Option<Content>| {
             let state = MessageState::new(id, phase);
             with_letter(match content {
-                Some(content) => state.told(&content.meta, &content.history),
+                Some(content) => state.with_history(&content.meta, &content.history),
                 None => state,
             })
         };
@@ -72,7 +72,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             && !self.in_flight.is_returned(seq)
         {
             let content = self.contents.at(place.map_or(held.pointer, |(_, pointer)| pointer))?;
-            return Ok(Some(told(MessagePhase::InFlight, content)));
+            return Ok(Some(found(MessagePhase::InFlight, content)));
         }
         if let Some((place, pointer)) = place {
             let content = self.contents.at(pointer)?;
@@ -88,12 +88,12 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             if letter.is_some() {
                 phase = MessagePhase::Replaying;
             }
-            return Ok(Some(MessageState { due, ..told(phase, content) }));
+            return Ok(Some(MessageState { due, ..found(phase, content) }));
         }
         if let Some(letter) = &letter {
             let shown = self.contents.letter(seq, letter, &self.options.grouping)?;
             let state = MessageState::new(id, letter.state.into());
-            return Ok(Some(with_letter(state.told(&shown.meta, &shown.history))));
+            return Ok(Some(with_letter(state.with_history(&shown.meta, &shown.history))));
         }
         if !self.book.departed().contains(seq) {
             let passed = self.keys.is_passed(seq);

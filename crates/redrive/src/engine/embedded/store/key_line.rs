@@ -39,7 +39,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             let head = MessageState {
                 letter: Some(*letter),
                 reason: Some(slot.reason),
-                ..head.told(&shown.meta, &shown.history)
+                ..head.with_history(&shown.meta, &shown.history)
             };
             return Ok(Some(KeyLine { head, waiting: behind(1) }));
         }
@@ -61,7 +61,8 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             Some((WaitPlace::Due(due), _)) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
             _ => (MessagePhase::Ready, None),
         };
-        let head = MessageState::new(content.message.id(), phase).told(&content.meta, &content.history);
+        let head =
+            MessageState::new(content.message.id(), phase).with_history(&content.meta, &content.history);
         Ok(Some(MessageState { due, ..head }))
     }
 

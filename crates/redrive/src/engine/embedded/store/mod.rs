@@ -11,6 +11,7 @@ mod key_gate;
 mod key_line;
 mod letters;
 pub mod location;
+mod maintain;
 pub mod open;
 pub(super) mod open_logs;
 mod pending;
@@ -18,7 +19,6 @@ mod query;
 #[allow(clippy::module_inception)] // the folder is named for the type, and so is the file
 pub(super) mod store;
 mod take;
-mod tend;
 mod tickets;
 mod waiting;
 mod workers;

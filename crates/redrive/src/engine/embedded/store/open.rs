@@ -11,9 +11,9 @@ use super::in_flight::InFlight;
 use super::key_gate::KeyGate;
 use super::letters::erase::Erasing;
 use super::location::{OpenIndex, StoreLocation, seed};
+use super::maintain::Maintenance;
 use super::open_logs::{IndexKnows, Logs, open_logs};
 use super::store::Store;
-use super::tend::Tending;
 use super::tickets::Tickets;
 use super::waiting::Waiting;
 use super::workers::Workers;
@@ -29,7 +29,7 @@ use crate::engine::embedded::journal::watermark::Vouched;
 use crate::engine::embedded::journal::wipe::wipe_closed;
 use crate::engine::embedded::maintenance::clean::Cleaner;
 use crate::engine::embedded::maintenance::erasures::{Erasures, FoundErasures};
-use crate::engine::embedded::maintenance::keeper::Keeper;
+use crate::engine::embedded::maintenance::maintainer::Maintainer;
 use crate::engine::embedded::state::book::{Book, Loaded};
 use crate::engine::embedded::state::ready::Ready;
 
@@ -124,7 +124,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         hash_seed: seed,
         closed_keep: tuning.closed_keep,
     };
-    let keeper = Keeper { tables: Arc::clone(&tables), cleaner };
+    let maintainer = Maintainer { tables: Arc::clone(&tables), cleaner };
     let mut doubtful =
         end_unknown || !report.journal.missing.is_empty() || !report.letters.missing.is_empty();
     if anew {
@@ -182,7 +182,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
 
     let expected = from.1.or(first_seq).unwrap_or(book.next_seq());
     let ready = Ready::new(journal.reader(), from.0, end, Some(expected));
-    let tending = Tending::after(if anew { 0 } else { verify_from });
+    let maintenance = Maintenance::after(if anew { 0 } else { verify_from });
     let unwiped = erased_since(&book, &found)?;
     let erasing = Erasing::resume(erasures, found.recorded, &unwiped).map_err(failed)?;
     let contents = Contents::new(journal.reader(), letters.reader());
@@ -223,9 +223,9 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         tuning,
         waiting,
         reminder: Reminder::open(disk).map_err(failed)?,
-        workers: Workers::by_hand(writer, keeper),
+        workers: Workers::by_hand(writer, maintainer),
         tickets: Tickets::default(),
-        tending,
+        maintenance,
         erasing,
         gated: false,
         odd_to_due: false,

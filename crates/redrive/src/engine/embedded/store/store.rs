@@ -10,8 +10,8 @@ use super::dump::dump;
 use super::find::Lookup;
 use super::in_flight::{Goes, Held};
 use super::letters::erase::Erasing;
+use super::maintain::{Maintenance, Parts};
 use super::take::Taking;
-use super::tend::{Parts, Tending};
 use super::tickets::Tickets;
 use super::waiting::Waiting;
 use super::workers::{Scrubbing, Workers};
@@ -20,7 +20,7 @@ use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexError, IndexTables};
 use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::record::{Blocked, Was};
-use crate::engine::embedded::maintenance::keeper::Census;
+use crate::engine::embedded::maintenance::maintainer::Census;
 use crate::engine::embedded::maintenance::scrub::Scrubbed;
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Closing, Command, Note};
@@ -45,7 +45,7 @@ pub struct Store<D: Disk, S: IndexTables> {
     pub(super) reminder: Reminder<D::File>,
     pub(super) workers: Workers<D, S>,
     pub(super) tickets: Tickets,
-    pub(super) tending: Tending,
+    pub(super) maintenance: Maintenance,
     pub(super) erasing: Erasing<D>,
     pub(super) gated: bool,
     pub(super) odd_to_due: bool,
@@ -119,8 +119,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         }
     }
 
-    /// Takes in what the writer and the keeper have done.
-    pub(super) fn absorb(&mut self) -> Result<(), EngineError> {
+    /// Takes in what the writer and the maintainer have done.
+    pub(super) fn apply_notes(&mut self) -> Result<(), EngineError> {
         for note in self.workers.notes() {
             self.take_in(note)?;
         }
@@ -137,10 +137,10 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                     self.tickets.durable(ticket);
                 }
             }
-            Note::Applied => self.upkeep_of(Tending::applied),
+            Note::Applied => self.with_maintenance(Maintenance::applied),
             Note::Loaded { entries, limit } => self.waiting.loaded(entries, limit),
             Note::Scanned { relocation, next } => {
-                self.upkeep_of(|tending, parts| tending.scanned(parts, relocation, next))?;
+                self.with_maintenance(|maintenance, parts| maintenance.scanned(parts, relocation, next))?;
             }
             Note::Wiped => self.erasing.wiped()?,
             Note::Failed(error) => self.fail(error),
@@ -150,16 +150,19 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// Keeps the index and the journal in shape. Changes must not pile up while the tables take none: then nothing is
     /// delivered for a while, and ingest is refused.
-    fn tend(&mut self) -> Result<(), EngineError> {
-        self.upkeep_of(Tending::tend)?;
-        while self.upkeep_of(|tending, parts| tending.is_behind(parts)) {
+    fn maintain(&mut self) -> Result<(), EngineError> {
+        self.with_maintenance(Maintenance::run)?;
+        while self.with_maintenance(|maintenance, parts| maintenance.is_behind(parts)) {
             self.wait_for_notes()?;
-            self.absorb()?;
+            self.apply_notes()?;
         }
         Ok(())
     }
 
-    pub(super) fn upkeep_of<T>(&mut self, work: impl FnOnce(&mut Tending, &mut Parts<'_, D, S>) -> T) -> T {
+    pub(super) fn with_maintenance<T>(
+        &mut self,
+        work: impl FnOnce(&mut Maintenance, &mut Parts<'_, D, S>) -> T,
+    ) -> T {
         let mut parts = Parts {
             options: &self.options,
             tuning: self.tuning,
@@ -169,15 +172,15 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
             erasing: &mut self.erasing,
             now: self.now,
         };
-        work(&mut self.tending, &mut parts)
+        work(&mut self.maintenance, &mut parts)
     }
 
     /// Takes in what was done and starts what is due.
     pub(super) fn keep_going(&mut self) -> Result<(), EngineError> {
-        let absorbed = self.absorb();
-        self.guard(absorbed)?;
-        let tended = self.tend();
-        self.guard(tended)
+        let applied = self.apply_notes();
+        self.guard(applied)?;
+        let maintained = self.maintain();
+        self.guard(maintained)
     }
 
     pub(super) fn lookup(&self) -> Lookup<'_, D, S> {
@@ -280,7 +283,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     /// Waits until a ticket is durable.
     pub(super) fn wait_for(&mut self, ticket: Ticket) -> Result<(), EngineError> {
         loop {
-            self.absorb()?;
+            self.apply_notes()?;
             if self.tickets.is_durable(ticket) {
                 return Ok(());
             }
@@ -307,7 +310,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
 
     /// From now on, somebody writes down how much the store holds.
     pub(crate) fn tell_holdings(&mut self, census: Census) {
-        self.tending.tell_holdings(census);
+        self.maintenance.tell_holdings(census);
     }
 
     /// The whole of the index as text, for comparing a running one with one that was built anew.

@@ -9,7 +9,7 @@ use crate::engine::embedded::directory::unusable::stopped;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::healing::Healing;
 use crate::engine::embedded::index::tables::IndexTables;
-use crate::engine::embedded::maintenance::keeper::{Keeper, Task, run_upkeep, upkeep};
+use crate::engine::embedded::maintenance::maintainer::{Maintainer, Task, run_upkeep, upkeep};
 use crate::engine::embedded::maintenance::scrub::{Scrub, Scrubbed};
 use crate::engine::embedded::write::command::{Command, Note};
 use crate::engine::embedded::write::ingest::StoreIngest;
@@ -22,7 +22,7 @@ type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 /// Threads of their own, or the caller itself, step by step, in the simulation.
 enum Hands<D: Disk, S> {
     Threads { writing: Vec<JoinHandle<()>>, upkeeping: JoinHandle<()> },
-    Own(Box<Writer<D, Healing<S>>>, Keeper<D, Healing<S>>),
+    Own(Box<Writer<D, Healing<S>>>, Maintainer<D, Healing<S>>),
     Gone,
 }
 
@@ -47,32 +47,32 @@ pub(crate) struct Workers<D: Disk, S: IndexTables> {
 
 impl<D: Disk, S: IndexTables> Workers<D, S> {
     /// Everything is written when it is asked for, by the caller.
-    pub(crate) fn by_hand(writer: Writer<D, Healing<S>>, keeper: Keeper<D, Healing<S>>) -> Self {
+    pub(crate) fn by_hand(writer: Writer<D, Healing<S>>, maintainer: Maintainer<D, Healing<S>>) -> Self {
         Self {
             commands: Arc::new(Mailbox::default()),
             tasks: Arc::new(Mailbox::default()),
             upkeep: Arc::new(Mailbox::default()),
             notes: Arc::new(Mailbox::default()),
             scrub_stop: Arc::new(Mailbox::default()),
-            hands: Hands::Own(Box::new(writer), keeper),
+            hands: Hands::Own(Box::new(writer), maintainer),
             wake: Arc::default(),
         }
     }
 
     /// Gives the writing to threads.
     pub(crate) fn spawn(&mut self, scrubbing: Option<Scrubbing<'_, D>>) -> std::io::Result<()> {
-        let Hands::Own(writer, keeper) = std::mem::replace(&mut self.hands, Hands::Gone) else {
+        let Hands::Own(writer, maintainer) = std::mem::replace(&mut self.hands, Hands::Gone) else {
             return Ok(());
         };
-        let (disk, tables) = (writer.disk.clone(), Arc::clone(&keeper.tables));
+        let (disk, tables) = (writer.disk.clone(), Arc::clone(&maintainer.tables));
         let (commands, tasks) = (Arc::clone(&self.commands), Arc::clone(&self.tasks));
         let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
         let write = std::thread::Builder::new().name("redrive-writer".into());
         let writing = write.spawn(move || writer.run(&commands, &notes, &|| call(&wake)))?;
         let (notes, wake) = (Arc::clone(&self.notes), Arc::clone(&self.wake));
-        let keep = std::thread::Builder::new().name("redrive-keeper".into());
-        let keeping = keep.spawn(move || keeper.run(&tasks, &notes, &|| call(&wake)))?;
-        let mut writing = vec![writing, keeping];
+        let thread = std::thread::Builder::new().name("redrive-maint".into());
+        let maintaining = thread.spawn(move || maintainer.run(&tasks, &notes, &|| call(&wake)))?;
+        let mut writing = vec![writing, maintaining];
         if let Some(scrubbing) = scrubbing {
             writing.push(self.spawn_scrub(disk, &tables, &scrubbing)?);
         }
@@ -125,14 +125,14 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
     }
 
     fn work(&mut self) {
-        let Hands::Own(writer, keeper) = &mut self.hands else { return };
+        let Hands::Own(writer, maintainer) = &mut self.hands else { return };
         for task in self.tasks.drain() {
-            if let Some(note) = keeper.work(task) {
+            if let Some(note) = maintainer.work(task) {
                 self.notes.post(note, 0);
             }
         }
         if !self.upkeep.drain().is_empty() {
-            upkeep(&*keeper.tables);
+            upkeep(&*maintainer.tables);
         }
         let commands = self.commands.drain();
         if commands.is_empty() {

@@ -10,7 +10,7 @@ use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexTables, LetterSlot};
 use crate::engine::embedded::journal::record::{Stored, Was};
 use crate::engine::embedded::maintenance::erasures::Erasures;
-use crate::engine::embedded::maintenance::keeper::WipePart;
+use crate::engine::embedded::maintenance::maintainer::WipePart;
 use crate::engine::embedded::store::contents::damaged_message;
 use crate::engine::embedded::store::find::Lookup;
 use crate::engine::erase::{EraseAnswer, EraseOrder, tombstone, untitled};

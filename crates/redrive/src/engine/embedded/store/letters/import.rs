@@ -87,7 +87,7 @@ pub(super) fn plan<D: Disk, S: IndexTables>(
     Ok(Import { answers, letters: made })
 }
 
-/// Whether a message has a letter.
+/// Whether a message has a letter, or had it before an edit.
 fn known<D: Disk, S: IndexTables>(
     lookup: &Lookup<'_, D, S>,
     message: &Message,
@@ -97,6 +97,11 @@ fn known<D: Disk, S: IndexTables>(
         let Some(slot) = lookup.book.asked_letter(number)? else { continue };
         let letter = lookup.contents.letter(number, &slot, &lookup.options.grouping)?;
         if is_same(&letter.message, message) {
+            return Ok(Known::Letter(number));
+        }
+        let before = if letter.edits.is_empty() { Vec::new() } else { lookup.contents.replaced(&slot)? };
+        let mut before = before.into_iter().filter_map(|version| Message::from_wire(version.wire).ok());
+        if before.any(|before| is_same(&before, message)) {
             return Ok(Known::Letter(number));
         }
     }

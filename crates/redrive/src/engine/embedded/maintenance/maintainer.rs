@@ -1,4 +1,4 @@
-//! Keeps the index: everything slow that must not hold up deliveries.
+//! Maintains the index: everything slow that must not hold up deliveries.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,12 +65,12 @@ impl std::fmt::Debug for Census {
 }
 
 #[derive(Debug)]
-pub struct Keeper<D: Disk, S> {
+pub struct Maintainer<D: Disk, S> {
     pub tables: Arc<S>,
     pub cleaner: Cleaner<D, S>,
 }
 
-impl<D: Disk, S: IndexTables> Keeper<D, S> {
+impl<D: Disk, S: IndexTables> Maintainer<D, S> {
     pub fn run(self, tasks: &Mailbox<Task>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
         while let Some(arrived) = tasks.wait(None) {
             for task in arrived {

@@ -129,6 +129,12 @@ impl Redaction {
         rules.any(|rule| at == "payload" || is_within(at, &rule) || is_within(&rule, at))
     }
 
+    /// Whether something hidden could be guessed by comparing the sizes of what stands at this place: where it is hidden
+    /// itself, or may repeat what is. The receivers of a push sink are repeated nowhere, and have no size.
+    pub(crate) fn is_guessed_at(&self, at: &str) -> bool {
+        self.hides_texts() || self.hides(at)
+    }
+
     /// Whether the tenant of a message is one of the values that are not shown.
     pub fn hides_tenant(&self, message: &Message) -> bool {
         let Some(tenant) = message.tenant().filter(|_| !self.is_empty()) else { return false };

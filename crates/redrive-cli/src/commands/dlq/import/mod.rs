@@ -16,7 +16,7 @@ mod tally;
 #[cfg(feature = "kafka")]
 mod topic;
 #[cfg(not(feature = "kafka"))]
-#[path = "import/no_topic.rs"]
+#[path = "no_topic.rs"]
 mod topic;
 
 use std::path::PathBuf;
@@ -48,8 +48,8 @@ pub struct ImportArgs {
     /// The pipeline that gets the letters
     #[arg(long, value_name = "PIPELINE")]
     pub pipeline: String,
-    /// The framework that wrote the topic
-    #[arg(long, value_enum, default_value_t = DialectArg::Auto, conflicts_with = "file")]
+    /// The framework that wrote the topic, or the headers of the lines
+    #[arg(long, value_enum, default_value_t = DialectArg::Auto)]
     pub dialect: DialectArg,
     /// The topic that records without origin headers came from
     #[arg(long, value_name = "TOPIC", conflicts_with = "file")]
@@ -138,7 +138,10 @@ async fn send(
 ) -> Result<Answered, Failed> {
     let mut answered = Answered::default();
     while let Ok(ImportBatch { body, places }) = given.recv() {
-        let sent = session.api.import(&args.pipeline, Bytes::from(body), args.dry_run, from).await;
+        // The records of a topic were read here.
+        let dialect = args.dialect.dialect().filter(|_| args.file.is_some()).map(adopt::Dialect::name);
+        let body = Bytes::from(body);
+        let sent = session.api.import(&args.pipeline, body, args.dry_run, from, dialect).await;
         answered.add(sent.map_err(|fault| so_far(fault.into(), &answered))?.view, &places);
     }
     Ok(answered)
@@ -149,12 +152,12 @@ fn so_far(failed: Failed, answered: &Answered) -> Failed {
     if answered.imported + answered.already_there == 0 {
         return failed;
     }
-    let told = format!(
+    let so_far = format!(
         "imported {} before that, {} were already there; run it again, nothing is imported twice",
         count(answered.imported),
         count(answered.already_there)
     );
-    let hint = failed.hint.clone().map_or_else(|| told.clone(), |hint| format!("{hint}\n  {told}"));
+    let hint = failed.hint.clone().map_or_else(|| so_far.clone(), |hint| format!("{hint}\n  {so_far}"));
     failed.hint(hint)
 }
 

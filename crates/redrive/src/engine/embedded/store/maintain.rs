@@ -1,4 +1,4 @@
-//! Tending the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
+//! Maintains the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, 
 use crate::engine::embedded::journal::reader::Reader;
 use crate::engine::embedded::journal::record::{FLAG_BLOCKED, Stored, Was};
 use crate::engine::embedded::maintenance::clean::Piece;
-use crate::engine::embedded::maintenance::keeper::{Census, Task};
+use crate::engine::embedded::maintenance::maintainer::{Census, Task};
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Command, Relocation};
 use crate::engine::embedded::write::writer::LETTER_LOG;
@@ -37,7 +37,7 @@ pub(crate) struct Parts<'a, D: Disk, S: IndexTables> {
 }
 
 impl<D: Disk, S: IndexTables> Parts<'_, D, S> {
-    /// The latest time anybody has told of.
+    /// The latest time known.
     fn latest(&self) -> Time {
         self.now.max(Time::from_millis(self.waiting.book.latest()))
     }
@@ -45,7 +45,7 @@ impl<D: Disk, S: IndexTables> Parts<'_, D, S> {
 
 /// How far checkpoints and cleaning have come.
 #[derive(Debug, Default)]
-pub(crate) struct Tending {
+pub(crate) struct Maintenance {
     /// A checkpoint is being written.
     checkpointing: Option<Checkpoint>,
     /// The journal position of the last checkpoint in the tables.
@@ -55,7 +55,7 @@ pub(crate) struct Tending {
     counted: Time,
     /// The end of the journal when cleaning was last considered.
     considered: u64,
-    /// Told how much the store holds, now and then.
+    /// Informed now and then how much the store holds.
     census: Option<Census>,
 }
 
@@ -82,7 +82,7 @@ enum Cleaning {
     Dropping(Segment),
 }
 
-impl Tending {
+impl Maintenance {
     /// The tables reflect the journal up to `checkpoint`.
     pub(crate) fn after(checkpoint: u64) -> Self {
         Self { checkpoint, ..Self::default() }
@@ -104,7 +104,7 @@ impl Tending {
         self.is_checkpointing() && parts.waiting.book.changes() > most
     }
 
-    pub(crate) fn tend<D: Disk, S: IndexTables>(
+    pub(crate) fn run<D: Disk, S: IndexTables>(
         &mut self,
         parts: &mut Parts<'_, D, S>,
     ) -> Result<(), EngineError> {

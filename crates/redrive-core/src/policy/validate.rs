@@ -1,13 +1,16 @@
 //! The one validator: settings in, a policy or every fault out.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::check::{Check, TICK, limits};
-use super::delays::schedule;
+use super::delays::{cap_ttl_share, jitter, schedule};
 use super::faults::{PolicyFaults, PolicyWarning};
 use super::given::{Given, Word};
-use super::rules::{BudgetRate, OnExhausted, Policy};
-use super::scalars::{PolicySettings, Scalars};
+use super::rules::{BudgetRate, OnExhausted, Policy, Scalars};
+use super::scalars::scalar_settings;
+use super::settings::PolicySettings;
+use crate::retry::schedule::DELAY_MAX;
 use crate::text::nearest::nearest;
 use crate::{Class, Ratio, Schedule, profiles};
 
@@ -26,7 +29,7 @@ impl PolicySettings {
 
         let schedule = schedule(&mut check, &all);
         let attempts = attempts(&mut check, self, &all, &schedule);
-        let scalars = Scalars::read(&mut check, &all, &schedule);
+        let scalars = scalars(&mut check, &all, &schedule);
         let policy = Policy {
             attempts,
             attempts_for: attempts_for(&mut check, &all, scalars.classify),
@@ -56,6 +59,21 @@ impl PolicySettings {
         check.finish(policy).map(with_warnings)
     }
 }
+
+macro_rules! checks {
+    (
+        ($check:ident, $all:ident, $schedule:ident)
+        $($(#[doc = $doc:literal])+ $name:ident: $given:tt($of:ty) => $holds:ty = $read:expr;)+
+    ) => {
+        /// Checks every row in turn; a row may use the values above it.
+        fn scalars($check: &mut Check, $all: &PolicySettings, $schedule: &Schedule) -> Scalars {
+            $(let $name: $holds = $read;)+
+            Scalars { $($name,)+ }
+        }
+    };
+}
+
+scalar_settings!(checks);
 
 fn with_warnings(mut policy: Policy) -> Policy {
     let longest = policy.longest_delay();

@@ -10,7 +10,7 @@ use axum::response::{Html, IntoResponse, Response};
 use crate::access::token::hex;
 use crate::problem::{Code, Problem};
 
-const PAGE: &str = include_str!("page/index.html");
+const PAGE: &str = include_str!("index.html");
 /// Where the page wants the nonce of its own style and script; nothing else may run.
 const NONCE_MARK: &str = "{{nonce}}";
 

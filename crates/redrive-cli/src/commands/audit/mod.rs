@@ -13,7 +13,7 @@ mod ids;
 #[cfg(feature = "kafka")]
 mod kafka;
 #[cfg(not(feature = "kafka"))]
-#[path = "audit/no_kafka.rs"]
+#[path = "no_kafka.rs"]
 mod kafka;
 mod postgres;
 mod reconcile;

@@ -21,23 +21,23 @@ use crate::broker;
 
 pub const LIMIT: Duration = Duration::from_mins(5);
 
-pub struct Desk {
+pub struct Fixture {
     pub cluster: Cluster,
     pub pipeline: KafkaPipeline,
     pub topics: Topics,
-    producer: BaseProducer<Places>,
+    producer: BaseProducer<LastOffset>,
     _dir: tempfile::TempDir,
 }
 
 /// Remembers where the last record went.
 #[derive(Default)]
-struct Places {
+struct LastOffset {
     last: std::sync::Mutex<Option<(i32, i64)>>,
 }
 
-impl rdkafka::client::ClientContext for Places {}
+impl rdkafka::client::ClientContext for LastOffset {}
 
-impl ProducerContext for Places {
+impl ProducerContext for LastOffset {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
@@ -47,7 +47,7 @@ impl ProducerContext for Places {
     }
 }
 
-impl Desk {
+impl Fixture {
     pub fn new(prefix: &str, partitions: i32) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let cluster = broker::cluster(dir.path());
@@ -61,7 +61,7 @@ impl Desk {
             topics.is_ok()
         });
         let topics = topics.unwrap();
-        let producer = cluster.producer().create_with_context(Places::default()).unwrap();
+        let producer = cluster.producer().create_with_context(LastOffset::default()).unwrap();
         Self { cluster, pipeline, topics, producer, _dir: dir }
     }
 

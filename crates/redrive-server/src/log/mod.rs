@@ -9,7 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use redrive::internal::letters::correlation_id;
 use redrive::internal::letters::select::LetterIds;
-use redrive::{AttemptFailed, DeadLetter, Decided, Time, timestamp};
+use redrive::letters::Redaction;
+use redrive::letters::redact::Secrets;
+use redrive::{AttemptFailed, DeadLetter, Decided, Message, Time, timestamp};
 
 use limit::{Group, LeftOut, LogLimit, WINDOW};
 
@@ -17,6 +19,8 @@ use limit::{Group, LeftOut, LogLimit, WINDOW};
 #[derive(Clone, Debug)]
 pub struct FailureLog {
     letters_are_places: bool,
+    /// What is not shown of messages, also where their ids repeat it.
+    redaction: Redaction,
     limited: Arc<Limited>,
 }
 
@@ -51,11 +55,34 @@ pub struct Fields {
     pub endpoint_hash: Option<String>,
 }
 
+/// The id of a message and its correlation id, without what they repeat of values that are redacted.
+pub fn ids(message: &Message, redaction: &Redaction) -> [String; 2] {
+    let ids = [message.id().to_owned(), correlation_id(message)];
+    if redaction.is_empty() {
+        return ids;
+    }
+    let mut secrets = Secrets::default();
+    secrets.add_message(message, redaction);
+    ids.map(|id| secrets.without(&id).unwrap_or(id))
+}
+
 impl FailureLog {
     /// `letters_are_places`: whether letters are named by the place of their record in a topic.
     pub fn new(pipeline: &str, letters_are_places: bool) -> Self {
         let (pipeline, limit) = (pipeline.to_owned(), Mutex::default());
-        Self { letters_are_places, limited: Arc::new(Limited { pipeline, limit }) }
+        let limited = Arc::new(Limited { pipeline, limit });
+        Self { letters_are_places, redaction: Redaction::default(), limited }
+    }
+
+    /// Ids that repeat what the pipeline redacts are not written.
+    #[must_use]
+    pub fn redacting(self, redaction: Redaction) -> Self {
+        Self { redaction, ..self }
+    }
+
+    /// The id of a message and its correlation id, as they are written.
+    pub fn ids(&self, message: &Message) -> [String; 2] {
+        ids(message, &self.redaction)
     }
 
     /// Writes the event of a failed attempt with `tracing`. What ends in a dead letter is a warning.
@@ -108,11 +135,12 @@ impl FailureLog {
         if !self.admit(Group { is_dead: true, kind: reason }, now) {
             return;
         }
+        let [message_id, correlation_id] = self.ids(&letter.message);
         tracing::warn!(
             target: "redrive::letter",
             pipeline = &*letter.pipeline,
-            message_id = letter.message.id(),
-            correlation_id = correlation_id(&letter.message),
+            message_id,
+            correlation_id,
             letter = self.letter(&letter.pipeline, letter.number),
             reason,
             decision = "dead_letter",
@@ -131,10 +159,11 @@ impl FailureLog {
             Decided::Retry { due, counts, .. } => ("retry_at", Some(*due), Some(*counts), None),
             Decided::Dead(reason) => ("dead_letter", None, None, Some(reason.name())),
         };
+        let [message_id, correlation_id] = self.ids(&failed.message);
         Fields {
             pipeline: failed.pipeline.to_string(),
-            message_id: failed.message_id.clone(),
-            correlation_id: correlation_id(&failed.message),
+            message_id,
+            correlation_id,
             attempt: u64::from(failed.attempt),
             kind: failed.kind.name(),
             status_code: note("status_code").and_then(|code| code.parse().ok()),
@@ -208,7 +237,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use std::time::Duration;
 
-    use redrive::{Class, FailureKind, Message, Reason};
+    use redrive::{Class, FailureKind, Reason};
     use tracing::field::{Field, Visit};
     use tracing::span;
 
@@ -259,6 +288,19 @@ mod tests {
         assert_eq!((dead.decision, dead.delay_ms, dead.reason), ("dead_letter", None, Some("ttl_exceeded")));
         assert_eq!(dead.letter.as_deref(), Some("push/17"));
         assert_eq!(dead.correlation_id, retried.correlation_id);
+    }
+
+    #[test]
+    fn an_id_that_repeats_what_is_redacted_is_not_logged() {
+        let mut redaction = Redaction::default();
+        assert!(redaction.add("/email"));
+        let payload = r#"{"email":"eve@example.com"}"#;
+        let message = Message::builder("eve@example.com-7").payload(payload).build().unwrap();
+        let failed = AttemptFailed { message, ..failed(retry(), &[]) };
+        let log = FailureLog::new("push", false);
+        assert_eq!(log.fields(&failed).message_id, "eve@example.com-7");
+        let written = log.redacting(redaction).fields(&failed);
+        assert!(!format!("{written:?}").contains("eve@"), "{written:?}");
     }
 
     #[test]

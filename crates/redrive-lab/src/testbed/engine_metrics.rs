@@ -1,0 +1,73 @@
+//! Lag and stall as the engine reports them while a run goes on: the values behind `redrive_lag` and `redrive_stall_seconds`.
+
+use std::time::Duration;
+
+use redrive::PipelineHandle;
+
+/// The metrics at one moment of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EngineSample {
+    pub at: Duration,
+    /// `redrive_lag` of every partition of the source. The embedded engine has no partitions: each lane is a pipeline of its
+    /// own there, and this is the lag of that pipeline.
+    pub lag: Vec<u64>,
+    /// `redrive_stall_seconds` of all pipelines: messages that have had their first attempt, and how long they waited for it.
+    pub started: u64,
+    pub waited_ms: u64,
+}
+
+impl EngineSample {
+    pub(super) fn read(at: Duration, handles: &[PipelineHandle]) -> Self {
+        let mut sample = Self { at, ..Self::default() };
+        for handle in handles {
+            let figures = handle.figures();
+            sample.started += figures.stall.count();
+            sample.waited_ms += (figures.stall.sum() * 1000.0) as u64;
+            if figures.condition.cluster.is_none() {
+                sample.lag.push(figures.pending.ready);
+            }
+            let source = figures.condition.flows.iter().filter(|flow| *flow.topic == *handle.name());
+            sample.lag.extend(source.map(|flow| flow.lag.unwrap_or(0)));
+        }
+        sample
+    }
+}
+
+/// Lag of one partition, over seconds.
+pub fn lag(samples: &[EngineSample], partition: usize) -> Vec<(f64, f64)> {
+    let point = |sample: &EngineSample| {
+        let lag = sample.lag.get(partition)?;
+        Some((sample.at.as_secs_f64(), *lag as f64))
+    };
+    samples.iter().filter_map(point).collect()
+}
+
+/// How long messages waited on average that had their first attempt since the sample before, in milliseconds over seconds.
+/// Without a point where none had: what still waits has no stall yet.
+pub fn stall(samples: &[EngineSample]) -> Vec<(f64, f64)> {
+    let mean = |pair: &[EngineSample]| {
+        let started = pair[1].started.saturating_sub(pair[0].started);
+        let waited = pair[1].waited_ms.saturating_sub(pair[0].waited_ms);
+        (started > 0).then(|| (pair[1].at.as_secs_f64(), waited as f64 / started as f64))
+    };
+    samples.windows(2).filter_map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stall_is_the_mean_of_what_started_between_two_samples() {
+        let sample = |s, started, waited_ms| EngineSample {
+            at: Duration::from_secs(s),
+            lag: vec![started, 7],
+            started,
+            waited_ms,
+        };
+        let samples = [sample(0, 0, 0), sample(1, 10, 50), sample(2, 10, 50), sample(3, 12, 1_050)];
+        assert_eq!(stall(&samples), [(1.0, 5.0), (3.0, 500.0)]);
+        assert_eq!(lag(&samples, 0)[3], (3.0, 12.0));
+        assert!(lag(&samples, 2).is_empty());
+    }
+}

@@ -1,0 +1,69 @@
+//! Comes to the end of actions whose process ended in the middle: of others where several share the letters, of its own where
+//! it is alone.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::action::{Action, ActionKind};
+use super::error::ActionError;
+use super::log::ActionLog;
+use super::unfinished::{RunningAction, Unfinished};
+use super::{discards, edits, erasures};
+use crate::handle::{HandleError, PipelineHandle};
+
+/// How long between two looks at what other processes have not finished.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Finishes what other processes have begun and did not come to the end of, until the pipeline stops.
+pub(super) async fn for_others(log: ActionLog, handle: PipelineHandle) {
+    let mut unfinished = Unfinished::default();
+    loop {
+        tokio::time::sleep(LOOK_EVERY).await;
+        if matches!(handle.counts().await, Err(HandleError::Stopped(_))) {
+            return;
+        }
+        let running = log.group().unfinished(handle.name());
+        for record in unfinished.overdue(&running, Instant::now()) {
+            let _alone = log.alone().await;
+            let mut running = log.group().running(handle.name(), Some(&record));
+            // The record itself is written last: without it nothing was begun.
+            let finished = match log.group().recorded(&record) {
+                Some(action) => finish(&log, &handle, action, &mut running).await,
+                None => Ok(()),
+            };
+            // What cannot be done now is tried again with the next look.
+            if finished.is_ok() {
+                running.end().await;
+            }
+        }
+    }
+}
+
+/// Finishes edits and erasures that this process had begun before it ended.
+pub(super) async fn own(log: ActionLog, handle: PipelineHandle) {
+    let Ok(unfinished) = log.unfinished(handle.name()).await else { return };
+    for action in unfinished {
+        let _alone = log.alone().await;
+        // What cannot be done now is found again at the next start.
+        let _ = finish(&log, &handle, action, &mut RunningAction::new(None)).await;
+    }
+}
+
+async fn finish(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    action: Action,
+    running: &mut RunningAction,
+) -> Result<(), ActionError> {
+    let id = action.id.clone().unwrap_or_default();
+    match action.action {
+        ActionKind::Erase => erasures::finish(log, handle, action, running).await,
+        ActionKind::Edit => edits::finish(log, handle, action).await,
+        ActionKind::Discard if log.group().named(ActionKind::Undo, &id).is_none() => {
+            discards::finish_discard(handle, action, running).await
+        }
+        ActionKind::Undo => discards::finish_undo(log, handle, &id, &action.actor, running).await,
+        _ => Ok(()),
+    }
+}
