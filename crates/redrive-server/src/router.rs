@@ -13,7 +13,7 @@ use crate::api::{
 use crate::problem::{Code, Problem};
 use crate::routes::{Operation, ROUTES, STEERED_PATH};
 use crate::state::Shared;
-use crate::{answers, health, import, ingest, openapi, page};
+use crate::{answer_memory, health, import, ingest, openapi, page};
 
 pub(crate) fn router(shared: Shared) -> Router {
     let mut router = Router::new();

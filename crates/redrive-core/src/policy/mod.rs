@@ -10,10 +10,10 @@ mod delays;
 mod faults;
 mod given;
 pub mod profiles;
-mod validate;
 mod rules;
 mod scalars;
 mod settings;
+mod validate;
 
 pub use builder::PolicyBuilder;
 pub use by_name::{SCALARS, ScalarKind, ScalarSetting, ScalarValue};

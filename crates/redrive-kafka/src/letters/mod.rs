@@ -39,8 +39,8 @@ mod handle;
 
 mod other_readers;
 
-pub use other_readers::other_groups;
 pub use handle::KafkaLetters;
 pub use index::LetterTotals;
+pub use other_readers::other_groups;
 pub use retention::Rules;
 pub use trim::{LetterTrimmer, Trimmed};

@@ -4,7 +4,7 @@
 pub(crate) mod exchange;
 #[path = "../../../redrive/src/run/exclusive.rs"]
 pub(crate) mod exclusive;
-#[path = "../../../redrive/src/run/turns.rs"]
-mod turns;
 #[path = "../../../redrive/src/run/wake.rs"]
 pub(crate) mod wake;
+#[path = "../../../redrive/src/run/yielding.rs"]
+mod yielding;

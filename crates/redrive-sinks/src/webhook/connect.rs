@@ -24,8 +24,8 @@ use tokio::time::timeout;
 use tower_service::Service;
 
 use super::client_auth;
-use super::guard::{Blocked, Guard};
 use super::dns::{Names, Unresolved};
+use super::guard::{Blocked, Guard};
 use super::payload::Payload;
 use super::proxy::{self, Proxy, ProxyFault};
 use super::stream::Stream;

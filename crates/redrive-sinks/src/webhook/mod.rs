@@ -25,8 +25,8 @@ pub mod auth;
 
 mod client_auth;
 pub(crate) mod connect;
-pub mod guard;
 pub mod dns;
+pub mod guard;
 mod proxy;
 mod stream;
 
@@ -36,9 +36,9 @@ pub(crate) mod endpoint_hash;
 
 pub use auth::{Auth, OAuth2};
 pub use cloud_event::Format;
+pub use dns::Names;
 pub use endpoint::EndpointFault;
 pub use endpoint_hash::check_hash_key;
-pub use dns::Names;
 pub use options::{HeaderFrom, WebhookOptions};
 pub use outcome::classes::{Case, ClassTable, Meaning, Trouble};
 pub use outcome::judge::WebhookError;

@@ -2,8 +2,8 @@
 
 use std::pin::pin;
 
-use super::yielding::let_others_run;
 use super::wake::Wake;
+use super::yielding::let_others_run;
 use crate::dispatch::{CallId, Ended, Start};
 use crate::sync::{Arc, ArrayQueue, AtomicBool, AtomicUsize, Notify, Ordering, SegQueue, fence};
 

@@ -8,8 +8,8 @@ use redrive_core::suspects::Run;
 
 use super::exchange::Exchange;
 use super::exclusive::ExclusiveRuns;
-use super::yielding::let_others_run;
 use super::wake::Wake;
+use super::yielding::let_others_run;
 use crate::dispatch::{CallId, Ended};
 
 const HANG_GUARD: Duration = Duration::from_mins(5);

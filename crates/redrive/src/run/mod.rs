@@ -3,8 +3,8 @@
 
 pub(crate) mod clock;
 pub(crate) mod dice;
-pub(crate) mod yielding;
 pub(crate) mod wake;
+pub(crate) mod yielding;
 
 pub(crate) mod exchange;
 #[cfg(test)]

@@ -5,9 +5,9 @@ use redrive_core::policy::{BudgetRate, SCALARS};
 use redrive_core::profiles::{self, Profile};
 use redrive_core::{Class, PolicySettings, Schedule};
 
-use super::super::protection;
 use super::super::pipeline::PipelineConfig;
 use super::super::policy::ALSO_IN_SINK;
+use super::super::protection;
 use super::super::sinks::registry;
 use super::super::source::Source;
 use super::super::words::quoted;

@@ -1,7 +1,7 @@
 //! The circuit breaker of a sink.
 
-mod later_attempts;
 mod circuit;
+mod later_attempts;
 mod settings;
 
 pub use circuit::{Breaker, BreakerChange, BreakerState, BreakerView, Cause, Retried, Sign, StillOpen};

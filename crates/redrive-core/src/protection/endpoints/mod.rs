@@ -9,14 +9,14 @@
 //! - `limits`: the whole, with concurrency and rate; `waits`: which endpoints wait, and why
 
 mod call;
-mod saved_cooldown;
 mod limits;
+mod saved_cooldown;
 mod troubled;
 mod voices;
 mod waits;
 
 pub use call::{Asking, Contact, Endpoint, EndpointCall, Passage, voice};
-pub use saved_cooldown::{Cooldown, KEPT_MAX};
 pub use limits::Endpoints;
+pub use saved_cooldown::{Cooldown, KEPT_MAX};
 pub use troubled::REMEMBERED_MAX;
 pub use waits::{EndpointWait, LimitBy, Unit, WaitList, WaitReason};

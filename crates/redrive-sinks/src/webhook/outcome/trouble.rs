@@ -9,8 +9,8 @@ use hyper::http::uri::Scheme;
 use hyper_util::client::legacy::Error as ClientError;
 
 use super::super::client_auth::CertificateRefused;
-use super::super::guard::Blocked;
 use super::super::dns::Unresolved;
+use super::super::guard::Blocked;
 use super::super::proxy::ProxyFault;
 use super::super::stream::SpeaksTls;
 use super::classes::Trouble;
