@@ -6,6 +6,6 @@
 
 pub mod control;
 pub mod members;
-pub(crate) mod standing;
 pub(crate) mod status;
 pub mod subscriptions;
+pub(crate) mod watcher;

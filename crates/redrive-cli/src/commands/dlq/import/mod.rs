@@ -10,7 +10,7 @@ mod file;
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod line;
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
-mod places;
+mod offset_ranges;
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod tally;
 #[cfg(feature = "kafka")]

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_letter_blocks_later_messages_of_its_key_until_it_is_closed() {
+    fn an_open_letter_blocks_later_messages_of_its_key_until_it_is_resolved() {
         let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
         let reading = Reading::patiently(&tables);
         let mut letters = LetterIndex::default();
