@@ -56,8 +56,10 @@ pub struct Endpoints {
     #[schemars(extend("enum" = ["endpoint", "tenant", "key"]))]
     pub unit: String,
     /// Endpoints in cooldown: they fail, or have sent a Retry-After.
+    #[serde(alias = "left_alone")]
     pub in_cooldown: u64,
     /// Origins in cooldown.
+    #[serde(alias = "origins_left_alone")]
     pub origins_in_cooldown: u64,
     /// Endpoints and origins whose messages wait, for whatever reason.
     pub waiting: u64,

@@ -432,8 +432,7 @@ fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
     let rule = &groups["groups"][0]["rule"];
     assert_eq!(*rule, json!({ "match": "customer*not found", "as": "unknown customers" }));
     let why = good(&processor, &["dlq", "groups", "orders", groups["groups"][0]["id"].as_str().unwrap()]);
-    let said =
-        "because  matched by rule [[pipeline.group]] match = \"customer*not found\", as = \"unknown customers\"";
+    let said = "because  matched by rule [[pipeline.group]] match = \"customer*not found\", as = \"unknown customers\"";
     assert!(why.contains(said), "{why}");
 
     let quota = ["dlq", "replay", "orders", "--all", "--tenant-max", "3"];

@@ -5,7 +5,7 @@
 //! may be millions of endpoints: only those that have failed are remembered, and of these the latest.
 //!
 //! - `call`: where a message goes, what it asks, how its call ended; `tenant_outcomes`: who counts for an origin
-//! - `troubled`: breaker and Retry-After of each endpoint or origin that failed; `cooldown`: what of it survives a restart
+//! - `troubled`: breaker and Retry-After of each endpoint or origin that failed; `saved_cooldown`: what of it survives a restart
 //! - `limits`: the whole, with concurrency and rate; `waits`: which endpoints wait, and why
 
 mod call;

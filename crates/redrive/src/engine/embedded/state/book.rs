@@ -1,8 +1,10 @@
 //! The state that follows from the journal: who is ready, who waits and for what, which letters there are.
 //!
-//! [`Book::fold`] is the only thing that changes it, with the same frames in the same order while running and after a
-//! restart: the fields are private to this module, and everybody else reads. What is in flight is not part of it: a new
-//! process starts without.
+//! The state of a message changes only in [`Book::fold`] (and `fold_letter`, for the letter log), with the same frames in the
+//! same order while running and after a restart: the fields are private to `state/`. The other methods that take `&mut self`
+//! change no message's state. They set where folding begins (`begin_at`, `begin_with`, `reserve_numbers`), move changes
+//! between memory and the tables at a checkpoint (`freeze`, `thaw`), load caches, or mark entries of the due window as handed
+//! out (`pop_due`, `hand_out_delayed`, `put_back_delayed`). What is in flight is not part of it: a new process starts without.
 
 use std::sync::Arc;
 

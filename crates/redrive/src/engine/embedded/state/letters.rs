@@ -55,7 +55,7 @@ pub struct LetterChanges {
     pub groups: GroupChanges,
 }
 
-/// All letters. Only the fold of the journal changes it.
+/// All letters. Their states change only when the journal is folded.
 #[derive(Debug, Default)]
 pub struct LetterIndex {
     slots: Overlay<u64, LetterSlot>,
