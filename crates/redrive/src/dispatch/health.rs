@@ -331,7 +331,7 @@ impl fmt::Display for HealthChange {
             Self::Suspected { messages } => write!(
                 f,
                 "▲ the last run ended without a clean stop: {messages} deliveries were started and not settled. \
-                 They are suspects and run alone; others go on."
+                 They are suspects and run alone; others continue."
             ),
             Self::UncleanEnds { runs } => write!(
                 f,
