@@ -158,7 +158,7 @@ fn a_stale_connection_past_the_deadline_is_not_tried_again() {
 }
 
 #[test]
-fn the_third_crash_within_the_window_convicts_and_exactly_three_are_made() {
+fn the_third_crash_within_the_window_quarantines_and_exactly_three_are_made() {
     // S3-28 S3-40: E[crashes before detection] = k.
     let policy = tiered().retries(3);
     let crash = Outcome::failed(Class::Crash);

@@ -217,7 +217,7 @@ fn large(id: &str) -> redrive_core::Message {
 fn produce_large(world: &World, ids: &[&str]) {
     let mut config = support::client_at(&world.brokers);
     config.set("compression.type", "gzip").set("message.max.bytes", "10000000");
-    let producer = config.create_with_context(support::Places::default()).unwrap();
+    let producer = config.create_with_context(support::ProducedOffsets::default()).unwrap();
     for id in ids {
         world.produce_by(&producer, &[large(id)]);
     }
