@@ -68,6 +68,14 @@ if [[ -n $quick ]]; then
 elif all_fire; then
     curl -sf "http://127.0.0.1:$prom/api/v1/alerts" |
         jq -r '.data.alerts[] | select(.state == "firing") | "firing, active since \(.activeAt[0:19])Z: \(.labels.alertname) (\(.labels.severity)): \(.annotations.summary). \(.annotations.description)"'
+    cat <<TEXT
+active since: from then on the condition held (pending); it fires when that has lasted for the rule's \`for\`
+which alert at which share: RedriveDeadLetterArrivals asks for more than 10 letters a minute over 5 minutes, whatever the share:
+$(jq -nr "10 / 60 / $rate * 10000 | round / 100") % of these $rate/s, 0.033 % of the 500/s of the scenario poison-growth. RedriveDeadLettersGrowFast asks for more than 14.4 % over
+5 minutes and over 1 hour, so it fires at the 20 % of this run and not at 10 %, the most of poison-growth; there RedriveDeadLettersGrow
+would (more than 6 % over 30 minutes and 6 hours, for 15 minutes), in a run that is long enough.
+windows that are longer than the run are filled with what the run has: the share over 1 hour is that of the run so far
+TEXT
 else
     echo "not all alerts fire" >&2
     exit 1

@@ -38,6 +38,9 @@ fn one_command_runs_a_scenario_prints_its_table_and_writes_its_report() {
     assert!(output.code == Some(0), "{shown}{}", output.stderr);
     for part in [
         "seed 7",
+        "cores",
+        "config   after 6m",
+        "tiers 5s, 30s, 5m",
         "peak reload",
         "dead for the outage",
         "steady, jitter none",
@@ -61,6 +64,23 @@ fn one_command_runs_a_scenario_prints_its_table_and_writes_its_report() {
     assert!(report().contains("(1 results)"));
     let findings = std::fs::read_to_string(dir.path().join("docs/findings.md")).unwrap();
     assert!(findings.contains("commit unknown"), "outside of a checkout nobody knows the commit: {findings}");
+}
+
+/// From a checkout, nobody has to start a broker first.
+#[cfg(feature = "kafka")]
+#[test]
+fn the_lab_starts_its_own_broker_when_none_is_given() {
+    let out = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder = out.path().to_string_lossy().into_owned();
+    let output =
+        lab(&root, &["run", "time-to-dead-letter", "--engine", "kafka", "--quick", "--out", &folder]);
+    assert!(output.stderr.contains("starting a broker for this run"), "{}", output.stderr);
+    // A busy machine may miss a range that depends on its speed; the run itself took place on the broker.
+    let page = out.path().join("time-to-dead-letter/42-kafka-quick/index.md");
+    let page = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{error}: {}", output.stderr));
+    assert!(page.contains("Ran on: Kafka engine, real clock"), "{page}");
+    assert!(!page.contains("the audit by id does not balance"), "{page}");
 }
 
 #[test]

@@ -117,6 +117,8 @@ fn list(out: &mut Output) -> Result<Exit, Failed> {
             "question": scenario.question,
             "clock": scenario.clock.to_string(),
             "takes": scenario.takes,
+            "downstream": scenario.downstream.to_string(),
+            "content": scenario.hash,
         }));
         table.row([experiment.name.to_owned(), scenario.clock.to_string(), scenario.takes, scenario.title]);
     }
@@ -131,7 +133,7 @@ fn list(out: &mut Output) -> Result<Exit, Failed> {
 fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
     if args.engine == Some(EngineName::Kafka) {
         // Before a broker is started for it.
-        check_kafka(&args.name, args.file.as_deref(), args.quick).map_err(|error| failed(&error))?;
+        check_kafka(&args.name, args.file.as_deref()).map_err(|error| failed(&error))?;
     }
     let broker = broker(args, out)?;
     let kafka = broker.as_ref().map(|broker| OrderedEngine::Kafka(broker.address()));
@@ -255,6 +257,11 @@ fn show(finished: &Finished, out: &mut Output) -> Result<(), Failed> {
         "scenario lab/scenarios/{}.toml   seed {}   {cores} cores   {}",
         summary.scenario, summary.seed, summary.ran_on
     ))?;
+    out.line(&format!("config   {}", page::common_settings(summary)))?;
+    for line in page::aligned(&page::own_settings(summary)) {
+        out.line(&format!("         {line}"))?;
+    }
+    out.line("")?;
     for rows in [page::table(summary), page::forecasts(summary)] {
         for line in page::aligned(&rows) {
             out.line(&line)?;
@@ -276,7 +283,20 @@ fn show(finished: &Finished, out: &mut Output) -> Result<(), Failed> {
     out.line(&format!("{}   report {}", summary.standing().text(), report.unwrap_or_default()))
 }
 
-/// A line on stderr that says how far it is and how long it still takes; only on a terminal.
+/// Cells of the bar.
+const BAR: usize = 24;
+
+/// `██████░░░░░░░░░░░░░░░░░░  25 %, 3m left   steady, jitter none`.
+fn progress_line(done: f64, elapsed: Duration, doing: &str) -> String {
+    let done = done.clamp(0.0, 1.0);
+    let full = (done * BAR as f64).round() as usize;
+    let bar = format!("{}{}", "█".repeat(full), "░".repeat(BAR - full));
+    let left = elapsed.mul_f64((1.0 - done) / done.max(ESTIMATE_FROM));
+    let left = if done < ESTIMATE_FROM { String::new() } else { format!(", {} left", rough(left)) };
+    format!("{bar} {:3.0} %{left}   {doing}", done * 100.0)
+}
+
+/// A bar on stderr that says how far it is and how long it still takes; only on a terminal.
 struct Screen {
     shown: bool,
     began: Instant,
@@ -305,12 +325,27 @@ impl Watch for Screen {
             return;
         }
         *drawn = Some(Instant::now());
-        let left = self.began.elapsed().mul_f64((1.0 - done).max(0.0) / done.max(ESTIMATE_FROM));
-        let left = if done < ESTIMATE_FROM { String::new() } else { format!(", {} left", rough(left)) };
-        let _ = write!(std::io::stderr(), "\r\u{1b}[2K{:3.0} %{left}   {doing}", done * 100.0);
+        let line = progress_line(done, self.began.elapsed(), doing);
+        let _ = write!(std::io::stderr(), "\r\u{1b}[2K{line}");
     }
 
     fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_a_bar_with_the_time_left_once_it_can_be_told() {
+        let minute = Duration::from_mins(1);
+        assert_eq!(progress_line(0.0, minute, "steady"), format!("{}   0 %   steady", "░".repeat(BAR)));
+        let quarter = progress_line(0.25, minute, "steady");
+        let bar = format!("{}{}  25 %, ", "█".repeat(BAR / 4), "░".repeat(BAR * 3 / 4));
+        assert!(quarter.starts_with(&bar) && quarter.ends_with(" left   steady"), "{quarter}");
+        assert!(quarter.contains(&rough(minute * 3).to_string()), "{quarter}");
+        assert!(progress_line(1.5, minute, "").starts_with(&format!("{} 100 %", "█".repeat(BAR))));
     }
 }

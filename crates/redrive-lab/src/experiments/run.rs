@@ -8,6 +8,7 @@ use super::fault::LabError;
 use super::registry::{EXPERIMENTS, Experiment};
 use super::setup::{ExperimentSetup, LabEngine};
 use crate::bench::machine;
+use crate::results::page::ScenarioWords;
 use crate::results::summary::About;
 use crate::results::{Outcome, ResultKind, ScenarioRuns, Summary, files};
 use crate::scenario::{Clock, Scenario, Size};
@@ -82,10 +83,11 @@ pub fn scenario(name: &str, file: Option<&Path>) -> Result<(&'static Experiment,
 pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
     let (experiment, ordered) = scenario(&order.name, order.file.as_deref())?;
     if let Some(engine) = &order.engine {
-        refuse(experiment.name, &ordered, engine.name(), order.quick)?;
+        refuse(experiment.name, &ordered, engine.name())?;
     }
     let real = order.engine.as_ref().and_then(|_| ordered.by_the_real_clock());
-    let size = Size { quick: order.quick, broken: order.broken, real: real.is_some() };
+    let kafka = matches!(order.engine, Some(OrderedEngine::Kafka(_)));
+    let size = Size { quick: order.quick, broken: order.broken, real: real.is_some(), kafka };
     let scenario = real.unwrap_or(ordered);
     let engine = match &order.engine {
         Some(OrderedEngine::Kafka(brokers)) => LabEngine::Kafka(brokers),
@@ -115,7 +117,9 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
     let folder = format!("{}{engine}{kind}", order.seed);
     let dir = order.out.as_ref().map(|out| out.join(experiment.name).join(folder));
     if let Some(dir) = &dir {
-        files::write(dir, &summary, &scenario.explains, &outcome)?;
+        let downstream = scenario.downstream.to_string();
+        let words = ScenarioWords { explains: &scenario.explains, downstream: &downstream };
+        files::write(dir, &summary, words, &outcome)?;
     }
     Ok(Finished { summary, outcome, dir })
 }
@@ -130,29 +134,25 @@ const fn ran_on(clock: Clock, engine: LabEngine<'_>) -> &'static str {
 }
 
 /// Why a scenario cannot run on an engine, if it cannot.
-fn unfit(name: &str, scenario: &Scenario, engine: &str, quick: bool) -> Option<&'static str> {
+fn unfit(scenario: &Scenario) -> Option<&'static str> {
     match scenario.clock {
         Clock::Virtual if scenario.by_the_real_clock().is_none() => {
             Some("its clock is virtual, and an engine cannot run on a virtual clock; leave --engine out")
         }
-        Clock::Virtual if quick => Some("its quick form runs by the virtual clock; leave --engine out"),
         Clock::Model => Some("it is a model, and no messages are delivered in it; leave --engine out"),
-        Clock::Real if name == "kills" && engine == "kafka" => {
-            Some("it kills a process with an embedded store; `make proofs-kafka` kills members of a group")
-        }
         Clock::Real | Clock::Virtual => None,
     }
 }
 
-fn refuse(name: &str, scenario: &Scenario, engine: &str, quick: bool) -> Result<(), LabError> {
+fn refuse(name: &str, scenario: &Scenario, engine: &str) -> Result<(), LabError> {
     let refused = |why| LabError::Unfit { name: name.to_owned(), engine: engine.to_owned(), why };
-    unfit(name, scenario, engine, quick).map_or(Ok(()), |why| Err(refused(why)))
+    unfit(scenario).map_or(Ok(()), |why| Err(refused(why)))
 }
 
 /// Whether an order for Kafka can be carried out, before a broker is started for it.
-pub fn check_kafka(name: &str, file: Option<&Path>, quick: bool) -> Result<(), LabError> {
+pub fn check_kafka(name: &str, file: Option<&Path>) -> Result<(), LabError> {
     let (experiment, scenario) = scenario(name, file)?;
-    refuse(experiment.name, &scenario, "kafka", quick)
+    refuse(experiment.name, &scenario, "kafka")
 }
 
 /// Every scenario with the runs whose results should be committed.
@@ -165,11 +165,12 @@ pub fn expected_runs() -> Result<Vec<ScenarioRuns>, LabError> {
         if scenario.by_the_real_clock().is_some() {
             runs.push(on(Clock::Real, LabEngine::Embedded, format!("{command} --engine embedded")));
         }
-        if unfit(experiment.name, &scenario, "kafka", false).is_none() {
+        if unfit(&scenario).is_none() {
             runs.push(on(Clock::Real, LabEngine::Kafka(""), format!("{command} --engine kafka")));
         }
+        let downstream = scenario.downstream.to_string();
         let Scenario { title, explains, .. } = scenario;
-        Ok(ScenarioRuns { name: experiment.name.to_owned(), title, explains, runs })
+        Ok(ScenarioRuns { name: experiment.name.to_owned(), title, explains, downstream, runs })
     };
     EXPERIMENTS.iter().map(of).collect()
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use redrive::Policy;
 use redrive_core::PolicyBuilder;
+use redrive_core::forecast::RetryLoad;
 use serde::de::DeserializeOwned;
 
 use super::fault::LabError;
-use crate::results::VariantResult;
+use crate::results::{Bound, ForecastLine, Unit, VariantResult};
 use crate::scenario::{Clock, Scenario, Size, Span, Variant};
 #[cfg(not(feature = "kafka"))]
 use crate::testbed::Error;
@@ -92,8 +93,7 @@ impl ExperimentSetup<'_> {
     {
         let variants = scenario.variants::<P>(self.size)?;
         let (of, watch) = (variants.len(), self.watch);
-        let waits = self.size.quick && self.engine == LabEngine::Embedded;
-        if scenario.clock == Clock::Real && (waits || scenario.side_by_side) {
+        if scenario.clock == Clock::Real && (self.size.quick || scenario.side_by_side) {
             let run = &run;
             return std::thread::scope(|scope| {
                 let threads: Vec<_> = variants
@@ -158,6 +158,18 @@ pub fn against_first(variants: Vec<VariantResult>, figure: &str, ratio: &str) ->
         variant.with(ratio, value)
     };
     variants.into_iter().map(compared).collect()
+}
+
+/// Messages per tier as `check` forecasts them, beside what was measured; a tier of which nothing is expected is left out.
+pub fn tier_lines(name: &str, forecast: &RetryLoad, measured: &[f64], messages: u64) -> Vec<ForecastLine> {
+    let line = |(tier, (expected, measured)): (usize, (&f64, &f64))| {
+        // Drawn fates scatter around the shares.
+        let by = 4.0 * (expected * (1.0 - expected) / messages.max(1) as f64).sqrt();
+        let what = format!("messages in tier {} at {name}", tier + 1);
+        ForecastLine::new(&what, Unit::Share, *expected, *measured, Bound::About(by)).of(messages)
+    };
+    let tiers = forecast.retries.iter().zip(measured).enumerate();
+    tiers.filter(|(_, (expected, _))| **expected > 0.0).map(line).collect()
 }
 
 pub fn built(policy: &PolicyBuilder) -> Result<Policy, LabError> {

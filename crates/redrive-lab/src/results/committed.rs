@@ -15,6 +15,7 @@ pub struct ScenarioRuns {
     pub title: String,
     /// Why its curves look as they do.
     pub explains: String,
+    pub downstream: String,
     pub runs: Vec<(String, String)>,
 }
 

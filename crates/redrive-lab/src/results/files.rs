@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::committed::is_full;
 use super::outcome::Outcome;
-use super::page;
+use super::page::{self, ScenarioWords};
 use super::summary::Summary;
 
 /// Endings of the files of a result.
@@ -26,7 +26,12 @@ pub enum ResultFault {
 }
 
 /// Replaces what an earlier run left in the directory.
-pub fn write(dir: &Path, summary: &Summary, explains: &str, outcome: &Outcome) -> Result<(), ResultFault> {
+pub fn write(
+    dir: &Path,
+    summary: &Summary,
+    words: ScenarioWords<'_>,
+    outcome: &Outcome,
+) -> Result<(), ResultFault> {
     clear(dir).map_err(|error| ResultFault::Io { path: dir.to_owned(), error })?;
     for plot in &outcome.plots {
         let svg = plot.svg().map_err(ResultFault::Plot)?;
@@ -39,8 +44,8 @@ pub fn write(dir: &Path, summary: &Summary, explains: &str, outcome: &Outcome) -
     put(&dir.join("samples.csv"), &samples(outcome))?;
     let json = serde_json::to_string_pretty(summary).unwrap_or_default();
     put(&dir.join("summary.json"), &format!("{json}\n"))?;
-    put(&dir.join("index.md"), &page::markdown(summary, explains))?;
-    put(&dir.join("index.html"), &page::html(summary, explains))
+    put(&dir.join("index.md"), &page::markdown(summary, words))?;
+    put(&dir.join("index.html"), &page::html(summary, words))
 }
 
 /// Makes the directory, without the files of an earlier result: a plot that is no longer drawn must not stay.

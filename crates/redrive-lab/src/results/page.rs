@@ -1,9 +1,18 @@
 //! The page of a result, as Markdown and as HTML.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::outcome::VariantResult;
 use super::summary::Summary;
+
+/// What a page says in the words of the scenario file of today, whenever the run was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScenarioWords<'a> {
+    /// Why the curves look as they do.
+    pub explains: &'a str,
+    pub downstream: &'a str,
+}
 
 /// Rows of text: the head first.
 pub type Rows = Vec<Vec<String>>;
@@ -34,6 +43,37 @@ pub fn forecasts(summary: &Summary) -> Rows {
         vec![line.what.clone(), line.forecast_text(), measured, sign(line.met).to_owned()]
     });
     std::iter::once(head).chain(rows).collect()
+}
+
+/// What is the same in all variants: `rate 500 · outage 60s`.
+pub fn common_settings(summary: &Summary) -> String {
+    let common = summary.common_settings();
+    common.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(" · ")
+}
+
+/// What each variant sets differently: a column per parameter. Empty if nothing is.
+pub fn own_settings(summary: &Summary) -> Rows {
+    let own = |variant: &VariantResult| summary.own_settings(&variant.name);
+    let names: BTreeSet<String> =
+        summary.variants.iter().flat_map(|variant| own(variant).into_keys()).collect();
+    if names.is_empty() {
+        return Rows::new();
+    }
+    let head = std::iter::once("variant".to_owned()).chain(names.iter().cloned()).collect();
+    let row = |variant: &VariantResult| {
+        let own = own(variant);
+        let cells = names.iter().map(|name| own.get(name).cloned().unwrap_or_else(|| "–".to_owned()));
+        std::iter::once(variant.name.clone()).chain(cells).collect()
+    };
+    std::iter::once(head).chain(summary.variants.iter().map(row)).collect()
+}
+
+/// Which scenario it was, beyond its name.
+fn identity(summary: &Summary) -> String {
+    if summary.scenario_hash.is_empty() {
+        return "made before results recorded the content of their scenario".to_owned();
+    }
+    format!("scenario {} with content {}", summary.scenario, summary.scenario_hash)
 }
 
 fn verdicts(summary: &Summary) -> Rows {
@@ -97,7 +137,8 @@ pub fn markdown_table(rows: &Rows) -> String {
     text
 }
 
-pub fn markdown(summary: &Summary, explains: &str) -> String {
+pub fn markdown(summary: &Summary, words: ScenarioWords<'_>) -> String {
+    let ScenarioWords { explains, downstream } = words;
     let mut page = format!("# {}\n\n", summary.title);
     let _ = writeln!(page, "**{}**\n", summary.question);
     let _ = writeln!(page, "Result: {}.\n", summary.standing().text());
@@ -112,7 +153,15 @@ pub fn markdown(summary: &Summary, explains: &str) -> String {
         summary.took_seconds,
         machine(summary)
     );
+    let _ = writeln!(page, "Downstream: {downstream}. Identity: {}.\n", identity(summary));
     let _ = writeln!(page, "```sh\n{}\n```\n", summary.command);
+    if !summary.settings.is_empty() {
+        let _ = writeln!(page, "## Settings\n\n{}\n", common_settings(summary));
+        let own = own_settings(summary);
+        if !own.is_empty() {
+            let _ = writeln!(page, "{}", markdown_table(&own));
+        }
+    }
     let _ = writeln!(page, "## Measured\n\n{}", markdown_table(&table(summary)));
     let _ = writeln!(page, "Audit by id: {}\n", audit(summary));
     for note in &summary.notes {
@@ -134,7 +183,8 @@ pub fn markdown(summary: &Summary, explains: &str) -> String {
     page
 }
 
-pub fn html(summary: &Summary, explains: &str) -> String {
+pub fn html(summary: &Summary, words: ScenarioWords<'_>) -> String {
+    let ScenarioWords { explains, downstream } = words;
     let mut page = String::from(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width\">\n",
@@ -159,7 +209,18 @@ pub fn html(summary: &Summary, explains: &str) -> String {
         summary.took_seconds,
         escaped(&machine(summary))
     );
+    let _ = writeln!(
+        page,
+        "<p>Downstream: {}. Identity: {}.</p>",
+        escaped(downstream),
+        escaped(&identity(summary))
+    );
     let _ = writeln!(page, "<pre>{}</pre>", escaped(&summary.command));
+    if !summary.settings.is_empty() {
+        let _ = writeln!(page, "<h2>Settings</h2><p>{}</p>", escaped(&common_settings(summary)));
+        page.push_str(&html_table(&own_settings(summary)));
+        page.push('\n');
+    }
     let _ = writeln!(page, "<h2>Measured</h2>{}", html_table(&table(summary)));
     let _ = writeln!(page, "<p>Audit by id: {}</p>", escaped(&audit(summary)));
     for note in &summary.notes {

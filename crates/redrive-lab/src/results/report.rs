@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::committed::{Committed, ScenarioRuns, anchor, below, why_title};
 use super::files::{self, ResultFault};
-use super::page::{self, forecasts, markdown_table, table};
+use super::page::{self, ScenarioWords, forecasts, markdown_table, table};
 use super::requirements;
 use super::summary::Summary;
 use super::walk::Walk;
@@ -54,9 +54,9 @@ pub fn pages(root: &Path, known: &[ScenarioRuns]) -> Result<ReportPages, ResultF
     let requirements = requirements::all().map_err(|fault| ResultFault::Requirements(fault.to_string()))?;
     let walk = Walk { committed: &found, known, root }.text(&requirements);
     let pages_of = |(dir, summary): &Committed| {
-        let (dir, explains) = (below(dir, root), explains(known, &summary.scenario));
-        let markdown = (format!("{dir}/index.md"), page::markdown(summary, explains));
-        [markdown, (format!("{dir}/index.html"), page::html(summary, explains))]
+        let (dir, words) = (below(dir, root), words(known, &summary.scenario));
+        let markdown = (format!("{dir}/index.md"), page::markdown(summary, words));
+        [markdown, (format!("{dir}/index.html"), page::html(summary, words))]
     };
     Ok(ReportPages {
         found: found.len(),
@@ -85,9 +85,13 @@ fn index_page(found: &[Committed], results: &Path) -> String {
     page
 }
 
-/// The explanation of a scenario; empty if it is not known.
-fn explains<'a>(known: &'a [ScenarioRuns], name: &str) -> &'a str {
-    known.iter().find(|known| known.name == name).map_or("", |known| known.explains.as_str())
+/// Empty if the scenario is not known.
+fn words<'a>(known: &'a [ScenarioRuns], name: &str) -> ScenarioWords<'a> {
+    let found = known.iter().find(|known| known.name == name);
+    found.map_or_else(ScenarioWords::default, |found| ScenarioWords {
+        explains: &found.explains,
+        downstream: &found.downstream,
+    })
 }
 
 fn findings_page(found: &[Committed], known: &[ScenarioRuns], root: &Path, walk: &str) -> String {
@@ -109,7 +113,7 @@ fn findings_page(found: &[Committed], known: &[ScenarioRuns], root: &Path, walk:
                 let _ = writeln!(page, "Answers: {}.\n", first.answers.join(", "));
             }
             let _ = writeln!(page, "{}\n", first.why);
-            let _ = writeln!(page, "### {}\n\n{}", why_title(title), explains(known, &first.scenario));
+            let _ = writeln!(page, "### {}\n\n{}", why_title(title), words(known, &first.scenario).explains);
         }
         of_it.for_each(|(dir, summary)| result(&mut page, &below(dir, root), summary));
     }
@@ -123,6 +127,12 @@ fn titles(found: &[Committed]) -> Vec<&str> {
     titles
 }
 
+/// The content of the scenario it was made with, where the result says so.
+fn content(summary: &Summary) -> String {
+    let hash = &summary.scenario_hash;
+    if hash.is_empty() { String::new() } else { format!("scenario content {hash}, ") }
+}
+
 /// One run of a scenario.
 fn result(page: &mut String, dir: &str, summary: &Summary) {
     let _ = writeln!(page, "\n**On: {}, seed {}.**\n", summary.ran_on, summary.seed);
@@ -131,6 +141,9 @@ fn result(page: &mut String, dir: &str, summary: &Summary) {
     }
     if summary.is_partial {
         let _ = writeln!(page, "Interrupted before it was complete.\n");
+    }
+    if !summary.settings.is_empty() {
+        let _ = writeln!(page, "Settings: {}.\n", page::common_settings(summary));
     }
     let _ = writeln!(page, "{}", markdown_table(&table(summary)));
     let _ = writeln!(page, "{}", markdown_table(&forecasts(summary)));
@@ -151,8 +164,9 @@ fn result(page: &mut String, dir: &str, summary: &Summary) {
     }
     let _ = writeln!(
         page,
-        "\n{:.0} s, commit {}: `{}` · [page with method, machine, verdicts and samples](../{dir}/index.md)",
+        "\n{:.0} s, {}commit {}: `{}` · [page with method, machine, verdicts and samples](../{dir}/index.md)",
         summary.took_seconds,
+        content(summary),
         summary.machine.get("commit").map_or("unknown", String::as_str),
         summary.command
     );

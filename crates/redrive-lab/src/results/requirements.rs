@@ -48,6 +48,8 @@ pub struct Elsewhere {
     pub command: String,
     /// Path in the repository.
     pub file: String,
+    /// What the file shows, if it is a picture.
+    pub picture: Option<String>,
 }
 
 #[derive(Deserialize)]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::outcome::{Column, ForecastLine, Outcome, VariantResult};
-use crate::scenario::{FigureVerdict, Scenario, Size};
+use crate::scenario::{FigureVerdict, Scenario, Settings, Size};
 use crate::testbed::Audit;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +22,12 @@ pub struct Summary {
     pub quick: bool,
     pub command: String,
     pub machine: BTreeMap<String, String>,
+    /// Identifies the content of the scenario file, as [`Scenario::hash`]; empty in results of older versions.
+    #[serde(default)]
+    pub scenario_hash: String,
+    /// The parameters of every variant; empty in results of older versions.
+    #[serde(default)]
+    pub settings: BTreeMap<String, Settings>,
     pub took_seconds: f64,
     pub is_partial: bool,
     pub columns: Vec<Column>,
@@ -73,6 +79,8 @@ impl Summary {
             quick: size.quick,
             command,
             machine,
+            scenario_hash: scenario.hash.clone(),
+            settings: scenario.settings(size),
             took_seconds,
             is_partial: outcome.is_partial,
             columns: outcome.columns.clone(),
@@ -82,6 +90,23 @@ impl Summary {
             notes: outcome.notes.clone(),
             plots: outcome.pictures(),
         }
+    }
+
+    /// The parameters that all variants have in common.
+    pub fn common_settings(&self) -> Settings {
+        let Some(first) = self.settings.values().next() else { return Settings::new() };
+        let is_common = |name: &str, value: &str| {
+            self.settings.values().all(|of| of.get(name).is_some_and(|found| found == value))
+        };
+        let common = first.iter().filter(|(name, value)| is_common(name, value));
+        common.map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// What a variant sets that is not the same in all of them.
+    pub fn own_settings(&self, variant: &str) -> Settings {
+        let common = self.common_settings();
+        let all = self.settings.get(variant).cloned().unwrap_or_default();
+        all.into_iter().filter(|(name, _)| !common.contains_key(name)).collect()
     }
 
     /// All variants together; `None` where no messages were delivered.

@@ -79,6 +79,9 @@ impl Walk<'_> {
             for proof in &requirement.elsewhere {
                 let file = link_to_file(&proof.file);
                 let _ = writeln!(page, "- {}: `{}` ({file})", sentence(&proof.shows), proof.command);
+                if let Some(picture) = &proof.picture {
+                    let _ = writeln!(page, "\n![{picture}]({})\n", from_docs(&proof.file));
+                }
             }
             page.push('\n');
         }
@@ -225,8 +228,11 @@ fn open(figure: &str, ran_on: &str) -> WalkRow {
 
 /// The findings are in `docs`; GitHub resolves the link from there.
 fn link_to_file(path: &str) -> String {
-    let from_docs = path.strip_prefix("docs/").map_or_else(|| format!("../{path}"), str::to_owned);
-    format!("[{path}]({from_docs})")
+    format!("[{path}]({})", from_docs(path))
+}
+
+fn from_docs(path: &str) -> String {
+    path.strip_prefix("docs/").map_or_else(|| format!("../{path}"), str::to_owned)
 }
 
 fn sentence(text: &str) -> String {
@@ -243,7 +249,7 @@ mod tests {
     fn a_requirement_without_a_committed_result_is_listed_as_open_with_its_command() {
         let runs = vec![("embedded engine, real clock".to_owned(), "redrive lab run ordering".to_owned())];
         let (name, title) = ("ordering".to_owned(), "Order by key".to_owned());
-        let known = [ScenarioRuns { name, title, explains: String::new(), runs }];
+        let known = [ScenarioRuns { name, title, explains: String::new(), downstream: String::new(), runs }];
         let walk = Walk { committed: &[], known: &known, root: Path::new(".") };
         let all = requirements::all().unwrap();
         let text = walk.text(&all);

@@ -18,6 +18,10 @@ pub struct Expectation {
     pub quick: Option<Range>,
     /// The range on an engine by the real clock, where it is another one than by the virtual clock.
     pub real: Option<Range>,
+    /// The range on the Kafka engine, where it is another one.
+    pub kafka: Option<Range>,
+    /// The range for `--quick` on an engine by the real clock, where it is another one than for `--quick` alone.
+    pub quick_real: Option<Range>,
     pub reason: String,
     /// Whether a slow or busy machine alone can miss it. Such a verdict is no matter for a test.
     #[serde(default)]
@@ -49,7 +53,10 @@ impl Expectation {
     /// The range that holds for this size of run.
     pub fn range(&self, size: Size) -> Range {
         let full = Range { min: self.min, max: self.max };
-        self.quick.filter(|_| size.quick).or(self.real.filter(|_| size.real)).unwrap_or(full)
+        let quick_real = self.quick_real.filter(|_| size.quick && size.real);
+        let quick = quick_real.or(self.quick.filter(|_| size.quick));
+        let kafka = self.kafka.filter(|_| size.kafka);
+        quick.or(kafka).or(self.real.filter(|_| size.real)).unwrap_or(full)
     }
 
     pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<FigureVerdict> {
@@ -103,6 +110,8 @@ mod tests {
             max,
             quick: Some(Range { min: Some(5.0), max: None }),
             real: Some(Range { min: None, max: Some(3.0) }),
+            quick_real: None,
+            kafka: None,
             reason: String::new(),
             depends_on_speed: false,
         }
@@ -129,5 +138,7 @@ mod tests {
         assert_eq!(met(beyond(), real), [true], "the real clock has a range of its own");
         let quick = Size { quick: true, ..real };
         assert_eq!(met(beyond(), quick), [false], "and so has a quick run, by whatever clock");
+        let both = Range { min: None, max: Some(4.0) };
+        assert_eq!(met(Expectation { quick_real: Some(both), ..beyond() }, quick), [true]);
     }
 }

@@ -1,14 +1,19 @@
 //! The file of a scenario.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
 
+use super::content::{hash, written};
 use super::expect::{Expectation, FigureVerdict};
 use super::size::Size;
 use crate::results::VariantResult;
+
+/// The parameters of one variant, by name, as people write them.
+pub type Settings = BTreeMap<String, String>;
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,6 +32,7 @@ pub struct Scenario {
     #[serde(default)]
     pub answers: Vec<String>,
     pub clock: Clock,
+    pub downstream: Downstream,
     /// About how long the full run takes.
     pub takes: String,
     /// Its variants only wait, and run at the same time.
@@ -40,11 +46,27 @@ pub struct Scenario {
     /// Replaces parameters in a run on an engine, by the real clock. Only for a scenario whose clock is virtual; with it, and
     /// only then, such a scenario runs on an engine too.
     real: Option<Table>,
+    /// Replaces parameters in a quick run on an engine by the real clock, where the scenario's own clock is virtual.
+    #[serde(default)]
+    quick_real: Table,
     #[serde(rename = "variant")]
     variants: Vec<VariantTable>,
     #[serde(rename = "expect", default)]
     pub expectations: Vec<Expectation>,
     pub broken: Broken,
+    /// Identifies the content of the file, in hexadecimal, without what may change without another run.
+    #[serde(skip)]
+    pub hash: String,
+}
+
+/// What stands in for the system that is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Downstream {
+    /// A handler in the process of the engine, which answers as the load says.
+    InProcess,
+    /// A part of the model; nothing is called.
+    Model,
 }
 
 /// By which clock a scenario runs.
@@ -90,7 +112,10 @@ pub struct ScenarioFault(String);
 
 impl Scenario {
     pub fn parse(text: &str) -> Result<Self, ScenarioFault> {
-        let scenario: Self = toml::from_str(text).map_err(|error| ScenarioFault(error.to_string()))?;
+        let fault = |error: toml::de::Error| ScenarioFault(error.to_string());
+        let scenario: Self = toml::from_str(text).map_err(fault)?;
+        let content: Table = toml::from_str(text).map_err(fault)?;
+        let scenario = Self { hash: hash(&content), ..scenario };
         let names: Vec<&str> = scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
         let named = scenario.expectations.iter().filter_map(|expected| expected.variant.as_deref());
         for name in named.chain([scenario.broken.variant.as_str()]) {
@@ -105,25 +130,47 @@ impl Scenario {
     /// The variants with the parameters that hold, as the experiment reads them.
     pub fn variants<P: DeserializeOwned>(&self, size: Size) -> Result<Vec<Variant<P>>, ScenarioFault> {
         let of = |variant: &VariantTable| {
-            let mut merged = self.parameters.clone();
-            let mut put = |table: &Table| merged.extend(table.clone());
-            if size.quick {
-                put(&self.quick);
-            }
-            if let Some(real) = self.real.as_ref().filter(|_| size.real) {
-                put(real);
-            }
-            put(&variant.set);
-            if size.broken && variant.name == self.broken.variant {
-                put(&self.broken.set);
-            }
-            let parameters = merged.try_into();
+            let parameters = self.merged(variant, size).try_into();
             let fault = |error: toml::de::Error| {
                 ScenarioFault(format!("variant `{}`: {}", variant.name, error.message()))
             };
             Ok(Variant { name: variant.name.clone(), parameters: parameters.map_err(fault)? })
         };
         self.variants.iter().map(of).collect()
+    }
+
+    fn merged(&self, variant: &VariantTable, size: Size) -> Table {
+        let mut merged = self.parameters.clone();
+        let mut put = |table: &Table| merged.extend(table.clone());
+        if size.quick {
+            put(&self.quick);
+        }
+        if let Some(real) = self.real.as_ref().filter(|_| size.real) {
+            put(real);
+            if size.quick {
+                put(&self.quick_real);
+            }
+        }
+        put(&variant.set);
+        if size.broken && variant.name == self.broken.variant {
+            put(&self.broken.set);
+        }
+        merged
+    }
+
+    /// Every variant with the parameters that hold, for who reads the result.
+    pub fn settings(&self, size: Size) -> BTreeMap<String, Settings> {
+        let of = |variant: &VariantTable| {
+            let merged = self.merged(variant, size);
+            let settings = merged.iter().map(|(name, value)| (name.clone(), written(value))).collect();
+            (variant.name.clone(), settings)
+        };
+        self.variants.iter().map(of).collect()
+    }
+
+    /// The names of the variants, in order.
+    pub fn variant_names(&self) -> Vec<&str> {
+        self.variants.iter().map(|variant| variant.name.as_str()).collect()
     }
 
     /// The same scenario on an engine, by the real clock; `None` if it has no such form. Its variants wait for minutes, so
@@ -135,6 +182,17 @@ impl Scenario {
     /// Every expected range against what was measured.
     pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<FigureVerdict> {
         self.expectations.iter().flat_map(|expected| expected.judge(variants, size)).collect()
+    }
+}
+
+impl fmt::Display for Downstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InProcess => {
+                "in the process of the engine, a handler that answers as the load says; no HTTP"
+            }
+            Self::Model => "part of the model; nothing is called",
+        })
     }
 }
 
@@ -161,8 +219,8 @@ mod tests {
         poison: Share,
     }
 
-    const HEAD: &str = "title = 't'\nquestion = 'q'\nwhy = 'w'\nmethod = 'm'\nexplains = 'e'\nclock = 'real'\ntakes = '1m'\n";
-    const REST: &str = "[parameters]\nrate = 100\nspan = '5s'\npoison = '1%'\n[quick]\nspan = '1s'\n[real]\nrate = 10\n\
+    const HEAD: &str = "title = 't'\nquestion = 'q'\nwhy = 'w'\nmethod = 'm'\nexplains = 'e'\nclock = 'real'\ntakes = '1m'\ndownstream = 'in-process'\n";
+    const REST: &str = "[parameters]\nrate = 100\nspan = '5s'\npoison = '1%'\n[quick]\nspan = '1s'\n[real]\nrate = 10\n[quick_real]\nrate = 20\n\
                         [[variant]]\nname = 'a'\n[[variant]]\nname = 'b'\nset = { poison = '5%' }\n";
     const BROKEN: &str = "[broken]\nvariant = 'a'\nset = { rate = 1 }\nfails = 'f'\n";
 
@@ -173,7 +231,7 @@ mod tests {
     #[test]
     fn variants_and_quick_replace_parameters() {
         let scenario = scenario(BROKEN).unwrap();
-        let size = Size { quick: true, broken: true, real: false };
+        let size = Size { quick: true, broken: true, ..Size::default() };
         let variants = scenario.variants::<Parameters>(size).unwrap();
         let rates: Vec<f64> = variants.iter().map(|variant| variant.parameters.rate).collect();
         assert_eq!(rates, [1.0, 100.0]);
@@ -183,6 +241,30 @@ mod tests {
         assert_eq!(full[0].parameters.span.0.as_secs(), 5);
         let real = scenario.variants::<Parameters>(Size { real: true, ..Size::default() }).unwrap();
         assert_eq!((real[0].parameters.rate, real[0].parameters.span.0.as_secs()), (10.0, 5));
+        let both = Size { quick: true, real: true, ..Size::default() };
+        let quick = scenario.variants::<Parameters>(both).unwrap();
+        assert_eq!((quick[0].parameters.rate, quick[0].parameters.span.0.as_secs()), (20.0, 1));
+        assert_eq!(scenario.settings(both)["b"]["poison"], "5%");
+    }
+
+    #[test]
+    fn the_hash_changes_with_what_is_run_and_not_with_words_about_it() {
+        let text = format!("{HEAD}{REST}{BROKEN}");
+        let hash = |from: &str, to: &str| Scenario::parse(&text.replace(from, to)).unwrap().hash;
+        let as_is = hash("", "");
+        assert_eq!(as_is.len(), 16);
+        for same in
+            [hash("explains = 'e'", "explains = 'better'"), hash("[quick]\nspan = '1s'", "[quick]"), {
+                hash("rate = 100\nspan = '5s'", "# faster\nspan = '5s'\nrate = 100")
+            }]
+        {
+            assert_eq!(same, as_is);
+        }
+        for other in [hash("rate = 100", "rate = 101"), hash("poison = '5%'", "poison = '6%'"), {
+            hash("method = 'm'", "method = 'n'")
+        }] {
+            assert_ne!(other, as_is);
+        }
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! A run on the Kafka engine, by the real clock: a topic with a partition per lane, orders that come from outside, and the
 //! same handler as on the embedded engine.
 
-use std::sync::Arc;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use redrive::{Mode, PipelineHandle, Redrive};
-use redrive_core::{Class, Pick, Policy};
+use redrive_core::{Class, Pick, Policy, duration};
 use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, KafkaStores, Only, TopicsMode};
 use tokio::sync::oneshot;
 use tokio::task::block_in_place;
@@ -22,8 +23,11 @@ use crate::kafka::load::Loader;
 use crate::kafka::topics::{self, Topic};
 
 const LOOK: Duration = Duration::from_millis(20);
+/// How often a pipeline is opened before that has failed, and how long it is waited in between.
+const OPEN_TRIES: u32 = 4;
+const OPEN_AGAIN: Duration = Duration::from_secs(1);
 /// A long run must fit on the disk: records are dropped long after they were read.
-const SOURCE_SETTINGS: [(&str, &str); 2] =
+pub(crate) const SOURCE_SETTINGS: [(&str, &str); 2] =
     [("retention.bytes", "2147483648"), ("segment.bytes", "268435456")];
 /// Far longer than a group of one needs to come together.
 const JOIN_MAX: Duration = Duration::from_mins(1);
@@ -57,8 +61,9 @@ pub fn run_with(
     drop(runtime);
     let found = topics::of_run(brokers, &name)?;
     let broker_records = records(brokers, &name, &found)?;
+    let tier_records = tier_records(brokers, &name, &subject.policy, &found)?;
     topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
-    Ok(end?.map(|end| RunEnd { broker_records: Some(broker_records), ..end }))
+    Ok(end?.map(|end| RunEnd { broker_records: Some(broker_records), tier_records, ..end }))
 }
 
 /// Records that were ever written to the source, its tiers and its dead letters.
@@ -74,27 +79,56 @@ fn records(brokers: &str, name: &str, topics: &[String]) -> Result<u64, Error> {
     Ok(written)
 }
 
+/// Records that were ever written to each tier, in order. Tiers of the same delay share a topic, so each delay may stand once
+/// only; otherwise nothing is said.
+fn tier_records(brokers: &str, name: &str, policy: &Policy, topics: &[String]) -> Result<Vec<u64>, Error> {
+    let mut counts = Vec::new();
+    for delay in tier_delays(policy) {
+        let topic = format!("{name}.retry.{}", duration::print(delay));
+        if !topics.contains(&topic) {
+            return Ok(Vec::new());
+        }
+        counts.push(topics::reach(brokers, &topic)?.iter().map(|(_, next)| next.unsigned_abs()).sum());
+    }
+    Ok(counts)
+}
+
+fn tier_delays(policy: &Policy) -> Vec<Duration> {
+    let delay = |n| Duration::from_millis(policy.schedule().delay_ms(n, Class::Transient));
+    (1..policy.attempts()).map(delay).collect()
+}
+
 /// Where the producer of the load writes its first record.
-fn connecting(name: &str) -> String {
+pub(crate) fn connecting(name: &str) -> String {
     format!("{name}-connecting")
 }
 
 /// The stores of one pipeline, whose messages have their ids in `order_id`.
 pub(crate) fn stores(brokers: &str, name: &str, scratch: &Scratch, policy: &Policy) -> KafkaStores {
-    let delay = |n| Duration::from_millis(policy.schedule().delay_ms(n, Class::Transient));
+    stores_of(brokers, name, None, scratch.path(), policy)
+}
+
+/// The same for a member with a name, which has its partitions again at once when it comes back.
+pub(crate) fn stores_of(
+    brokers: &str,
+    name: &str,
+    member: Option<&str>,
+    state_dir: &Path,
+    policy: &Policy,
+) -> KafkaStores {
     let cluster = Cluster {
         brokers: vec![brokers.to_owned()],
         group: name.to_owned(),
-        member: None,
+        member: member.map(str::to_owned),
         start: Some(GroupStart::Earliest),
         topics: TopicsMode::Create,
-        state_dir: scratch.path().to_owned(),
+        state_dir: state_dir.to_owned(),
         passed_on: Vec::new(),
     };
     let pipeline = KafkaPipeline {
         name: name.to_owned(),
         source: name.to_owned(),
-        tiers: (1..policy.attempts()).map(delay).collect(),
+        tiers: tier_delays(policy),
         id: Some(Pick::Json("/order_id".to_owned())),
         tenant: None,
         ttl: None,
@@ -114,9 +148,13 @@ async fn play(
     stage: Stage<'_>,
 ) -> Result<Option<RunEnd>, Error> {
     let lanes = played.load.lanes.max(1);
-    let pipeline = played.pipeline(name, subject.concurrency * lanes, subject);
-    let stores = stores(brokers, name, scratch, &subject.policy);
-    let redrive = block_in_place(|| Redrive::builder().engine(stores).pipeline(pipeline).build())?;
+    let redrive = block_in_place(|| {
+        opened(|| {
+            let pipeline = played.pipeline(name, subject.concurrency * lanes, subject);
+            let stores = stores(brokers, name, scratch, &subject.policy);
+            Redrive::builder().engine(stores).pipeline(pipeline).build()
+        })
+    })?;
     let handle = redrive.pipeline(name).ok_or("a pipeline that was built is missing")?;
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { redrive.run_until(stopped).await });
@@ -135,9 +173,23 @@ async fn play(
     Ok(whole.then(|| played.end(engine, ran_for)))
 }
 
+/// Opens one pipeline after the other, and again if it does not open: a small broker that is to make the topics of a dozen
+/// variants at once shows some of them too late.
+fn opened<T, E>(open: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    static OPENING: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = OPENING.lock().unwrap_or_else(PoisonError::into_inner);
+    for _ in 1..OPEN_TRIES {
+        if let Ok(opened) = open() {
+            return Ok(opened);
+        }
+        std::thread::sleep(OPEN_AGAIN);
+    }
+    open()
+}
+
 /// The clock of the run starts when every partition is read and the load's producer is connected: neither is part of the
 /// question.
-async fn joined(handle: &PipelineHandle, partitions: u64) -> Result<(), Error> {
+pub(super) async fn joined(handle: &PipelineHandle, partitions: u64) -> Result<(), Error> {
     let began = Instant::now();
     while handle.figures().condition.partitions.reading < partitions {
         if began.elapsed() > JOIN_MAX {

@@ -46,6 +46,9 @@ pub struct Burst {
 pub struct Outage {
     pub at: Duration,
     pub lasts: Duration,
+    /// A call that begins in it is not answered, and fails when its caller has waited so long. `None`: it fails as soon as any
+    /// other call would be answered.
+    pub hangs: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,6 +98,11 @@ impl HandlerAnswer {
 }
 
 impl Outage {
+    /// Calls fail at once.
+    pub const fn refusing(at: Duration, lasts: Duration) -> Self {
+        Self { at, lasts, hangs: None }
+    }
+
     pub fn contains(&self, at: Duration) -> bool {
         (self.at..self.end()).contains(&at)
     }
@@ -182,6 +190,13 @@ impl Load {
         built.expect("an order is within every bound")
     }
 
+    /// How long a call takes that begins then, and whether it hangs until its caller gives up.
+    pub fn takes(&self, begins: Duration) -> (Duration, bool) {
+        let outage = self.outage.filter(|outage| outage.contains(begins));
+        let hangs = outage.and_then(|outage| outage.hangs);
+        (hangs.unwrap_or(self.latency), hangs.is_some())
+    }
+
     /// What the downstream says to call number `call` of a message, at this time of the run.
     pub fn answer(&self, number: u64, call: u16, at: Duration) -> HandlerAnswer {
         if self.outage.is_some_and(|outage| outage.contains(at)) {
@@ -231,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_outage_fails_every_call_and_ends() {
-        let outage = Outage { at: Duration::from_secs(5), lasts: Duration::from_secs(2) };
+        let outage = Outage::refusing(Duration::from_secs(5), Duration::from_secs(2));
         let load = Load { fates: Fates::Rates(Rates::NONE), outage: Some(outage), ..load() };
         let at = |ms| load.answer(1, 1, Duration::from_millis(ms));
         assert_eq!(
@@ -239,6 +254,11 @@ mod tests {
             [HandlerAnswer::Success, HandlerAnswer::Transient, HandlerAnswer::Transient]
         );
         assert_eq!(at(7_000), HandlerAnswer::Success);
+        assert_eq!(load.takes(Duration::from_secs(6)), (Duration::ZERO, false));
+        let hangs = Some(Duration::from_secs(10));
+        let load = Load { outage: Some(Outage { hangs, ..outage }), ..load };
+        assert_eq!(load.takes(Duration::from_secs(6)), (Duration::from_secs(10), true));
+        assert_eq!(load.takes(Duration::from_secs(7)), (Duration::ZERO, false));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::task::AbortHandle;
 
 use super::call_log::CallLog;
 use super::engine_metrics::EngineSample;
-use super::load::Load;
+use super::load::{HandlerAnswer, Load};
 use super::stage::Stage;
 use super::subject::Subject;
 use super::trace::{EngineCounts, RunEnd};
@@ -33,6 +33,7 @@ pub(super) struct Played {
     pub(super) log: Arc<dyn CallLog>,
     began: OnceLock<Instant>,
     breaker_opened: AtomicU32,
+    breaker_first_ms: OnceLock<u32>,
     triaged_ms: Mutex<Vec<u32>>,
     metrics: Mutex<Vec<EngineSample>>,
 }
@@ -54,6 +55,7 @@ impl Played {
             log,
             began: OnceLock::new(),
             breaker_opened: AtomicU32::new(0),
+            breaker_first_ms: OnceLock::new(),
             triaged_ms: Mutex::default(),
             metrics: Mutex::default(),
         })
@@ -70,12 +72,15 @@ impl Played {
     }
 
     async fn handle(self: Arc<Self>, number: u64) -> Result<(), Failure> {
-        let call = self.log.called(number, self.elapsed());
-        if !self.load.latency.is_zero() {
-            tokio::time::sleep(self.load.latency).await;
+        let begins = self.elapsed();
+        let call = self.log.called(number, begins);
+        let (takes, hangs) = self.load.takes(begins);
+        if !takes.is_zero() {
+            tokio::time::sleep(takes).await;
         }
         let at = self.elapsed();
-        let answer = self.load.answer(number, call, at).to_result();
+        let answer = if hangs { HandlerAnswer::Transient } else { self.load.answer(number, call, at) };
+        let answer = answer.to_result();
         match &answer {
             Ok(()) => self.log.succeeded(number, at),
             Err(_) => self.log.failed(at),
@@ -97,6 +102,9 @@ impl Played {
                 let opened =
                     matches!(changed.change, HealthChange::Breaker { change: BreakerChange::Opened(_), .. });
                 health.breaker_opened.fetch_add(u32::from(opened), Ordering::Relaxed);
+                if opened {
+                    health.breaker_first_ms.get_or_init(|| health.elapsed().as_millis() as u32);
+                }
             })
             .handler(move |message: &Message| Arc::clone(&called).handle(number(message)))
     }
@@ -191,6 +199,16 @@ impl Played {
         let breaker_opened = self.breaker_opened.load(Ordering::Relaxed);
         let triaged_ms = self.triaged_ms.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        RunEnd { engine, ran_for, breaker_opened, triaged_ms, metrics, broker_records: None }
+        let breaker_first_ms = self.breaker_first_ms.get().copied();
+        RunEnd {
+            engine,
+            ran_for,
+            breaker_opened,
+            breaker_first_ms,
+            triaged_ms,
+            metrics,
+            broker_records: None,
+            tier_records: Vec::new(),
+        }
     }
 }

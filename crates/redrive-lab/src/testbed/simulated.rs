@@ -45,7 +45,9 @@ pub trait Responder {
 /// Answers as the load says, after its latency.
 impl Responder for &Load {
     fn call(&mut self, number: u64, call: u16, at: Duration) -> Reply {
-        Reply { answer: self.answer(number, call, at), takes_ms: self.latency.as_millis() as u64 }
+        let (takes, hangs) = self.takes(at);
+        let answer = if hangs { HandlerAnswer::Transient } else { self.answer(number, call, at) };
+        Reply { answer, takes_ms: takes.as_millis() as u64 }
     }
 }
 
@@ -125,6 +127,7 @@ struct World<'a> {
     triage_free_ms: f64,
     triaged_ms: Vec<u32>,
     breaker_opened: u32,
+    breaker_first_ms: Option<u32>,
     // Reused from step to step.
     deliveries: Vec<Delivery>,
     starts: Vec<Start>,
@@ -162,6 +165,7 @@ impl<'a> World<'a> {
             triage_free_ms: 0.0,
             triaged_ms: Vec::new(),
             breaker_opened: 0,
+            breaker_first_ms: None,
             deliveries: Vec::new(),
             starts: Vec::new(),
             events: Vec::new(),
@@ -209,6 +213,9 @@ impl<'a> World<'a> {
             let opened =
                 matches!(entry.change, HealthChange::Breaker { change: BreakerChange::Opened(_), .. });
             self.breaker_opened += u32::from(opened);
+            if opened {
+                self.breaker_first_ms.get_or_insert(self.now_ms as u32);
+            }
         }
         Ok(happened)
     }
@@ -331,6 +338,7 @@ impl<'a> World<'a> {
         let mut trace = Trace::new(self.load.clone(), &self.recorder, engine, self.elapsed());
         trace.triaged_ms = self.triaged_ms;
         trace.breaker_opened = self.breaker_opened;
+        trace.breaker_first_ms = self.breaker_first_ms;
         trace
     }
 }
@@ -390,7 +398,7 @@ mod tests {
 
     #[test]
     fn in_an_outage_the_breaker_stops_the_calls() {
-        let outage = Outage { at: Duration::from_secs(10), lasts: Duration::from_mins(1) };
+        let outage = Outage::refusing(Duration::from_secs(10), Duration::from_mins(1));
         let load = Load { fates: Fates::Rates(Rates::NONE), outage: Some(outage), ..load(80) };
         let off = run_all(&load, &Subject::plain(policy(), 64));
         let gated = Policy::tiers(["1s", "2s", "4s"]).build().unwrap();

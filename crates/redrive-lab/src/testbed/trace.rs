@@ -25,12 +25,16 @@ pub struct RunEnd {
     pub ran_for: Duration,
     /// How often the breaker opened, probe rounds that failed not counted.
     pub breaker_opened: u32,
+    /// When it opened first, since the beginning of the run.
+    pub breaker_first_ms: Option<u32>,
     /// When people closed a letter.
     pub triaged_ms: Vec<u32>,
     /// What the engine reported meanwhile.
     pub metrics: Vec<EngineSample>,
     /// Records in the source, its tiers and its dead letters, counted at the broker; `None` where there is none.
     pub broker_records: Option<u64>,
+    /// Those in each tier, in the order of the tiers; empty where there is no broker.
+    pub tier_records: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -48,7 +52,10 @@ pub struct Trace {
     pub ran_for: Duration,
     /// How often the breaker opened, probe rounds that failed not counted.
     pub breaker_opened: u32,
+    /// When it opened first, since the beginning of the run.
+    pub breaker_first_ms: Option<u32>,
     broker_records: Option<u64>,
+    tier_records: Vec<u64>,
 }
 
 impl Trace {
@@ -79,20 +86,34 @@ impl Trace {
             audit,
             ran_for,
             breaker_opened: 0,
+            breaker_first_ms: None,
             broker_records: None,
+            tier_records: Vec::new(),
         }
     }
 
     pub fn of_run(load: &Load, recorder: &Recorder, end: RunEnd) -> Self {
         let trace = Self::new(load.clone(), recorder, end.engine, end.ran_for);
-        let RunEnd { breaker_opened, triaged_ms, metrics, broker_records, .. } = end;
-        Self { triaged_ms, metrics, breaker_opened, broker_records, ..trace }
+        let RunEnd { breaker_opened, breaker_first_ms, triaged_ms, metrics, .. } = end;
+        let (broker_records, tier_records) = (end.broker_records, end.tier_records);
+        Self { triaged_ms, metrics, breaker_opened, breaker_first_ms, broker_records, tier_records, ..trace }
     }
 
     /// Records per message: counted at the broker, or one per call and one per dead letter where there is none.
     pub fn amplification(&self) -> f64 {
         let records = self.broker_records.unwrap_or(self.total_calls() + self.audit.dead);
         records as f64 / self.audit.produced.max(1) as f64
+    }
+
+    /// Retries after the delay of each tier, per message: counted at the broker, or by the calls of each message where there is
+    /// none.
+    pub fn tier_load(&self, tiers: usize) -> Vec<f64> {
+        let produced = self.audit.produced.max(1) as f64;
+        let made = |tier: usize| {
+            let by_calls = || self.arrived().filter(|(_, r)| usize::from(r.calls) > tier + 1).count() as u64;
+            self.tier_records.get(tier).copied().unwrap_or_else(by_calls) as f64 / produced
+        };
+        (0..tiers).map(made).collect()
     }
 
     /// Messages that arrived, with their numbers.

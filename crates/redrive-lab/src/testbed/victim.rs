@@ -42,6 +42,17 @@ pub struct VictimOrder {
     pub durable: bool,
     /// Which life this is, from 0.
     pub life: u32,
+    /// The topic it reads, which somebody else writes; `None`: an embedded engine, to which it brings messages itself.
+    #[serde(default)]
+    pub kafka: Option<VictimTopic>,
+}
+
+/// Where messages come from.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct VictimTopic {
+    pub brokers: String,
+    pub topic: String,
+    pub partitions: u32,
 }
 
 /// Numbers that a file holds. One that was cut off in the middle does not count.
@@ -74,6 +85,16 @@ impl VictimOrder {
     pub fn counts(&self) -> PathBuf {
         self.dir.join("counts.json")
     }
+
+    /// There once a life on Kafka reads its partitions.
+    pub fn ready(&self, life: u32) -> PathBuf {
+        self.dir.join(format!("ready-{life}"))
+    }
+
+    /// There once a life on Kafka shall come to its end.
+    pub fn stop(&self) -> PathBuf {
+        self.dir.join("stop")
+    }
 }
 
 /// Runs until everything has ended, or until it is killed. `order` is a [`VictimOrder`] as JSON.
@@ -84,21 +105,68 @@ pub fn run(order: &str) -> Result<(), Error> {
 }
 
 async fn live(order: VictimOrder) -> Result<(), Error> {
+    match order.kafka.clone() {
+        None => on_its_own(order).await,
+        Some(topic) => on_kafka(order, topic).await,
+    }
+}
+
+/// The handler of a life: it appends the number of each message to its file.
+fn pipeline(order: &VictimOrder, name: &str) -> Result<Pipeline, Error> {
     let latency = Duration::from_millis(order.latency_ms);
     let done = Arc::new(Mutex::new(append(&order.done(order.life))?));
-    let pipeline =
-        Pipeline::new(NAME).concurrency(order.concurrency).dedup(DEDUP).handler(move |message: &Message| {
-            let (done, id) = (Arc::clone(&done), seed::parse(message.id()));
-            async move {
-                tokio::time::sleep(latency).await;
-                let (_, number) = id.ok_or_else(|| Failure::permanent("an id of somebody else"))?;
-                let mut file = done.lock().unwrap_or_else(PoisonError::into_inner);
-                file.write_all(&number.to_le_bytes()).map_err(|error| Failure::transient(error.to_string()))
-            }
-        });
-    // Whoever started this process has killed the one before.
-    let last_end = if order.life > 0 { LastEnd::FromOutside } else { LastEnd::Unknown };
-    let builder = Redrive::builder().last_end(last_end).pipeline(pipeline);
+    Ok(Pipeline::new(name).concurrency(order.concurrency).handler(move |message: &Message| {
+        let (done, id) = (Arc::clone(&done), seed::parse(message.id()));
+        async move {
+            tokio::time::sleep(latency).await;
+            let (_, number) = id.ok_or_else(|| Failure::permanent("an id of somebody else"))?;
+            let mut file = done.lock().unwrap_or_else(PoisonError::into_inner);
+            file.write_all(&number.to_le_bytes()).map_err(|error| Failure::transient(error.to_string()))
+        }
+    }))
+}
+
+/// Whoever started this process has killed the one before.
+fn last_end(order: &VictimOrder) -> LastEnd {
+    if order.life > 0 { LastEnd::FromOutside } else { LastEnd::Unknown }
+}
+
+/// Reads its topic until it is told to stop, or killed.
+#[cfg(feature = "kafka")]
+async fn on_kafka(order: VictimOrder, topic: VictimTopic) -> Result<(), Error> {
+    use redrive::Policy;
+    use tokio::task::block_in_place;
+
+    use super::kafka::{joined, stores_of};
+
+    let VictimTopic { brokers, topic: name, partitions } = topic;
+    let policy = Policy::tiers(["1s"]).build()?;
+    let stores = stores_of(&brokers, &name, Some("victim"), &order.dir.join("state"), &policy);
+    let pipeline = pipeline(&order, &name)?.policy(policy);
+    let builder = Redrive::builder().last_end(last_end(&order)).engine(stores).pipeline(pipeline);
+    let redrive = block_in_place(|| builder.build())?;
+    let handle = redrive.pipeline(&name).ok_or("a pipeline that was built is missing")?;
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running = tokio::spawn(async move { redrive.run_until(stopped).await });
+    joined(&handle, u64::from(partitions)).await?;
+    File::create(order.ready(order.life))?;
+    while !order.stop().exists() {
+        tokio::time::sleep(TICK).await;
+    }
+    let _ = stop.send(());
+    running.await??;
+    Ok(())
+}
+
+#[cfg(not(feature = "kafka"))]
+async fn on_kafka(_: VictimOrder, _: VictimTopic) -> Result<(), Error> {
+    Err("this build has no Kafka engine".into())
+}
+
+/// An embedded engine, and messages that it brings itself.
+async fn on_its_own(order: VictimOrder) -> Result<(), Error> {
+    let pipeline = pipeline(&order, NAME)?.dedup(DEDUP);
+    let builder = Redrive::builder().last_end(last_end(&order)).pipeline(pipeline);
     let redrive = if order.durable {
         builder.engine(Embedded::open(order.dir.join("store"))?).build()?
     } else {

@@ -24,12 +24,29 @@ struct BackoffSweepParameters {
     jitter: String,
     transient: Share,
     concurrency: u32,
+    /// Divides every span, for a quick run by the real clock.
+    speed: f64,
+}
+
+impl BackoffSweepParameters {
+    fn faster(&self) -> Self {
+        let faster = |span: &Span| span.faster(self.speed);
+        Self {
+            before: faster(&self.before),
+            outage: faster(&self.outage),
+            after: faster(&self.after),
+            tiers: self.tiers.iter().map(faster).collect(),
+            jitter: self.jitter.clone(),
+            ..*self
+        }
+    }
 }
 
 pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setup.each(scenario, |variant, stage| {
         let p: &BackoffSweepParameters = &variant.parameters;
-        let outage = Outage { at: p.before.0, lasts: p.outage.0 };
+        let p = &p.faster();
+        let outage = Outage::refusing(p.before.0, p.outage.0);
         let rates = Rates { transient: p.transient.0, ..Rates::NONE };
         let load = Load {
             fates: Fates::Rates(rates),
@@ -42,10 +59,11 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace, outage);
-        // Messages that would have failed anyway have fewer attempts left for the outage.
-        let by = 0.05 + 2.0 / p.rate.sqrt() / 10.0;
+        let of = p.rate * p.outage.0.as_secs_f64();
+        let by = scatter(forecast.dead, of);
         let (what, dead) = (format!("dead for the outage, {}", variant.name), result.get("dead_in_outage"));
         let line = ForecastLine::new(&what, Unit::Share, forecast.dead, dead, Bound::About(by));
+        let line = line.of(of as u64);
         Ok(Some((result, (curve, line))))
     })?;
     let (variants, rest, is_partial) = complete(each);
@@ -53,6 +71,12 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     let title = "Time to success of messages that failed at least once";
     let plots = vec![Plot::new("time-to-success", title, "seconds", "share that has succeeded", curves)];
     Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })
+}
+
+/// How far a measured share may be from the forecast: three deviations of a share of so many messages, and of those that the
+/// forecast follows itself. Nothing at all where nothing is expected.
+fn scatter(forecast: f64, messages: f64) -> f64 {
+    3.0 * (forecast * (1.0 - forecast) * (1.0 / messages + 1.0 / f64::from(FORECAST_MESSAGES))).sqrt()
 }
 
 fn columns() -> Vec<Column> {

@@ -6,33 +6,45 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 
 use super::super::fault::LabError;
-use super::super::setup::{ExperimentSetup, complete};
+use super::super::setup::{ExperimentSetup, LabEngine, complete};
+use super::kills_kafka;
 use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::trace::EngineCounts;
 use crate::testbed::victim::{self, VictimOrder};
 use crate::testbed::{Audit, Scratch, Stage};
 
-const LOOK: Duration = Duration::from_millis(2);
+pub(super) const LOOK: Duration = Duration::from_millis(2);
 /// Far longer than a life lasts.
-const LIFE_MAX: Duration = Duration::from_mins(10);
+pub(super) const LIFE_MAX: Duration = Duration::from_mins(10);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct KillParameters {
-    rate: f64,
-    kills: u32,
+pub(super) struct KillParameters {
+    pub(super) rate: f64,
+    pub(super) kills: u32,
     /// A process is killed when as many of its calls have ended as arrive in this time.
-    life: Span,
+    pub(super) life: Span,
     /// How long a call takes.
-    latency: Span,
-    concurrency: u32,
-    durable: bool,
+    pub(super) latency: Span,
+    pub(super) concurrency: u32,
+    pub(super) durable: bool,
+}
+
+impl KillParameters {
+    /// Calls after which a process is killed.
+    pub(super) fn calls_per_life(&self) -> u64 {
+        (self.rate * self.life.0.as_secs_f64()).ceil() as u64
+    }
 }
 
 pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
     let each = setup.each(scenario, |variant, stage| {
-        let played = play(variant, setup, stage).map_err(|error| LabError::Run(error.to_string()))?;
+        let played = match setup.engine {
+            LabEngine::Embedded => play(variant, setup, stage),
+            LabEngine::Kafka(brokers) => kills_kafka::play(&variant.parameters, brokers, setup, stage),
+        };
+        let played = played.map_err(|error| LabError::Run(error.to_string()))?;
         played.map(|order| measure(variant, &order)).transpose()
     })?;
     let (variants, curves, is_partial) = complete(each);
@@ -61,7 +73,7 @@ fn play(
 ) -> Result<Option<(VictimOrder, Scratch)>, crate::testbed::Error> {
     let p = &variant.parameters;
     let scratch = Scratch::new()?;
-    let calls_per_life = (p.rate * p.life.0.as_secs_f64()).ceil() as u64;
+    let calls_per_life = p.calls_per_life();
     let mut order = VictimOrder {
         dir: scratch.path().to_owned(),
         seed: setup.seed,
@@ -72,6 +84,7 @@ fn play(
         latency_ms: p.latency.0.as_millis() as u64,
         durable: p.durable,
         life: 0,
+        kafka: None,
     };
     for life in 0..=p.kills {
         order.life = life;
@@ -102,10 +115,10 @@ fn play(
 }
 
 /// The process; it is killed when this is dropped.
-struct Victim(Child);
+pub(super) struct Victim(pub(super) Child);
 
 impl Victim {
-    fn start(command: &[String], order: &VictimOrder) -> Result<Self, crate::testbed::Error> {
+    pub(super) fn start(command: &[String], order: &VictimOrder) -> Result<Self, crate::testbed::Error> {
         let (program, arguments) = command.split_first().ok_or("there is no program to kill")?;
         let order = serde_json::to_string(order)?;
         let started = Command::new(program).args(arguments).arg(order).stdin(Stdio::null()).spawn()?;

@@ -6,7 +6,7 @@ use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
 use super::super::fault::LabError;
-use super::super::setup::{ExperimentSetup, built, complete, unprotected};
+use super::super::setup::{ExperimentSetup, built, complete, tier_lines, unprotected};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -50,7 +50,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
             failing_twice: 1.0 / 3.0,
             poison: p.poison.0.as_f64(),
         };
-        let amplification = policy.forecast().load(shares).amplification;
+        let forecast = policy.forecast().load(shares);
         let log = Arc::new(ByteLog::new(&load));
         let subject = Subject::plain(policy, p.concurrency);
         let Some(end) = setup.play_with(&load, &subject, log.clone(), stage)? else { return Ok(None) };
@@ -59,15 +59,20 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let by = 3.0 * (3.0 / load.messages().max(1) as f64).sqrt();
         let measured = result.get("amplification");
         let what = format!("records per message, {}", variant.name);
-        let line = ForecastLine::new(&what, Unit::Times, amplification, measured, Bound::About(by));
+        let line = ForecastLine::new(&what, Unit::Times, forecast.amplification, measured, Bound::About(by));
+        // Only a broker counts the records of a tier; the audit of a byte per id has the calls of all.
+        let tiers: Vec<f64> =
+            end.tier_records.iter().map(|records| *records as f64 / load.messages() as f64).collect();
+        let tiers = tier_lines(&variant.name, &forecast, &tiers, load.messages());
+        let lines: Vec<ForecastLine> = std::iter::once(line).chain(tiers).collect();
         let note = format!("{}: the audit takes one byte per id, {} kB.", variant.name, log.bytes() / 1000);
-        Ok(Some((result, (curves, line, note))))
+        Ok(Some((result, (curves, lines, note))))
     })?;
     let (variants, rest, is_partial) = complete(each);
     let mut outcome = Outcome { columns: columns(), variants, is_partial, ..Outcome::default() };
     let (mut throughput, mut lag, mut memory) = (Vec::new(), Vec::new(), Vec::new());
-    for (curves, line, note) in rest {
-        outcome.forecasts.push(line);
+    for (curves, lines, note) in rest {
+        outcome.forecasts.extend(lines);
         outcome.notes.push(note);
         throughput.extend([curves.first_calls, curves.calls]);
         lag.push(curves.lag);

@@ -6,7 +6,7 @@ use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
 use super::super::fault::LabError;
-use super::super::setup::{ExperimentSetup, against_first, built, complete, unprotected};
+use super::super::setup::{ExperimentSetup, against_first, built, complete, tier_lines, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -39,7 +39,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
             failing_twice: 1.0 / 3.0,
             poison: p.poison.0.as_f64(),
         };
-        let amplification = policy.forecast().load(shares).amplification;
+        let forecast = policy.forecast().load(shares);
         let trace = setup.play(scenario, &load, &Subject::plain(policy, p.concurrency), stage)?;
         let Some(trace) = trace else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace);
@@ -47,11 +47,14 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let by = 3.0 * (3.0 / trace.audit.produced.max(1) as f64).sqrt();
         let (what, measured) =
             (format!("records per message at {}", variant.name), result.get("amplification"));
-        let line = ForecastLine::new(&what, Unit::Times, amplification, measured, Bound::About(by));
-        Ok(Some((result, (curve, line))))
+        let line = ForecastLine::new(&what, Unit::Times, forecast.amplification, measured, Bound::About(by));
+        let tiers =
+            tier_lines(&variant.name, &forecast, &trace.tier_load(p.tiers.len()), trace.audit.produced);
+        Ok(Some((result, (curve, std::iter::once(line).chain(tiers).collect::<Vec<_>>()))))
     })?;
     let (variants, rest, is_partial) = complete(each);
-    let (curves, forecasts) = rest.into_iter().unzip();
+    let (curves, forecasts): (Vec<Curve>, Vec<Vec<ForecastLine>>) = rest.into_iter().unzip();
+    let forecasts = forecasts.into_iter().flatten().collect();
     let variants = against_first(variants, "first_attempts_per_second", "happy_ratio");
     let plots = vec![Plot::new("calls", "Calls of the downstream", "seconds", "calls per second", curves)];
     Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redrive_core::forecast::Shares;
+use redrive_core::forecast::{Forecast, Shares};
 use serde::Deserialize;
 
 use super::super::fault::LabError;
@@ -52,19 +52,44 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         // Three deviations of the letters that come in the measured time: few letters spread more.
         let letters = p.triage * p.arrive_for.0.saturating_sub(waiting).as_secs_f64() / 2.0;
         let by = divergence * 3.0 / letters.sqrt();
-        Ok(Some((result, (LetterCurves::of(&variant.name, &trace, p.poison.0.as_f64()), (divergence, by)))))
+        let growth = growth(&forecast, p, &variant.name, &result);
+        let curves = LetterCurves::of(&variant.name, &trace, p.poison.0.as_f64());
+        Ok(Some((result, (curves, (divergence, by), growth))))
     })?;
     let (variants, rest, is_partial) = complete(each);
-    let (curves, divergences): (Vec<LetterCurves>, Vec<(f64, f64)>) = rest.into_iter().unzip();
     let mut outcome = Outcome { columns: columns(), is_partial, ..Outcome::default() };
+    let (mut curves, mut divergences, mut growths) = (Vec::new(), Vec::new(), Vec::new());
+    for (of_variant, divergence, growth) in rest {
+        curves.push(of_variant);
+        divergences.push(divergence);
+        growths.push(growth);
+    }
     if let (Some(found), Some((forecast, by))) = (found(&variants), divergences.first()) {
         let what = "share of poison from which on open letters grow for ever";
         outcome.forecasts.push(ForecastLine::new(what, Unit::Share, *forecast, found, Bound::About(*by)));
         outcome.notes.extend(bracket(&variants, found));
     }
+    outcome.forecasts.extend(growths);
     outcome.plots = plots(&curves);
     outcome.variants = variants;
     Ok(outcome)
+}
+
+/// Dead letters that `check` expects per second, less what people close, beside the growth that was measured.
+fn growth(
+    forecast: &Forecast,
+    p: &PoisonGrowthParameters,
+    name: &str,
+    result: &VariantResult,
+) -> ForecastLine {
+    let (transient, poison) = (p.transient.0.as_f64(), p.poison.0.as_f64());
+    let arrive = forecast.load(Shares { transient, failing_twice: 1.0 / 3.0, poison }).dead * p.rate;
+    let expected = (arrive - p.triage).max(0.0);
+    // Three deviations of the letters that come in the measured time, and one letter at either end.
+    let seconds = p.arrive_for.0.saturating_sub(forecast.waiting_max).as_secs_f64() / 2.0;
+    let by = (3.0 * (arrive * seconds).sqrt() + 2.0) / seconds;
+    let what = format!("growth of open letters at {name}");
+    ForecastLine::new(&what, Unit::PerSecond, expected, result.get("growth_per_second"), Bound::About(by))
 }
 
 /// The letters of one variant, over time.

@@ -92,7 +92,7 @@ fn sweep(
     let subject = subject(p)?;
     let mut results = Vec::new();
     for (i, lasts) in p.outages.iter().enumerate() {
-        let outage = Outage { at: p.before.0, lasts: lasts.0 };
+        let outage = Outage::refusing(p.before.0, lasts.0);
         let load = Load {
             outage: Some(outage),
             follow: p.after.0,

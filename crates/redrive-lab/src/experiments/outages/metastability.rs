@@ -38,6 +38,15 @@ struct MetastabilityParameters {
     tiers: Vec<Span>,
     budget: Share,
     permits: u32,
+    /// The share of the messages that is taken away from the end of the trigger on, with all their calls.
+    taken_away: Share,
+}
+
+impl MetastabilityParameters {
+    /// Whether this message is among those that are taken away.
+    fn is_taken_away(&self, number: u64) -> bool {
+        number % 100 < self.taken_away.0.basis_points() / 100
+    }
 }
 
 /// Capacity that is taken away for a while.
@@ -49,14 +58,15 @@ struct Trigger {
 }
 
 /// Serves calls in order.
-struct ModelServer {
+struct ModelServer<'a> {
+    parameters: &'a MetastabilityParameters,
     per_ms: f64,
     timeout_ms: f64,
     trigger: Trigger,
     free_ms: f64,
 }
 
-impl ModelServer {
+impl ModelServer<'_> {
     /// When a call that is begun then is done.
     fn done_ms(&self, begun_ms: f64) -> f64 {
         let Trigger { taken, from_ms, to_ms } = self.trigger;
@@ -66,9 +76,13 @@ impl ModelServer {
     }
 }
 
-impl Responder for ModelServer {
-    fn call(&mut self, _number: u64, _call: u16, at: Duration) -> Reply {
+impl Responder for ModelServer<'_> {
+    fn call(&mut self, number: u64, _call: u16, at: Duration) -> Reply {
         let now_ms = at.as_secs_f64() * 1000.0;
+        if now_ms >= self.trigger.to_ms && self.parameters.is_taken_away(number) {
+            // Somebody else serves it, at no cost to this downstream.
+            return Reply { answer: HandlerAnswer::Success, takes_ms: 0 };
+        }
         self.free_ms = self.done_ms(self.free_ms.max(now_ms));
         let takes_ms = self.free_ms - now_ms;
         if takes_ms <= self.timeout_ms {
@@ -124,9 +138,11 @@ fn subject(p: &MetastabilityParameters) -> Result<Subject, LabError> {
         "backoff" => spread.jitter("full").outage_gate(false),
         "budget" => at_once.share_of_successes(p.budget.0).on_exhausted("dead_letter"),
         "redrive" => spread.jitter("equal"),
+        "redrive with a budget" => spread.jitter("equal").share_of_successes(p.budget.0),
         other => return Err(LabError::Run(format!("there is no policy `{other}`"))),
     };
-    let breaker = if p.policy == "redrive" { BreakerSettings::default() } else { BreakerSettings::off() };
+    let breaker =
+        if p.policy.starts_with("redrive") { BreakerSettings::default() } else { BreakerSettings::off() };
     Ok(Subject { breaker, ..Subject::plain(built(&policy)?, p.permits) })
 }
 
@@ -144,7 +160,7 @@ fn map(
         for length in &p.lengths {
             stage.share(cells.len() as f64 / all as f64);
             let Some(trace) = play(p, *depth, length.0, &subject, setup)? else { return Ok(None) };
-            let goodput = goodput(&trace, p.judged.0);
+            let goodput = goodput(&trace, p);
             let curve = served(&trace);
             cells.push(Cell { depth: *depth, length: length.0, goodput, audit: trace.audit, curve });
         }
@@ -167,6 +183,7 @@ fn play(
         to_ms: ms(p.before.0 + length),
     };
     let mut server = ModelServer {
+        parameters: p,
         per_ms: p.rate / p.utilisation / 1000.0,
         timeout_ms: ms(p.timeout.0),
         trigger,
@@ -182,13 +199,16 @@ fn play(
     played.map_err(|error| LabError::Run(error.to_string()))
 }
 
-/// Messages applied per second at the end, over the rate of arrival.
-fn goodput(trace: &Trace, judged: Duration) -> f64 {
+/// Messages applied per second at the end, over the rate of arrival; of those that were not taken away.
+fn goodput(trace: &Trace, p: &MetastabilityParameters) -> f64 {
+    let judged = p.judged.0;
     let end = trace.load.arrive_for.as_millis() as u32;
     let from = end.saturating_sub(judged.as_millis() as u32);
     let span = from..end;
-    let applied = trace.arrived().filter(|(_, r)| r.has_succeeded() && span.contains(&r.ended_ms)).count();
-    applied as f64 / judged.as_secs_f64() / trace.load.per_second
+    let kept = trace.arrived().filter(|(number, _)| !p.is_taken_away(*number));
+    let applied = kept.filter(|(_, r)| r.has_succeeded() && span.contains(&r.ended_ms)).count();
+    let arriving = trace.load.per_second * (1.0 - p.taken_away.0.as_f64());
+    applied as f64 / judged.as_secs_f64() / arriving
 }
 
 fn served(trace: &Trace) -> Vec<(f64, f64)> {
@@ -287,9 +307,10 @@ fn attribution(variants: &[VariantResult]) -> Option<String> {
     let budget = failing("naive, budget 10 % of successes")?;
     let redrive = failing("Redrive: breaker, ramp, equal jitter, 64 permits")?;
     let unlimited = failing("Redrive, permits without a limit")?;
+    let budgeted = failing("Redrive, budget 10 % of successes, permits without a limit")?;
     Some(format!(
         "Cells not recovered: naive retries with 64 permits {permits}, naive retries with a budget {budget}, Redrive with 64 \
-         permits {redrive}, Redrive without a limit on permits {unlimited}. It is the limit on concurrent calls that recovers, \
+         permits {redrive}, Redrive without a limit on permits {unlimited}, the same with a budget {budgeted}. It is the limit on concurrent calls that recovers, \
          not the breaker, the ramp or the jitter: naive retries under the same limit or under a budget do as well, and breaker \
          and ramp without the limit do not."
     ))

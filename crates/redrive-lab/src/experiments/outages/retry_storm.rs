@@ -2,20 +2,23 @@
 
 use std::time::Duration;
 
-use redrive::{BreakerSettings, Policy};
+use redrive::{BreakerSettings, FailureKind, Policy, Time};
 use redrive_core::OutageForecast;
+use redrive_core::breaker::{Breaker, Sign};
 use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
-use crate::scenario::{Scenario, Span};
+use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::{Burst, Load, Outage, Subject, Trace};
 
 /// What counts as more load than usual.
 const RAISED: f64 = 1.1;
 /// Messages that the forecast follows.
 const FORECAST_MESSAGES: u32 = 50_000;
+/// Times what the normal rate needs: with more of them than this, calls begin when they are due.
+const MANY_PERMITS: f64 = 100.0;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,11 +36,29 @@ struct RetryStormParameters {
     latency: Span,
     /// Calls that may run at once, as times what the normal rate needs.
     permits: f64,
+    /// How long a call of the outage hangs until its caller gives up; nothing: it fails at once.
+    hangs: Span,
+    /// Divides every span, those of the breaker included, for a quick run by the real clock.
+    speed: f64,
 }
 
 impl RetryStormParameters {
+    fn faster(&self) -> Self {
+        let faster = |span: &Span| span.faster(self.speed);
+        Self {
+            before: faster(&self.before),
+            outage: faster(&self.outage),
+            after: faster(&self.after),
+            hangs: faster(&self.hangs),
+            tiers: self.tiers.iter().map(faster).collect(),
+            jitter: self.jitter.clone(),
+            ..*self
+        }
+    }
+
     fn load(&self, seed: u64) -> Load {
-        let outage = Outage { at: self.before.0, lasts: self.outage.0 };
+        let hangs = Some(self.hangs.0).filter(|hangs| !hangs.is_zero());
+        let outage = Outage { at: self.before.0, lasts: self.outage.0, hangs };
         let arrive_for = outage.end() + self.after.0;
         let messages = (self.burst as f64 * self.rate) as u64;
         let burst = (messages > 0).then_some(Burst { at: outage.at, messages });
@@ -54,41 +75,61 @@ impl RetryStormParameters {
         built(&tiers(&self.tiers).jitter(self.jitter.as_str()).outage_gate(self.breaker))
     }
 
+    fn breaker(&self) -> BreakerSettings {
+        if !self.breaker {
+            return BreakerSettings::off();
+        }
+        let mut breaker = BreakerSettings::default();
+        let spans = [
+            &mut breaker.fast.window,
+            &mut breaker.slow.window,
+            &mut breaker.cooldown,
+            &mut breaker.cooldown_max,
+        ];
+        spans.into_iter().for_each(|span| *span = span.div_f64(self.speed));
+        breaker
+    }
+
     fn subject(&self) -> Result<Subject, LabError> {
-        let breaker = if self.breaker { BreakerSettings::default() } else { BreakerSettings::off() };
+        let breaker = self.breaker();
         let concurrency = (self.rate * self.latency.0.as_secs_f64() * self.permits).ceil().max(1.0) as u32;
         Ok(Subject { breaker, ..Subject::plain(self.policy()?, concurrency) })
     }
 
     /// Whether nothing but the schedule and its jitter shapes the wave, as in the forecast.
     fn is_raw(&self) -> bool {
-        !self.breaker && self.burst == 0 && self.permits > 100.0
+        !self.breaker && self.burst == 0 && self.permits > MANY_PERMITS && self.hangs.0.is_zero()
     }
 }
 
 pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
-    let each = setup.each(scenario, |variant, stage| {
-        let parameters: &RetryStormParameters = &variant.parameters;
+    let each = setup.each(scenario, |variant: &Variant<RetryStormParameters>, stage| {
+        let parameters = &variant.parameters.faster();
         let (load, subject) = (parameters.load(setup.seed), parameters.subject()?);
         let Some(trace) = setup.play(scenario, &load, &subject, stage)? else { return Ok(None) };
         let (result, curve) = measure(&variant.name, &trace);
-        let forecasts =
+        let mut forecasts =
             if parameters.is_raw() { forecast(&subject.policy, parameters, &result) } else { Vec::new() };
+        forecasts.extend(breaker_opens(&variant.name, parameters, &subject.breaker, &result));
         Ok(Some((result, (curve, forecasts))))
     })?;
     let (variants, rest, is_partial) = complete(each);
     let (curves, forecasts): (Vec<Curve>, Vec<Vec<ForecastLine>>) = rest.into_iter().unzip();
-    let (burst, steady) = curves.into_iter().partition(|curve: &Curve| curve.name.starts_with("burst"));
+    let (burst, others): (Vec<Curve>, Vec<Curve>) =
+        curves.into_iter().partition(|curve| curve.name.starts_with("burst"));
+    let (hang, steady) = others.into_iter().partition(|curve: &Curve| curve.name.starts_with("hang"));
     let plot = |name: &str, title: &str, curves: Vec<Curve>| {
         Plot::new(name, title, "seconds since the downstream is back", "calls per second, × normal", curves)
     };
     let plots = vec![
         plot("steady", "Steady arrivals that fail at once: calls after the outage", steady),
         plot("burst", "A burst that fails together: calls after the outage", burst),
+        plot("hang", "Calls that hang until their timeout: calls after the outage", hang),
     ];
     let forecasts = forecasts.into_iter().flatten().collect();
     let notes =
-        ["steady", "burst"].iter().filter_map(|arrivals| bound_of_the_wave(&variants, arrivals)).collect();
+        ["steady", "burst", "hang"].iter().filter_map(|arrivals| bound_of_the_wave(&variants, arrivals));
+    let notes = notes.collect();
     Ok(Outcome { columns: columns(), variants, forecasts, plots, notes, is_partial, ..Outcome::default() })
 }
 
@@ -100,11 +141,12 @@ fn bound_of_the_wave(variants: &[VariantResult], arrivals: &str) -> Option<Strin
     };
     let (none, equal, full) = (peak("jitter none")?, peak("jitter equal")?, peak("jitter full")?);
     let (permits, breaker) = (peak("equal, permits for 2 ×")?, peak("equal, breaker")?);
-    let both = peak("equal, breaker, permits for 2 ×")?;
+    let both = peak("equal, breaker, permits for 2 ×");
+    let both = both.map_or_else(String::new, |both| format!(", both {both:.1} ×"));
     let effect = if breaker > equal { "makes the wave higher" } else { "does not make the wave higher" };
     Some(format!(
         "Peak, {arrivals}: jitter none {none:.1} ×, equal {equal:.1} ×, full {full:.1} ×; with equal jitter, breaker alone \
-         {breaker:.1} ×, permits alone {permits:.1} ×, both {both:.1} ×. The breaker alone {effect}: it stops the calls during the \
+         {breaker:.1} ×, permits alone {permits:.1} ×{both}. The breaker alone {effect}: it stops the calls during the \
          outage and holds what arrives, and its ramp doubles the permits every second up to the limit of concurrent calls, so that \
          all of it comes back within seconds. Only the limit bounds the wave: set `concurrency` to what the downstream can take."
     ))
@@ -119,12 +161,13 @@ fn columns() -> Vec<Column> {
         Column::new("per message", "wasted_per_message", Unit::Times),
         Column::new("time to normal", "to_normal_seconds", Unit::Seconds),
         Column::new("breaker opened", "breaker_opened", Unit::Count),
+        Column::new("so long into the outage", "breaker_opens_seconds", Unit::Seconds),
     ]
 }
 
 fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     let load = &trace.load;
-    let outage = load.outage.unwrap_or(Outage { at: Duration::ZERO, lasts: Duration::ZERO });
+    let outage = load.outage.unwrap_or(Outage::refusing(Duration::ZERO, Duration::ZERO));
     let (begins, ends) = (outage.at.as_secs() as usize, outage.end().as_secs() as usize);
     let calls: Vec<f64> = trace.calls_per_second().into_iter().map(|(_, calls)| calls).collect();
     let before = &calls[begins / 2..begins.min(calls.len())];
@@ -132,7 +175,7 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     // While messages arrive; later there is less than normal.
     let arriving = (load.arrive_for.as_secs() as usize).min(calls.len());
     let after = &calls[ends.min(arriving)..arriving];
-    let level = if load.burst.is_some() { after.to_vec() } else { smooth(after) };
+    let level = if load.burst.is_some() || outage.hangs.is_some() { after.to_vec() } else { smooth(after) };
     let peak = level.iter().copied().fold(0.0, f64::max);
     let raised = smooth(after).iter().rposition(|calls| *calls > normal * RAISED).map_or(0, |last| last + 1);
     let span = (outage.at.as_millis() as u32)..(outage.end().as_millis() as u32);
@@ -140,6 +183,7 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     let dead = in_outage.iter().filter(|(_, record)| record.is_dead()).count() as f64;
     let arrived = in_outage.len().max(1) as f64;
     let wasted = trace.failed_calls() as f64;
+    let opened = trace.breaker_first_ms.map_or(f64::NAN, |at| f64::from(at) / 1000.0);
     let result = VariantResult::new(name, Some(trace.audit))
         .with("peak_per_second", peak)
         .with("peak", peak / normal)
@@ -147,7 +191,8 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
         .with("wasted", wasted)
         .with("wasted_per_message", wasted / arrived)
         .with("to_normal_seconds", raised as f64)
-        .with("breaker_opened", f64::from(trace.breaker_opened));
+        .with("breaker_opened", f64::from(trace.breaker_opened))
+        .with("breaker_opens_seconds", opened - outage.at.as_secs_f64());
     let points = after.iter().enumerate().map(|(s, calls)| (s as f64, calls / normal)).collect();
     (result, Curve::new(name, points))
 }
@@ -175,4 +220,45 @@ fn forecast(policy: &Policy, parameters: &RetryStormParameters, result: &Variant
         line("dead before the end of the outage", Unit::Share, forecast.dead, "dead_share", 0.006),
         line("attempts wasted per message", Unit::Times, forecast.wasted, "wasted_per_message", 0.06),
     ]
+}
+
+/// When the breaker opens by its own rule, fed with the first attempts of this load: good ones until the outage, then failing
+/// ones, each when its call ends. `None` without a breaker, and where permits decide when calls begin: there are few, or calls
+/// hang and take them up.
+fn breaker_opens(
+    name: &str,
+    parameters: &RetryStormParameters,
+    settings: &BreakerSettings,
+    result: &VariantResult,
+) -> Option<ForecastLine> {
+    if !settings.enabled || !parameters.hangs.0.is_zero() || parameters.permits < MANY_PERMITS {
+        return None;
+    }
+    let load = parameters.load(0);
+    let outage = load.outage?;
+    let mut breaker = Breaker::new(settings.clone());
+    let mut opens = |number: u64, begins_ms: u64| {
+        let ends = Duration::from_millis(begins_ms) + load.latency;
+        let sign = match outage.contains(Duration::from_millis(begins_ms)) {
+            true => Sign::Bad(FailureKind::Status(503)),
+            false => Sign::Good,
+        };
+        breaker.first_attempt(number, sign, Time::from_millis(ends.as_millis() as u64)).map(|_| ends)
+    };
+    let burst_at = load.burst.map(|burst| burst.at.as_millis() as u64);
+    let mut opened = None;
+    for number in 0..load.paced() {
+        let at = load.arrives_ms(number);
+        if burst_at.is_some_and(|burst| burst <= at) && opened.is_none() {
+            opened = (load.paced()..load.messages()).find_map(|number| opens(number, at));
+        }
+        opened = opened.or_else(|| opens(number, at));
+        if opened.is_some() {
+            break;
+        }
+    }
+    let forecast = opened?.saturating_sub(outage.at).as_secs_f64();
+    let what = format!("breaker opens so long into the outage, by its own rule: {name}");
+    let by = Bound::About(1.0 / parameters.speed.sqrt());
+    Some(ForecastLine::new(&what, Unit::Seconds, forecast, result.get("breaker_opens_seconds"), by))
 }
