@@ -32,7 +32,7 @@ pub struct Scenario {
     #[serde(default)]
     pub answers: Vec<String>,
     pub clock: Clock,
-    pub downstream: Downstream,
+    pub downstream: DownstreamKind,
     /// About how long the full run takes.
     pub takes: String,
     /// Its variants only wait, and run at the same time.
@@ -62,7 +62,7 @@ pub struct Scenario {
 /// What stands in for the system that is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Downstream {
+pub enum DownstreamKind {
     /// A handler in the process of the engine, which answers as the load says.
     InProcess,
     /// A part of the model; nothing is called.
@@ -185,7 +185,7 @@ impl Scenario {
     }
 }
 
-impl fmt::Display for Downstream {
+impl fmt::Display for DownstreamKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::InProcess => {
