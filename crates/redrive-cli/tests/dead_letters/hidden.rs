@@ -18,10 +18,8 @@ fn what_a_pipeline_on_kafka_redacts_is_shown_nowhere_and_delivered_as_it_is() {
     let fixed = Arc::new(AtomicBool::new(false));
     let is_fixed = Arc::clone(&fixed);
     // The receiver quotes what it refuses.
-    let receiver = Receiver::start(move |_| match is_fixed.load(SeqCst) {
-        true => OK,
-        false => ("422 Unprocessable Entity", "redrive-reason: refused-erika.mustermann%40example.com\r\n"),
-    });
+    let refused = ("422 Unprocessable Entity", "redrive-reason: refused-erika.mustermann%40example.com\r\n");
+    let receiver = Receiver::start(move |_| if is_fixed.load(SeqCst) { OK } else { refused });
     let orders = kafka::name("orders");
     kafka::create(&orders, 1);
     let payload = format!(r#"{{"order_id":"o-1","email":"{EMAIL}","big":12345678901234567890.10}}"#);
