@@ -8,9 +8,11 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex};
 
 use rdkafka::Message as _;
 use serde_json::{Value, json};
+use world::kafka::TopicFollower;
 use world::members::{actions, good, join, letters, published, with_letters};
 use world::process::{Processor, redrive};
 use world::{kafka, wait_for};
@@ -325,23 +327,21 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     let name = runner.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
     let job = |processor: &Processor| processor.get(&format!("/v1/replays/{name}")).json();
     let published_by = |processor: &Processor| job(processor)["published"].as_u64().unwrap_or_default();
-    // A member deletes completed records from time to time, so the topic is read again and again.
-    let mut records: BTreeMap<(i32, i64), String> = BTreeMap::new();
-    let mut follow = || {
-        kafka::read(&format!("{orders}.replay"), |record| {
-            let id = kafka::header(record, "x-message-id").unwrap_or_default();
-            records.insert((record.partition(), record.offset()), id);
-        });
-    };
+    // A member deletes completed records from time to time, so the topic is followed from the beginning on.
+    let records: Arc<Mutex<BTreeMap<(i32, i64), String>>> = Arc::default();
+    let seen = Arc::clone(&records);
+    let replay = format!("{orders}.replay");
+    let follower = TopicFollower::start(&replay, move |record| {
+        let id = kafka::header(record, "x-message-id").unwrap_or_default();
+        seen.lock().unwrap().insert((record.partition(), record.offset()), id);
+    });
     for kill in 1..=kills {
         let before = published_by(&other);
         wait_for("the job to go on", || published_by(&runner) > before + 5);
-        follow();
         runner.kill();
         let before = published_by(&other);
         wait_for("the other to take it over", || published_by(&other) > before + 5);
         assert_eq!(job(&other)["state"], "running", "kill {kill}: the job is long enough");
-        follow();
         runner.restart();
         wait_for("the first to be back", || {
             let state = job(&runner)["state"].clone();
@@ -352,7 +352,6 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     }
     // At its pace the rest may take longer than anybody waits for one thing.
     while job(&runner)["state"] != "done" {
-        follow();
         let before = published_by(&runner);
         wait_for("the job to go on", || {
             published_by(&runner) > before + 50 || job(&runner)["state"] == "done"
@@ -360,7 +359,14 @@ fn a_job_whose_member_is_killed_again_and_again_publishes_each_letter_once() {
     }
     let done = job(&runner);
     assert_eq!((&done["published"], &done["succeeded"]), (&json!(count), &json!(count)), "{done}");
-    follow();
+    wait_for("all of it to be followed", || records.lock().unwrap().len() as u64 >= count);
+    drop(follower);
+    let mut records = records.lock().unwrap();
+    // Should there be more of them, the last ones are still in the topic.
+    kafka::read(&replay, |record| {
+        let id = kafka::header(record, "x-message-id").unwrap_or_default();
+        records.insert((record.partition(), record.offset()), id);
+    });
     let ids: BTreeSet<&String> = records.values().collect();
     assert_eq!((records.len() as u64, ids.len() as u64), (count, count), "each letter was published once");
     // Applied once: as many effects as letters. What a kill cut off is sent again, and the ledger of the receiver knows it.

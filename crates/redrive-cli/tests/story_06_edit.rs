@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use serde_json::{Value, json};
 use world::edits::{
-    FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once, letters_are_edited_replayed_and_undone,
-    payload,
+    FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once,
+    an_edit_asks_for_the_id_and_removes_what_it_is_told_to, letters_are_edited_replayed_and_undone, payload,
 };
 use world::process::{Processor, redrive, stderr, stdout};
 use world::stub::Stub;
@@ -204,6 +204,14 @@ fn a_letter_with_a_new_id_is_found_by_both_and_audited_once() {
     let stub = Stub::start(dir.path(), &[]);
     let processor = Processor::start(dir.path(), &config(&stub.url));
     a_letter_that_goes_on_under_a_new_id_counts_once(&stub, &processor, "orders");
+}
+
+#[test]
+fn an_edit_asks_for_the_id_after_an_unknown_end_and_removes_values_and_headers() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let processor = Processor::start(dir.path(), &config(&stub.url));
+    an_edit_asks_for_the_id_and_removes_what_it_is_told_to(&processor, "orders");
 }
 
 /// A jq program changes what it changes, and nothing else: digits, order and spacing of the rest stay.

@@ -4,8 +4,8 @@
 mod world;
 
 use world::edits::{
-    FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once, letters_are_edited_replayed_and_undone,
-    payload,
+    FRENCH, GERMAN, a_letter_that_goes_on_under_a_new_id_counts_once,
+    an_edit_asks_for_the_id_and_removes_what_it_is_told_to, letters_are_edited_replayed_and_undone, payload,
 };
 use world::process::{Processor, stderr, stdout};
 use world::stub::Stub;
@@ -67,4 +67,16 @@ fn a_letter_with_a_new_id_is_found_by_both_and_audited_once() {
     let engine = kafka::engine(&format!("{pipeline}-delivery"), "redrive-0");
     let processor = Processor::start(dir.path(), &world::config(&engine, &lines, &stub.url));
     a_letter_that_goes_on_under_a_new_id_counts_once(&stub, &processor, &pipeline);
+}
+
+#[test]
+fn an_edit_asks_for_the_id_after_an_unknown_end_and_removes_values_and_headers() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipeline = kafka::name("orders");
+    kafka::create(&pipeline, 1);
+    let stub = Stub::start(dir.path(), &[]);
+    let lines = format!("name = \"{pipeline}\"\nid = \"json:/order_id\"\ntiers = [\"100ms\"]");
+    let engine = kafka::engine(&format!("{pipeline}-delivery"), "redrive-0");
+    let processor = Processor::start(dir.path(), &world::config(&engine, &lines, &stub.url));
+    an_edit_asks_for_the_id_and_removes_what_it_is_told_to(&processor, &pipeline);
 }

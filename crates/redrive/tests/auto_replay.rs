@@ -10,7 +10,8 @@ use redrive::actions::{Action, ActionKind, Actions};
 use redrive::internal::replay::auto::{self, ACTOR};
 use redrive::replay::{AutoReplay, ReplayState, ReplayView, Replays};
 use redrive::{
-    BreakerSettings, Failure, GuardSettings, MemoryStores, Message, Pipeline, PipelineHandle, Redrive,
+    BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline,
+    PipelineHandle, Reason, Redrive, Stores,
 };
 use support::{guarded, message, quick, until};
 
@@ -23,7 +24,7 @@ struct Rig {
 }
 
 impl Rig {
-    fn new() -> Self {
+    fn new(stores: impl Stores + 'static) -> Self {
         let broken = Arc::new(AtomicBool::new(true));
         let is_broken = Arc::clone(&broken);
         let handler = move |m: Message| {
@@ -32,6 +33,7 @@ impl Rig {
                 match m.id() {
                     id if id.starts_with("permanent") => Err(Failure::permanent("422 no")),
                     id if id.starts_with("gone") => Err(Failure::gone("410 gone")),
+                    id if id.starts_with("poison") => panic!("bad header"),
                     id if id.starts_with("good") => Ok(()),
                     _ if fails => Err(Failure::transient("503 not now")),
                     _ => Ok(()),
@@ -39,14 +41,14 @@ impl Rig {
             }
         };
         // Nothing is held while it is broken: all of them are to be dead.
-        let policy = quick(0).outage_gate(false);
+        let policy = quick(0).crash(1, "1ms").outage_gate(false);
         let breaker = BreakerSettings { enabled: false, ..BreakerSettings::default() };
         let pipeline = Pipeline::new("orders")
             .policy(policy)
             .breaker(breaker)
             .guard(GuardSettings::off())
             .handler_fn(handler);
-        let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
+        let redrive = Redrive::builder().engine(stores).pipeline(pipeline).build().unwrap();
         let handle = redrive.pipeline("orders").unwrap();
         tokio::spawn(async move {
             let _ = redrive.run_until(std::future::pending::<()>()).await;
@@ -100,11 +102,10 @@ impl Rig {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn letters_that_may_heal_are_replayed_once_the_sink_is_healthy_and_others_are_not() {
-    let rig = Rig::new();
-    let permanent = (0..5).map(|n| format!("permanent-{n}")).chain((0..5).map(|n| format!("gone-{n}")));
-    rig.with_letters((0..30).map(|n| format!("o-{n}")).chain(permanent)).await;
+async fn what_may_heal_is_replayed_and_nothing_else(stores: impl Stores + 'static) {
+    let rig = Rig::new(stores);
+    let never = ["permanent", "gone", "poison"].map(|kind| (0..5).map(move |n| format!("{kind}-{n}")));
+    rig.with_letters((0..30).map(|n| format!("o-{n}")).chain(never.into_iter().flatten())).await;
     rig.broken.store(false, SeqCst);
     rig.start();
     let jobs = rig.wait_for(|jobs| jobs.first().is_some_and(|job| job.state == ReplayState::Done)).await;
@@ -112,7 +113,11 @@ async fn letters_that_may_heal_are_replayed_once_the_sink_is_healthy_and_others_
     assert_eq!((job.total, job.succeeded, job.actor.as_str()), (30, 30, ACTOR));
     assert_eq!(job.canary.map(|canary| canary.succeeded), Some(10));
     let counts = rig.handle.counts().await.unwrap();
-    assert_eq!((counts.letters_open, counts.letters_succeeded), (10, 30));
+    assert_eq!((counts.letters_open, counts.letters_succeeded), (15, 30));
+    let left = rig.handle.letters(Some(LetterState::Open), None, 99).await.unwrap();
+    assert!(left.iter().all(|letter| letter.meta.replays == 0), "{left:?}");
+    let poison = left.iter().filter(|letter| letter.reason == Reason::PoisonPill);
+    assert!(poison.map(|letter| letter.message.id()).all(|id| id.starts_with("poison")));
     let actions = rig.actions().await;
     let first = &actions[0];
     assert_eq!((first.action, first.actor.as_str(), first.letters), (ActionKind::Replay, ACTOR, 30));
@@ -120,8 +125,19 @@ async fn letters_that_may_heal_are_replayed_once_the_sink_is_healthy_and_others_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_may_heal_are_replayed_once_the_sink_is_healthy_and_others_are_not() {
+    what_may_heal_is_replayed_and_nothing_else(MemoryStores::new()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_may_heal_are_replayed_on_disk_and_others_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    what_may_heal_is_replayed_and_nothing_else(Embedded::open(dir.path()).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_that_recur_switch_it_off_until_somebody_decides() {
-    let rig = Rig::new();
+    let rig = Rig::new(MemoryStores::new());
     rig.with_letters((0..60).map(|n| format!("o-{n}"))).await;
     rig.start();
     let stopped = |jobs: &[ReplayView]| jobs.iter().filter(|job| job.state == ReplayState::Stopped).count();

@@ -169,3 +169,57 @@ pub fn a_letter_that_goes_on_under_a_new_id_counts_once(stub: &Stub, processor: 
     let counts = ["produced", "succeeded", "missing", "not_produced", "continued"].map(|name| &found[name]);
     assert_eq!(counts, [2, 2, 0, 0, 1].map(Value::from).each_ref(), "{found}");
 }
+
+/// Everything else that an edit may do, on a processor without letters: it asks for the id where an attempt may have been
+/// applied, removes values and headers, and runs a jq program; each is taken back alone.
+pub fn an_edit_asks_for_the_id_and_removes_what_it_is_told_to(processor: &Processor, pipeline: &str) {
+    let payload =
+        r#"{"order_id":"o-200","amount":1,"draft":true,"currency":"eur","big":12345678901234567890}"#;
+    let attempt = serde_json::json!({
+        "attempt": 1, "class": "transient", "kind": "timeout", "error": "timeout after 30 s", "counted": true,
+        "ambiguous": true,
+    });
+    let line = serde_json::json!({
+        "message": "o-200", "payload": { "utf8": payload }, "headers": { "x-src": "web", "x-trace": "t-1" },
+        "history": [attempt],
+    });
+    std::fs::write(processor.dir.join("letters.ndjson"), line.to_string()).unwrap();
+    good(processor, &["dlq", "import", "--file", "letters.ndjson", "--pipeline", pipeline]);
+    wait_for("the letter", || open(processor, pipeline) == 1);
+    let edit = |more: &[&str]| processor.cli(&[&["dlq", "edit", pipeline, "--ids", "o-200"], more].concat());
+    let edited = |more: &[&str]| {
+        let ran = edit(&[more, &["--same-id"]].concat());
+        let said = stdout(&ran);
+        assert!(said.starts_with("edited 1 letter   edit e-"), "{more:?}: {said}{}", stderr(&ran));
+        said.lines().next().unwrap().rsplit(' ').next().unwrap().to_owned()
+    };
+    let refused = edit(&["--set", "/amount=7"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));
+    let said = stdout(&refused) + &stderr(&refused);
+    assert!(said.contains("--same-id") && said.contains("--new-id"), "{said}");
+    let shown = letter(processor, pipeline, "o-200");
+    assert_eq!((&shown["payload"]["utf8"], &shown["edits"]), (&payload.into(), &serde_json::json!([])));
+
+    // The rest stays digit for digit.
+    let mut expected = payload.replace(r#""amount":1"#, r#""amount":7"#);
+    edited(&["--set", "/amount=7"]);
+    let shown = letter(processor, pipeline, "o-200");
+    assert_eq!((&shown["message"], &shown["payload"]["utf8"]), (&"o-200".into(), &expected.as_str().into()));
+    expected = expected.replace(r#""draft":true,"#, "");
+    edited(&["--unset", "/draft"]);
+    assert_eq!(letter(processor, pipeline, "o-200")["payload"]["utf8"], expected);
+    expected = expected.replace("\"eur\"", "\"EUR\"");
+    edited(&["--jq", ".currency |= ascii_upcase"]);
+    assert_eq!(letter(processor, pipeline, "o-200")["payload"]["utf8"], expected);
+    let headers = edited(&["--unset-header", "x-trace"]);
+    let shown = letter(processor, pipeline, "o-200");
+    assert_eq!(shown["headers"], serde_json::json!({ "x-src": "web" }), "{shown}");
+    assert_eq!(
+        (&shown["payload"]["utf8"], shown["edits"].as_array().map(Vec::len)),
+        (&expected.into(), Some(4))
+    );
+    good(processor, &["dlq", "edit", "--undo", &headers]);
+    let shown = letter(processor, pipeline, "o-200");
+    assert_eq!(shown["headers"], serde_json::json!({ "x-src": "web", "x-trace": "t-1" }), "{shown}");
+    assert_eq!(shown["original"]["utf8"], payload, "{shown}");
+}

@@ -1,7 +1,9 @@
 //! The real Kafka that `scripts/kafka.sh` starts: topics of its own for each test, records in and out.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
@@ -185,6 +187,51 @@ pub fn read(topic: &str, mut each: impl FnMut(&BorrowedMessage<'_>)) {
             Some(Err(KafkaError::PartitionEOF(_))) => left -= 1,
             Some(Err(error)) => panic!("{topic}: {error}"),
             None => {}
+        }
+    }
+}
+
+/// Follows a topic from its beginning for as long as it lives, so that no record is missed which is deleted soon after.
+pub struct TopicFollower {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TopicFollower {
+    /// Gives every committed record to `each`.
+    pub fn start(topic: &str, mut each: impl FnMut(&BorrowedMessage<'_>) + Send + 'static) -> Self {
+        let consumer: BaseConsumer = config()
+            .set("group.id", "tests")
+            .set("isolation.level", "read_committed")
+            .set("auto.offset.reset", "earliest")
+            .set("enable.auto.commit", "false")
+            .create()
+            .unwrap();
+        let mut list = TopicPartitionList::new();
+        for partition in 0..partitions(topic) {
+            list.add_partition_offset(topic, partition, Offset::Beginning).unwrap();
+        }
+        consumer.assign(&list).unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                // A broker that is away for a moment comes back.
+                if let Some(Ok(record)) = consumer.poll(Duration::from_millis(50)) {
+                    each(&record);
+                }
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for TopicFollower {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been printed.
+            let _ = thread.join();
         }
     }
 }

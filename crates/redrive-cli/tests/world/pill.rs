@@ -54,6 +54,13 @@ jitter = "none""#,
         assert!(letter.contains("crashes  3") && letter.contains("never replayed automatically"), "{letter}");
         let why = "the receiver closed the connection 3 times while handling this message";
         assert!(letter.contains(why), "{letter}");
+        // The whole record, for programs.
+        let json = stdout(&processor.cli(&["dlq", "show", self.pipeline, PILL, "--json"]));
+        let record: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&record["message"], &record["crashes"]), (&PILL.into(), &3.into()), "{record}");
+        let time = |name: &str| redrive::timestamp::parse(record[name].as_str().unwrap()).unwrap();
+        assert!(time("first_crash") < time("last_crash"), "{record}");
+        assert!(time("last_crash") <= time("dead_at"), "{record}");
         let log = processor.log();
         let told = format!("the receiver closed the connection while handling {PILL} (1 of 3)");
         assert!(log.contains(&told) && log.contains(&format!("{PILL} dead-lettered: poison_pill")), "{log}");

@@ -3,7 +3,7 @@
 //! It takes a letter at most once, only letters of classes that may heal, and only while the sink has been healthy for a
 //! while; each of its jobs begins with a canary and stops for failures as any other. After [`STOPS_MAX`] jobs in a row that
 //! were stopped it gives up until somebody resumes or aborts the last of them. What it has done is in the jobs and in the
-//! log of actions, so a restart changes nothing.
+//! log of actions, so a restart changes nothing. Where several processes share the letters, one of them acts at a time.
 
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use redrive_core::{Time, duration};
 
 use super::error::ReplayError;
 use super::job::{ReplaySpec, ReplayState, ReplayView};
+use super::lease::Lease;
 use super::plan::{Ambiguous, PlanOptions};
 use super::replays::Replays;
 use super::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
@@ -29,6 +30,8 @@ pub const STOPS_MAX: usize = 2;
 const BACKOFF: u32 = 6;
 /// How often it looks, at most.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Actions among which a stop that was recorded before is looked for.
+const LOG_MAX: usize = 10_000;
 
 /// When and how fast letters are replayed without anybody asking for it.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,6 +68,8 @@ pub struct Sight {
     pub now: Time,
     /// Whether nothing is known to be wrong with the sink, and the pipeline runs.
     pub is_healthy: bool,
+    /// Whether it is this process that acts, of all that share the letters.
+    pub acts: bool,
     /// Open letters of the pipeline.
     pub letters_open: u64,
     /// Whether a replay of the pipeline runs, whoever started it.
@@ -102,7 +107,8 @@ impl Controller {
             stops if stops >= STOPS_MAX => false,
             _ => is_over(sight.own_jobs[0].created, healthy_for * BACKOFF),
         };
-        let starts = has_rested
+        let starts = sight.acts
+            && has_rested
             && is_over(since, healthy_for)
             && self.last_start.is_none_or(|start| is_over(start, healthy_for))
             && !sight.is_replaying
@@ -173,21 +179,30 @@ pub async fn run(
     let stopped = |jobs: &[OwnJob]| {
         jobs.first().filter(|job| job.state == ReplayState::Stopped).map(|job| job.id.clone())
     };
-    let mut recorded_stop = stopped(&own_jobs(&replays));
+    // Of this process; what another one has recorded is found in the log.
+    let mut recorded_stop = None;
     let mut controller = Controller::new(settings.clone());
+    let shared = handle.shared_records();
+    let mut lease = Lease::new(replays.runner());
     let pause = LOOK_EVERY.min(settings.healthy_for / 4).max(Duration::from_millis(10));
     loop {
         tokio::time::sleep(pause).await;
+        let acts = match &shared {
+            Some(shared) => lease.look(shared).await,
+            None => true,
+        };
         let figures = handle.figures();
         let running = |job: &ReplayView| job.pipeline == handle.name() && job.state == ReplayState::Running;
         let sight = Sight {
             now: handle.now(),
             is_healthy: is_healthy(&figures),
+            acts,
             letters_open: figures.pending.letters_open,
             is_replaying: replays.list().iter().any(running),
             own_jobs: own_jobs(&replays),
         };
-        let ended = match stopped(&sight.own_jobs).filter(|id| recorded_stop.as_ref() != Some(id)) {
+        let unrecorded = stopped(&sight.own_jobs).filter(|id| acts && recorded_stop.as_ref() != Some(id));
+        let ended = match unrecorded {
             Some(id) => {
                 let recorded = record_stop(&handle, &replays, &actions, &id, &sight).await;
                 recorded_stop = Some(id);
@@ -247,6 +262,13 @@ async fn record_stop(
     id: &str,
     sight: &Sight,
 ) -> Result<(), AutoReplayError> {
+    let logged = actions.list(None, LOG_MAX).await?;
+    if logged
+        .iter()
+        .any(|action| action.action == ActionKind::AutoReplayStop && action.id.as_deref() == Some(id))
+    {
+        return Ok(());
+    }
     let job = replays.try_get(id)?;
     let why = job.note.unwrap_or_default();
     let next = if stops_in_a_row(&sight.own_jobs) >= STOPS_MAX {
@@ -276,6 +298,7 @@ mod tests {
         Sight {
             now: at(minute),
             is_healthy: true,
+            acts: true,
             letters_open: 40,
             is_replaying: false,
             own_jobs: Vec::new(),
@@ -304,6 +327,12 @@ mod tests {
     fn an_outage_in_between_begins_the_wait_anew() {
         let sick_at_nine = |minute| Sight { is_healthy: minute != 9, ..well(minute) };
         assert_eq!(starts(&mut controller(), 0..25, sick_at_nine), [20]);
+    }
+
+    #[test]
+    fn a_process_that_does_not_act_starts_nothing_and_is_ready_when_it_does() {
+        let later = |minute| Sight { acts: minute >= 15, ..well(minute) };
+        assert_eq!(starts(&mut controller(), 0..20, later), [15]);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! - `files`, `live`, `run`: one job on disk, in memory and at work
 //! - `records`, `others`, `group`: jobs that several processes share
 //! - `book`: the jobs that a process knows; `replays`: all of them, for whoever starts and steers them
-//! - `auto`: a controller that starts them by itself; `stopped`: what to say of jobs that were stopped
+//! - `auto`: a controller that starts them by itself, in one process at a time (`lease`); `stopped`: what to say of jobs that were stopped
 
 mod fair;
 mod taken;
@@ -29,6 +29,8 @@ mod run;
 mod group;
 
 mod replays;
+
+mod lease;
 
 #[allow(missing_docs)] // only `internal` leads to it
 pub(crate) mod auto;

@@ -9,6 +9,8 @@ use super::job::{self, Facts, JobProgress, ReplayState};
 
 /// In front of all keys.
 pub(super) const PREFIX: &str = "replay/";
+/// Which process runs the controller of auto-replay. No job has this name.
+pub(super) const LEASE: &str = "replay/auto/lease";
 /// Bytes of one piece of a selection; a broker takes a megabyte unless told otherwise.
 const PIECE_BYTES_MAX: usize = 256 << 10;
 

@@ -67,6 +67,11 @@ impl Replays {
         Ok(Self { jobs: Arc::new(JobBook::open(dir, naming)?) })
     }
 
+    /// What the jobs of this process are called, and of no other.
+    pub(super) fn runner(&self) -> String {
+        self.jobs.runner()
+    }
+
     /// Hears when a job begins and whenever its state changes. Only the first listener counts; it must not block.
     pub fn on_change(&self, listener: impl Fn(&ReplayView) + Send + Sync + 'static) {
         self.jobs.listen(Box::new(listener));
