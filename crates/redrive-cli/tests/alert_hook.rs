@@ -7,10 +7,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redrive::replay::Replays;
-use redrive::{Clock as _, MemoryStores, Message, Pipeline, Policy, Redrive, WallClock};
+use redrive::{
+    Clock as _, Failure, MemoryStores, Message, Pipeline, Policy, Redrive, Time, WallClock, timestamp,
+};
 use redrive_cli::config::{Environment, ProcessorFlags, Source, load};
 use redrive_cli::service::alerts::{Pills, Watched, Watching};
 use serde_json::{Value, json};
@@ -87,7 +90,7 @@ fn a_webhook_hears_of_dead_letters_once_and_of_their_end_although_it_fails_at_fi
     assert!(processor.log().contains("alert could not be sent and is tried again"), "{}", processor.log());
 }
 
-/// A handler that panics is the crash that needs no process to die; what follows is the same.
+/// A handler that panics is the crash that needs no process to die; what follows is the same. Its first failure is none.
 #[test]
 fn a_command_gets_the_record_of_a_poison_pill() {
     let dir = tempfile::tempdir().unwrap();
@@ -104,11 +107,20 @@ fn a_command_gets_the_record_of_a_poison_pill() {
 
     let pills = Arc::new(Pills::default());
     let found = Arc::clone(&pills);
+    let failed = Arc::new(AtomicU64::new(0));
+    let first_failed = Arc::clone(&failed);
     let pipeline = Pipeline::new("orders")
         .policy(Policy::tiers(["20ms", "30ms", "40ms", "50ms"]).jitter("none"))
-        .handler_fn(|message| async move {
-            assert_ne!(message.id(), "o-3", "a message that its handler cannot bear");
-            Ok(())
+        .handler_fn(move |message| {
+            let failed = Arc::clone(&first_failed);
+            async move {
+                if message.id() == "o-3" && failed.load(Ordering::SeqCst) == 0 {
+                    failed.store(WallClock.now().as_millis(), Ordering::SeqCst);
+                    return Err(Failure::transient("503 Service Unavailable"));
+                }
+                assert_ne!(message.id(), "o-3", "a message that its handler cannot bear");
+                Ok(())
+            }
         })
         .on_dead_letter(move |letter| found.notice(letter, WallClock.now()));
     let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
@@ -142,6 +154,10 @@ fn a_command_gets_the_record_of_a_poison_pill() {
     assert_eq!((&notice["alert"], &notice["severity"]), (&json!("poison_pill"), &json!("critical")));
     let pill = &notice["quarantined"][0];
     assert_eq!((&pill["message_id"], &pill["crash_count"]), (&json!("o-3"), &json!(3)), "{notice}");
+    assert_eq!(pill["attempts"], 4, "{notice}");
+    // It failed before it crashed; the next attempt came 20 ms later.
+    let failed = Time::from_millis(failed.load(Ordering::SeqCst) + 10);
+    assert!(pill["first_crash_at"].as_str().unwrap() > timestamp::print(failed).as_str(), "{pill}");
     let at = |field: &str| pill[field].as_str().unwrap_or_else(|| panic!("{field}: {pill}")).to_owned();
     assert!(
         at("first_crash_at") <= at("last_crash_at") && at("last_crash_at") <= at("quarantined_at"),

@@ -82,7 +82,7 @@ impl Facts {
 pub struct Pill {
     pub message_id: String,
     pub crash_count: u32,
-    /// When it first failed, which was a crash unless it had failed in another way before.
+    /// Its first and last crash; it may have failed in another way before, between or after.
     pub first_crash_at: Option<Time>,
     pub last_crash_at: Option<Time>,
     pub quarantined_at: Time,
@@ -97,7 +97,7 @@ impl Pill {
         (letter.reason == Reason::PoisonPill).then(|| Self {
             message_id: letter.message.id().to_owned(),
             crash_count: meta.crashes,
-            first_crash_at: meta.first_failed,
+            first_crash_at: letter.first_crash,
             last_crash_at: meta.last_crash,
             quarantined_at: now,
             attempts: meta.attempts,
