@@ -6,6 +6,8 @@ use redrive::internal::subscriptions::Stopped;
 use redrive::replay::StoppedReplays;
 use redrive::{DeadLetter, Reason, StatusPage, Time};
 
+use super::groups::FoundGroups;
+
 /// One pipeline, now. Counters are those since the process began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -26,6 +28,8 @@ pub struct Facts {
     pub replay_stopped: Option<String>,
     /// Poison pills that were found since the last look.
     pub pills: Vec<Pill>,
+    /// Groups of dead letters that are new or back since the last look.
+    pub groups: FoundGroups,
 }
 
 impl Facts {
@@ -45,6 +49,7 @@ impl Facts {
             purging_stopped: None,
             replay_stopped: None,
             pills: Vec::new(),
+            groups: FoundGroups::default(),
         }
     }
 
