@@ -117,7 +117,8 @@ pub struct LetterStats {
     /// Open letters by tenant, the most first; beyond the first 100 counted together as `(others)`.
     pub by_tenant: Vec<LettersOfTenant>,
     pub oldest: Option<Instant>,
-    /// Open letters that reasons and classes were counted of.
+    /// Open letters that reasons, classes and tenants were counted of: all of them, unless there are so many that counting
+    /// took too long.
     pub scanned: u64,
 }
 

@@ -48,7 +48,7 @@ pub struct ReplayForecast {
     pub breaker: String,
     pub budget_remaining: Option<u32>,
     pub paused: bool,
-    /// The last replay of the same selection.
+    /// The last replay of the same selection, or of letters of the same groups.
     pub last: Option<LastReplay>,
     /// With `to: source`: who else reads the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,6 +63,11 @@ pub struct Superseded {
     pub letters: u64,
     /// From when on successes are known to this process.
     pub since: Option<Instant>,
+    /// Letters with a key whose message is older than `since`: a later success before that is not known.
+    pub older_letters: u64,
+    /// On Kafka: only successes in partitions of the member that answers are known, and only while it has them.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub own_partitions_only: bool,
     pub shown: Vec<KeyLetters>,
 }
 
@@ -90,7 +95,7 @@ pub struct TakenByReplay {
     pub letters: u64,
 }
 
-/// The last replay of the same selection.
+/// The last replay of the same selection, or of letters of the same groups.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LastReplay {
@@ -101,6 +106,10 @@ pub struct LastReplay {
     pub succeeded: u64,
     pub dead_again: u64,
     pub untouched: u64,
+    /// What it has in common with the selection: the words that it was chosen by, letters of a group, or perhaps letters
+    /// of a group (a replay of very many groups names only some of them).
+    #[schemars(extend("enum" = ["selection", "group", "perhaps_group"]))]
+    pub by: String,
 }
 
 /// A replay job.

@@ -7,10 +7,15 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use redrive::actions::Actions;
+use redrive::letters::Redaction;
 use redrive::replay::Replays;
-use redrive::{Clock as _, MemoryStores, Message, Pipeline, Policy, Redrive, WallClock};
+use redrive::{
+    Clock as _, Failure, MemoryStores, Message, Pipeline, Policy, Redrive, Time, WallClock, timestamp,
+};
 use redrive_cli::config::{Environment, ProcessorFlags, Source, load};
 use redrive_cli::service::alerts::{Pills, Watched, Watching};
 use serde_json::{Value, json};
@@ -87,7 +92,7 @@ fn a_webhook_hears_of_dead_letters_once_and_of_their_end_although_it_fails_at_fi
     assert!(processor.log().contains("alert could not be sent and is tried again"), "{}", processor.log());
 }
 
-/// A handler that panics is the crash that needs no process to die; what follows is the same.
+/// A handler that panics is the crash that needs no process to die; what follows is the same. Its first failure is none.
 #[test]
 fn a_command_gets_the_record_of_a_poison_pill() {
     let dir = tempfile::tempdir().unwrap();
@@ -104,11 +109,20 @@ fn a_command_gets_the_record_of_a_poison_pill() {
 
     let pills = Arc::new(Pills::default());
     let found = Arc::clone(&pills);
+    let failed = Arc::new(AtomicU64::new(0));
+    let first_failed = Arc::clone(&failed);
     let pipeline = Pipeline::new("orders")
         .policy(Policy::tiers(["20ms", "30ms", "40ms", "50ms"]).jitter("none"))
-        .handler_fn(|message| async move {
-            assert_ne!(message.id(), "o-3", "a message that its handler cannot bear");
-            Ok(())
+        .handler_fn(move |message| {
+            let failed = Arc::clone(&first_failed);
+            async move {
+                if message.id() == "o-3" && failed.load(Ordering::SeqCst) == 0 {
+                    failed.store(WallClock.now().as_millis(), Ordering::SeqCst);
+                    return Err(Failure::transient("503 Service Unavailable"));
+                }
+                assert_ne!(message.id(), "o-3", "a message that its handler cannot bear");
+                Ok(())
+            }
         })
         .on_dead_letter(move |letter| found.notice(letter, WallClock.now()));
     let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
@@ -116,7 +130,13 @@ fn a_command_gets_the_record_of_a_poison_pill() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let watching = Watching::start(
         &alerts,
-        vec![Watched { handle: handle.clone(), subscriptions: None, replays: Replays::open(None).unwrap() }],
+        vec![Watched {
+            handle: handle.clone(),
+            subscriptions: None,
+            replays: Replays::open(None).unwrap(),
+            actions: Actions::open(None).unwrap(),
+            redaction: Redaction::default(),
+        }],
         pills,
         None,
         &runtime,
@@ -142,12 +162,81 @@ fn a_command_gets_the_record_of_a_poison_pill() {
     assert_eq!((&notice["alert"], &notice["severity"]), (&json!("poison_pill"), &json!("critical")));
     let pill = &notice["quarantined"][0];
     assert_eq!((&pill["message_id"], &pill["crash_count"]), (&json!("o-3"), &json!(3)), "{notice}");
+    assert_eq!(pill["attempts"], 4, "{notice}");
+    // It failed before it crashed; the next attempt came 20 ms later.
+    let failed = Time::from_millis(failed.load(Ordering::SeqCst) + 10);
+    assert!(pill["first_crash_at"].as_str().unwrap() > timestamp::print(failed).as_str(), "{pill}");
     let at = |field: &str| pill[field].as_str().unwrap_or_else(|| panic!("{field}: {pill}")).to_owned();
     assert!(
         at("first_crash_at") <= at("last_crash_at") && at("last_crash_at") <= at("quarantined_at"),
         "{pill}"
     );
     assert_eq!(notice["quarantined"].as_array().unwrap().len(), 1, "no innocent: {notice}");
+}
+
+/// Each message is refused in its own way. What died before the first look is not new, so one of them must come later.
+#[test]
+fn a_webhook_hears_of_a_new_group_and_of_one_that_is_back() {
+    const WAYS: [Reply; 6] = [
+        ("422 Unprocessable Content", ""),
+        ("413 Content Too Large", ""),
+        ("415 Unsupported Media Type", ""),
+        ("406 Not Acceptable", ""),
+        ("411 Length Required", ""),
+        ("414 URI Too Long", ""),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let downstream = Receiver::start(|request| WAYS[request.body.parse::<usize>().unwrap() % WAYS.len()]);
+    let hook = Receiver::start(|_| OK);
+    let alert = format!(
+        "[[alert]]\non = [\"new_group\", \"group_regressed\"]\nwebhook = \"{}\"\nevery = \"1h\"",
+        hook.url()
+    );
+    let mut processor = Processor::start(dir.path(), &config(&downstream.url(), &alert));
+    let groups = "/v1/pipelines/orders/groups";
+    let metric = |name: &str| {
+        let text = processor.get("/metrics").body;
+        let line = text.lines().find(|line| line.starts_with(&format!("{name}{{pipeline=\"orders\"")));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0)
+    };
+    // The metrics have looked once before anything died.
+    assert!(metric("redrive_letter_groups_new_total") < 1.0);
+    let mut sent = 0;
+    wait_for("the notice of a new group", || {
+        if sent < WAYS.len() as u32 {
+            send(&processor, sent..sent + 1);
+            sent += 1;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        !hook.requests().is_empty()
+    });
+    let first = notices(&hook).remove(0);
+    assert_eq!((&first["alert"], &first["pipeline"]), (&json!("new_group"), &json!("orders")));
+    let named = &first["groups"][0];
+    let known = processor.get(groups).json();
+    let known = known["groups"].as_array().unwrap();
+    let group = known.iter().find(|group| group["id"] == named["id"]).expect("it is a group");
+    assert_eq!((&named["title"], &named["open"]), (&group["error"], &json!(1)), "{first}");
+    assert!(first["summary"].as_str().unwrap().contains(named["id"].as_str().unwrap()), "{first}");
+
+    wait_for("the metric of new groups", || metric("redrive_letter_groups_new_total") >= 1.0);
+    let before = metric("redrive_letter_groups_regressed_total");
+    let path = format!("{groups}/{}/state", group["id"].as_str().unwrap());
+    assert_eq!(processor.post(&path, r#"{"state":"resolved"}"#).status, 200);
+    let way = WAYS.iter().position(|(status, _)| named["title"].as_str().unwrap().contains(&status[..3]));
+    let again = 600 + u32::try_from(way.expect("the title names the status")).unwrap();
+    // The lookout sees it resolved before it is back, or sees only that it is back: both are news.
+    send(&processor, again..again + 1);
+    wait_for("the notice that it is back", || {
+        notices(&hook).iter().any(|notice| notice["alert"] == "group_regressed")
+    });
+    let back = notices(&hook).into_iter().find(|notice| notice["alert"] == "group_regressed").unwrap();
+    assert_eq!((&back["state"], &back["groups"][0]["id"]), (&json!("firing"), &named["id"]), "{back}");
+    wait_for("the metric of groups that are back", || {
+        metric("redrive_letter_groups_regressed_total") > before
+    });
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0), "{}", processor.log());
 }
 
 #[test]

@@ -31,15 +31,26 @@ pub struct GroupCounts {
 
 /// What was seen of a pipeline's groups so far.
 #[derive(Debug, Default)]
-struct GroupTally {
+pub(crate) struct GroupTally {
     looked: bool,
     known: BTreeSet<GroupId>,
     regressed: BTreeSet<GroupId>,
     counts: GroupCounts,
 }
 
+/// Groups that were not there, or not back, at the look before.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct NewsOfGroups {
+    pub(crate) new: Vec<GroupId>,
+    pub(crate) regressed: Vec<GroupId>,
+}
+
 impl GroupTally {
-    fn observe(&mut self, groups: impl IntoIterator<Item = (GroupId, GroupState)>) {
+    pub(crate) fn observe(
+        &mut self,
+        groups: impl IntoIterator<Item = (GroupId, GroupState)>,
+    ) -> NewsOfGroups {
+        let mut news = NewsOfGroups::default();
         self.counts.by_state = Default::default();
         let mut regressed = BTreeSet::new();
         for (group, state) in groups {
@@ -47,18 +58,25 @@ impl GroupTally {
             self.counts.by_state[at] += 1;
             // Whoever was there before the first look is not new.
             if !self.known.contains(&group) {
-                self.counts.new += u64::from(self.looked && state == GroupState::Open);
+                if self.looked && state == GroupState::Open {
+                    news.new.push(group);
+                }
                 if self.known.len() < KNOWN_MAX {
                     self.known.insert(group);
                 }
             }
             if state == GroupState::Regressed {
-                self.counts.regressed += u64::from(self.looked && !self.regressed.contains(&group));
+                if self.looked && !self.regressed.contains(&group) {
+                    news.regressed.push(group);
+                }
                 regressed.insert(group);
             }
         }
         self.regressed = regressed;
         self.looked = true;
+        self.counts.new += news.new.len() as u64;
+        self.counts.regressed += news.regressed.len() as u64;
+        news
     }
 }
 
@@ -108,10 +126,14 @@ mod tests {
         let group = GroupId::from_number;
         let (open, back, done) = (GroupState::Open, GroupState::Regressed, GroupState::Resolved);
         let mut tally = GroupTally::default();
-        tally.observe([(group(1), open), (group(2), back), (group(3), done)]);
+        let news = tally.observe([(group(1), open), (group(2), back), (group(3), done)]);
+        assert_eq!(news, NewsOfGroups::default());
         assert_eq!((tally.counts.new, tally.counts.regressed), (0, 0));
-        for _ in 0..2 {
-            tally.observe([(group(1), open), (group(2), back), (group(3), back), (group(4), open)]);
+        for round in 0..2 {
+            let seen = [(group(1), open), (group(2), back), (group(3), back), (group(4), open)];
+            let news = tally.observe(seen);
+            let expected = NewsOfGroups { new: vec![group(4)], regressed: vec![group(3)] };
+            assert_eq!(news, if round == 0 { expected } else { NewsOfGroups::default() });
             assert_eq!((tally.counts.new, tally.counts.regressed), (1, 1));
             assert_eq!(tally.counts.by_state, [2, 2, 0, 0, 0]);
         }

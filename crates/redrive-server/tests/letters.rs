@@ -4,6 +4,7 @@ mod support;
 
 use std::sync::atomic::Ordering;
 
+use redrive::GuardSettings;
 use serde_json::{Value, json};
 use support::{Running, Setup, start, start_with};
 
@@ -561,6 +562,103 @@ async fn an_id_that_an_edit_gave_is_that_of_a_dead_letter() {
             (&json!("dead"), &json!(true)),
             "{id}: {answer}"
         );
+    }
+    server.stop().await;
+}
+
+/// Its first failure is not its first crash.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_tells_the_first_and_the_last_of_its_crashes_and_how_many() {
+    let server = start().await;
+    let body = json!({ "id": "c-0", "payload": "crash" }).to_string();
+    server.post_lines("/v1/pipelines/orders/messages", &body).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 1).await;
+    let letter = server.get(&format!("{LETTERS}/c-0")).await.expect(200);
+    let time = |field: &str| letter[field].as_str().unwrap_or_else(|| panic!("{field}: {letter}")).to_owned();
+    assert_eq!((&letter["crashes"], &letter["attempts"]), (&json!(2), &json!(3)), "{letter}");
+    let classes: Vec<&Value> =
+        letter["history"].as_array().unwrap().iter().map(|attempt| &attempt["class"]).collect();
+    assert_eq!(classes, ["transient", "crash", "crash"]);
+    // The history says when an attempt began.
+    let began = |attempt: usize| letter["history"][attempt]["at"].as_str().unwrap().to_owned();
+    assert!(began(1) <= time("first_crash") && time("first_crash") < began(2), "{letter}");
+    assert!(began(2) <= time("last_crash"), "{letter}");
+    assert!(time("first_seen") < time("first_crash") && time("first_crash") < time("last_crash"), "{letter}");
+    server.stop().await;
+}
+
+/// The letters of a small tenant died after 100,000 of another one.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_tenant_is_counted_however_many_letters_another_one_has() {
+    let server = start_with(Setup { guard: GuardSettings::off(), ..Setup::default() }).await;
+    let line =
+        |tenant: &str, n: u32| format!(r#"{{"id":"{tenant}-{n}","tenant":"{tenant}","payload":"poison"}}"#);
+    let dead = |open: u32| move |pipeline: &Value| pipeline["letters"]["open"] == open;
+    for part in 0..10 {
+        let lines: Vec<String> = (0..10_000).map(|n| line("large", part * 10_000 + n)).collect();
+        server.post_lines("/v1/pipelines/orders/messages", &lines.join("\n")).await.expect(202);
+    }
+    server.wait_for("/v1/pipelines/orders", dead(100_000)).await;
+    let lines: Vec<String> = (0..10).map(|n| line("small", n)).collect();
+    server.post_lines("/v1/pipelines/orders/messages", &lines.join("\n")).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", dead(100_010)).await;
+    let stats = server.get(&format!("{LETTERS}/stats")).await.expect(200);
+    let tenants: Vec<(&Value, &Value)> = stats["by_tenant"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tenant| (&tenant["tenant"], &tenant["letters"]))
+        .collect();
+    assert_eq!(tenants, [(&json!("large"), &json!(100_000)), (&json!("small"), &json!(10))]);
+    assert_eq!((&stats["scanned"], &stats["by_reason"]["permanent"]), (&json!(100_010), &json!(100_010)));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_names_the_last_replay_that_had_letters_of_its_groups() {
+    let server = with_letters(2, 0).await;
+    let vague = [0, 1].map(|n| json!({ "id": format!("v-{n}"), "payload": "vague" }).to_string()).join("\n");
+    server.post_lines("/v1/pipelines/orders/messages", &vague).await.expect(202);
+    server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 4).await;
+    let start = |selection: Value, dry_run: bool| {
+        let mut wish = json!({
+            "pipeline": "orders", "canary": 0, "stop_at": "off", "ambiguous": "ok", "dry_run": dry_run
+        });
+        wish.as_object_mut().unwrap().extend(selection.as_object().unwrap().clone());
+        wish.to_string()
+    };
+    let unanswered = || json!({ "filter": "error:\"no answer\"" });
+    server.post("/v1/replays", &start(json!({ "filter": "error:\"no lines\"" }), false)).await.expect(202);
+    server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "done").await;
+    let dry = server.post("/v1/replays", &start(unanswered(), true)).await.expect(200);
+    assert_eq!(dry["last"], Value::Null, "it had letters of another group");
+    // All of them, and so those of this group too.
+    server.post("/v1/replays", &start(json!({ "all": true }), false)).await.expect(202);
+    server.wait_for("/v1/replays/r-2", |replay| replay["state"] == "done").await;
+    let dry = server.post("/v1/replays", &start(unanswered(), true)).await.expect(200);
+    let last = &dry["last"];
+    assert_eq!((&last["id"], &last["by"], &last["dead_again"]), (&json!("r-2"), &json!("group"), &json!(4)));
+    server.post("/v1/replays", &start(unanswered(), false)).await.expect(202);
+    server.wait_for("/v1/replays/r-3", |replay| replay["state"] == "done").await;
+    let dry = server.post("/v1/replays", &start(unanswered(), true)).await.expect(200);
+    assert_eq!((&dry["last"]["id"], &dry["last"]["by"]), (&json!("r-3"), &json!("selection")));
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compaction_is_in_the_log_with_who_asked_for_it_and_what_went() {
+    let server = with_letters(1, 0).await;
+    for number in 1..3 {
+        let done = server.post(&format!("{LETTERS}/compact"), "").await.expect(200);
+        let log = server.get("/v1/actions").await.expect(200);
+        assert_eq!(log["actions"].as_array().unwrap().len(), number, "{log}");
+        let last = &log["actions"][number - 1];
+        assert_eq!(
+            (&last["action"], &last["id"], &last["actor"], &last["letters"]),
+            (&json!("compact"), &json!(format!("c-{number}")), &json!("ops"), &done["deleted"]),
+            "{log}"
+        );
+        assert_eq!(last.get("unfinished"), None, "{log}");
     }
     server.stop().await;
 }

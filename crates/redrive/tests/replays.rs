@@ -607,3 +607,26 @@ async fn a_plan_knows_what_may_have_been_delivered_and_what_was_superseded() {
     let after = Plan::make(&rig.handle, &selection, PlanOptions::default()).await.unwrap();
     assert_eq!((after.superseded.keys, after.would_replay()), (1, 3));
 }
+
+/// What succeeded before the process began, and letters of before, it cannot know of each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_says_how_many_letters_are_older_than_what_it_knows_of_successes() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let dead = |id: &str| Message::builder(id).payload(b"{}".to_vec());
+    // The process has begun once it has given a message up.
+    rig.handle.ingest([dead("o-0").build().unwrap()]).await.unwrap();
+    guarded(until(&rig.handle, |c| c.letters_open == 1)).await;
+    let long_ago = redrive::Time::from_millis(1_000);
+    let messages = [
+        dead("o-1").key("c-1").created(long_ago).build().unwrap(),
+        dead("o-2").key("c-2").build().unwrap(),
+        dead("o-3").created(long_ago).build().unwrap(),
+    ];
+    rig.handle.ingest(messages).await.unwrap();
+    guarded(until(&rig.handle, |c| c.letters_open == 4)).await;
+    let selection = Selection::all(LetterState::Open);
+    let plan = Plan::make(&rig.handle, &selection, PlanOptions::default()).await.unwrap();
+    assert!(plan.superseded.since.is_some_and(|since| since > long_ago));
+    assert_eq!((plan.superseded.keys, plan.superseded.older_letters), (0, 1), "the one with an old key");
+}

@@ -85,6 +85,8 @@ pub fn run(
         handle: served.handle.clone(),
         subscriptions: served.subscriptions.clone(),
         replays: service.replays.clone(),
+        actions: service.actions.clone(),
+        redaction: served.redaction.clone(),
     });
     let watched = watched.collect();
     let server = Server::bind(server, service).map_err(|error| Failed::usage(error.to_string()))?;

@@ -6,6 +6,8 @@ use redrive::internal::subscriptions::Stopped;
 use redrive::replay::StoppedReplays;
 use redrive::{DeadLetter, Reason, StatusPage, Time};
 
+use super::groups::FoundGroups;
+
 /// One pipeline, now. Counters are those since the process began.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
@@ -26,6 +28,8 @@ pub struct Facts {
     pub replay_stopped: Option<String>,
     /// Poison pills that were found since the last look.
     pub pills: Vec<Pill>,
+    /// Groups of dead letters that are new or back since the last look.
+    pub groups: FoundGroups,
 }
 
 impl Facts {
@@ -45,6 +49,7 @@ impl Facts {
             purging_stopped: None,
             replay_stopped: None,
             pills: Vec::new(),
+            groups: FoundGroups::default(),
         }
     }
 
@@ -82,7 +87,7 @@ impl Facts {
 pub struct Pill {
     pub message_id: String,
     pub crash_count: u32,
-    /// When it first failed, which was a crash unless it had failed in another way before.
+    /// Its first and last crash; it may have failed in another way before, between or after.
     pub first_crash_at: Option<Time>,
     pub last_crash_at: Option<Time>,
     pub quarantined_at: Time,
@@ -97,7 +102,7 @@ impl Pill {
         (letter.reason == Reason::PoisonPill).then(|| Self {
             message_id: letter.message.id().to_owned(),
             crash_count: meta.crashes,
-            first_crash_at: meta.first_failed,
+            first_crash_at: letter.first_crash,
             last_crash_at: meta.last_crash,
             quarantined_at: now,
             attempts: meta.attempts,

@@ -6,7 +6,8 @@ use std::time::Duration;
 use redrive::{StatusPage, Time};
 use redrive_core::duration;
 
-use super::facts::{Facts, Pill};
+use super::facts::Facts;
+use super::groups::FoundGroups;
 use super::kind::AlertKind;
 
 /// Thresholds above which an alert is sent.
@@ -51,6 +52,8 @@ pub struct Past {
     /// The counter of dead letters at earlier moments, oldest first. Bounded by [`MARKS_MAX`].
     marks: VecDeque<(Time, u64)>,
     last_pill: Option<Time>,
+    last_new_group: Option<Time>,
+    last_regressed: Option<Time>,
 }
 
 /// How finely the window of new dead letters is known.
@@ -59,7 +62,12 @@ const MARKS_MAX: u32 = 60;
 impl Past {
     /// Before anything was counted: counters begin at zero with the process.
     pub fn at(now: Time) -> Self {
-        Self { marks: VecDeque::from([(now, 0)]), last_pill: None }
+        Self {
+            marks: VecDeque::from([(now, 0)]),
+            last_pill: None,
+            last_new_group: None,
+            last_regressed: None,
+        }
     }
 
     /// Dead letters that are new within the window, and remembers this moment.
@@ -75,17 +83,18 @@ impl Past {
         }
         dead.saturating_sub(before)
     }
-
-    fn pills(&mut self, pills: &[Pill], memory: Duration, now: Time) -> bool {
-        if !pills.is_empty() {
-            self.last_pill = Some(now);
-        }
-        self.last_pill.is_some_and(|last| now.since(last) < memory)
-    }
 }
 
-/// Everything that is wrong with a pipeline now. A poison pill counts as wrong for as long as `memory`: it is an event,
-/// and nobody can say when it is over.
+/// Whether something happened, now or not longer than `memory` ago.
+fn is_recent(last: &mut Option<Time>, happened: bool, memory: Duration, now: Time) -> bool {
+    if happened {
+        *last = Some(now);
+    }
+    last.is_some_and(|last| now.since(last) < memory)
+}
+
+/// Everything that is wrong with a pipeline now. A poison pill and a group that is new or back count as wrong for as long
+/// as `memory`: they are events, and nobody can say when they are over.
 pub fn judge(
     pipeline: &str,
     facts: &Facts,
@@ -122,7 +131,7 @@ pub fn judge(
         let summary = format!("{pipeline}: {} messages are pending", facts.pending);
         find(AlertKind::QueueDepth, summary, Some(facts.pending), Some(limits.queue_depth));
     }
-    if past.pills(&facts.pills, memory, now) {
+    if is_recent(&mut past.last_pill, !facts.pills.is_empty(), memory, now) {
         let summary = format!("{pipeline}: a message crashed its worker too often and is quarantined");
         find(AlertKind::PoisonPill, summary, None, None);
     }
@@ -131,6 +140,15 @@ pub fn judge(
     }
     if let Some(why) = &facts.purging_stopped {
         find(AlertKind::PurgingStopped, format!("{pipeline}: purging stopped: {why}"), None, None);
+    }
+    let FoundGroups { new, regressed } = &facts.groups;
+    if is_recent(&mut past.last_new_group, !new.is_empty(), memory, now) {
+        let summary = format!("{pipeline}: messages die of something new");
+        find(AlertKind::NewGroup, summary, None, None);
+    }
+    if is_recent(&mut past.last_regressed, !regressed.is_empty(), memory, now) {
+        let summary = format!("{pipeline}: resolved groups of dead letters are back");
+        find(AlertKind::GroupRegressed, summary, None, None);
     }
     if let Some(why) = &facts.replay_stopped {
         find(AlertKind::ReplayStopped, format!("{pipeline}: {why}"), None, None);
@@ -141,6 +159,8 @@ pub fn judge(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alerts::facts::Pill;
+    use crate::alerts::groups::{GroupNews, GroupsFound};
 
     const MEMORY: Duration = Duration::from_mins(15);
 
@@ -190,6 +210,31 @@ mod tests {
             assert_eq!(&kinds, expected, "{facts:?} after {secs} s");
             assert!(found.iter().all(|finding| finding.summary.starts_with("orders: ")), "{found:?}");
         }
+    }
+
+    fn group(id: &str) -> GroupsFound {
+        let title = "422: field must be one of <quoted>".to_owned();
+        GroupsFound { named: vec![GroupNews { id: id.to_owned(), title, open: 12 }], more: 0 }
+    }
+
+    #[test]
+    fn a_group_that_is_new_or_back_is_named_and_over_after_a_while() {
+        let mut past = Past::at(at(0));
+        let groups = FoundGroups { new: group("g1"), regressed: group("g2") };
+        let facts = Facts { groups, ..Facts::default() };
+        let found = judge("orders", &facts, &Limits::default(), &mut past, MEMORY, at(1));
+        let told: Vec<(AlertKind, &str)> =
+            found.iter().map(|finding| (finding.kind, finding.summary.as_str())).collect();
+        assert_eq!(
+            told,
+            [
+                (AlertKind::NewGroup, "orders: messages die of something new"),
+                (AlertKind::GroupRegressed, "orders: resolved groups of dead letters are back"),
+            ]
+        );
+        let quiet = Facts::default();
+        assert_eq!(judge("orders", &quiet, &Limits::default(), &mut past, MEMORY, at(900)).len(), 2);
+        assert_eq!(judge("orders", &quiet, &Limits::default(), &mut past, MEMORY, at(901)), []);
     }
 
     #[test]

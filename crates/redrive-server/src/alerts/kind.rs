@@ -17,6 +17,10 @@ pub enum AlertKind {
     Guard,
     /// So many subscriptions are gone that none is purged any more.
     PurgingStopped,
+    /// Messages die of something that was not seen before.
+    NewGroup,
+    /// A group of dead letters that was resolved has new letters.
+    GroupRegressed,
     /// A replay was stopped because too many of its letters died again.
     ReplayStopped,
     /// The disk is nearly full, or storage failed and the process ended. Of the process, not of a pipeline.
@@ -30,7 +34,7 @@ pub enum Severity {
 }
 
 impl AlertKind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::BreakerOpen,
         Self::DeadLetters,
         Self::OldestLetter,
@@ -38,6 +42,8 @@ impl AlertKind {
         Self::PoisonPill,
         Self::Guard,
         Self::PurgingStopped,
+        Self::NewGroup,
+        Self::GroupRegressed,
         Self::ReplayStopped,
         Self::Storage,
     ];
@@ -51,6 +57,8 @@ impl AlertKind {
             Self::PoisonPill => "poison_pill",
             Self::Guard => "guard",
             Self::PurgingStopped => "purging_stopped",
+            Self::NewGroup => "new_group",
+            Self::GroupRegressed => "group_regressed",
             Self::ReplayStopped => "replay_stopped",
             Self::Storage => "storage",
         }
@@ -67,6 +75,8 @@ impl AlertKind {
             | Self::OldestLetter
             | Self::QueueDepth
             | Self::PurgingStopped
+            | Self::NewGroup
+            | Self::GroupRegressed
             | Self::ReplayStopped => Severity::Warning,
         }
     }
@@ -81,6 +91,7 @@ impl AlertKind {
             Self::PoisonPill => "docs/runbooks/poison-pill.md",
             Self::Guard => "docs/runbooks/paused.md",
             Self::PurgingStopped => "docs/guide/push.md",
+            Self::NewGroup | Self::GroupRegressed => "docs/runbooks/letter-groups.md",
             Self::ReplayStopped => "docs/runbooks/replay-stopped.md",
             Self::Storage => "docs/guide/operations.md",
         }

@@ -4,6 +4,7 @@ use redrive::{StatusPage, Time, timestamp};
 use serde_json::{Value, json};
 
 use super::facts::Pill;
+use super::groups::{GroupNews, GroupsFound};
 use super::kind::AlertKind;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Notice {
     pub status_pages: &'static [StatusPage],
     /// Poison pills that were found since the last notice of that kind; at most [`PILLS_MAX`].
     pub pills: Vec<Pill>,
+    /// Groups that came up since the last notice of that kind.
+    pub groups: GroupsFound,
 }
 
 /// Pills in one notice. Those beyond are counted in the metrics and listed by `redrive dlq inspect`.
@@ -67,6 +70,10 @@ impl Notice {
         });
         if self.kind == AlertKind::PoisonPill {
             body["quarantined"] = self.pills.iter().map(pill).collect();
+        }
+        if matches!(self.kind, AlertKind::NewGroup | AlertKind::GroupRegressed) {
+            body["groups"] = self.groups.named.iter().map(GroupNews::to_json).collect();
+            body["more_groups"] = self.groups.more.into();
         }
         if !self.status_pages.is_empty() {
             let page = |page: &StatusPage| json!({ "service": page.service, "url": page.url });

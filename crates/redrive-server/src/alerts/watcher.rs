@@ -6,6 +6,7 @@ use std::time::Duration;
 use redrive::Time;
 
 use super::facts::{Facts, Pill};
+use super::groups::{FoundGroups, GroupsFound};
 use super::judge::{Finding, Limits, Past, judge};
 use super::kind::AlertKind;
 use super::notice::{Notice, NoticeState, PILLS_MAX};
@@ -25,6 +26,19 @@ struct WatchedPipeline {
     past: Past,
     /// Pills that no notification has named yet.
     unreported: Vec<Pill>,
+    /// Groups that no notification has named yet.
+    groups: FoundGroups,
+}
+
+impl WatchedPipeline {
+    /// The groups that a notice of this kind names.
+    fn groups_of(&mut self, kind: AlertKind) -> Option<&mut GroupsFound> {
+        match kind {
+            AlertKind::NewGroup => Some(&mut self.groups.new),
+            AlertKind::GroupRegressed => Some(&mut self.groups.regressed),
+            _ => None,
+        }
+    }
 }
 
 impl Watcher {
@@ -35,7 +49,16 @@ impl Watcher {
         every: Duration,
         now: Time,
     ) -> Self {
-        let watched = |name| (name, WatchedPipeline { past: Past::at(now), unreported: Vec::new() });
+        let watched = |name| {
+            (
+                name,
+                WatchedPipeline {
+                    past: Past::at(now),
+                    unreported: Vec::new(),
+                    groups: FoundGroups::default(),
+                },
+            )
+        };
         let pipelines = pipelines.into_iter().map(watched).collect();
         Self { kinds, limits, rhythm: Rhythm::new(every), pipelines }
     }
@@ -50,6 +73,8 @@ impl Watcher {
         let Some(watched) = self.pipelines.get_mut(pipeline) else { return Vec::new() };
         let room = PILLS_MAX.saturating_sub(watched.unreported.len());
         watched.unreported.extend(facts.pills.iter().take(room).cloned());
+        watched.groups.new.add(&facts.groups.new);
+        watched.groups.regressed.add(&facts.groups.regressed);
         let findings = judge(pipeline, facts, &self.limits, &mut watched.past, every, now);
         let mut notices = Vec::new();
         for kind in self.kinds.iter().copied().filter(|kind| *kind != AlertKind::Storage) {
@@ -62,6 +87,10 @@ impl Watcher {
             };
             let mut notice = notice(kind, Some(pipeline), finding, now);
             (notice.state, notice.since, notice.pills) = (beat.state, beat.since, pills);
+            if let (Some(groups), NoticeState::Firing) = (watched.groups_of(kind), beat.state) {
+                notice.groups = std::mem::take(groups);
+                notice.summary = format!("{}: {}", notice.summary, notice.groups.sentence());
+            }
             notices.push(notice);
         }
         notices
@@ -101,12 +130,14 @@ fn notice(kind: AlertKind, pipeline: Option<&str>, finding: Option<&Finding>, no
         limit: finding.and_then(|finding| finding.limit),
         status_pages: finding.map_or(&[], |finding| finding.status_pages),
         pills: Vec::new(),
+        groups: GroupsFound::default(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alerts::groups::{GROUPS_MAX, GroupNews};
 
     fn at(secs: u64) -> Time {
         Time::from_millis(1_794_700_800_000 + secs * 1000)
@@ -218,6 +249,40 @@ mod tests {
             watcher.look("orders", &with_pill("more", secs), at(secs));
         }
         assert_eq!(watcher.look("orders", &Facts::default(), at(1000))[0].pills.len(), PILLS_MAX);
+    }
+
+    fn with_new_groups(groups: std::ops::Range<u64>) -> Facts {
+        let news = |n: u64| GroupNews { id: format!("g{n}"), title: "422: no lines".to_owned(), open: n };
+        let new = groups.fold(GroupsFound::default(), |mut found, n| {
+            found.add(&GroupsFound { named: vec![news(n)], more: 0 });
+            found
+        });
+        Facts { groups: FoundGroups { new, ..FoundGroups::default() }, ..Facts::default() }
+    }
+
+    /// A deployment that breaks everything makes a thousand groups: one notice, not a thousand.
+    #[test]
+    fn new_groups_are_told_together_the_first_by_name_and_the_rest_counted() {
+        let mut watcher = watcher(&[AlertKind::NewGroup, AlertKind::GroupRegressed]);
+        let first = watcher.look("orders", &with_new_groups(1..2), at(100));
+        assert_eq!(first.len(), 1);
+        let told = first[0].to_json();
+        assert_eq!((&told["alert"], &told["severity"]), (&"new_group".into(), &"warning".into()));
+        assert_eq!(told["summary"], "orders: messages die of something new: g1 (422: no lines, 1 open)");
+        let group = serde_json::json!([{ "id": "g1", "title": "422: no lines", "open": 1 }]);
+        assert_eq!((&told["groups"], &told["more_groups"]), (&group, &0.into()));
+
+        for secs in 101..300 {
+            let groups = secs * 5..(secs + 1) * 5;
+            assert_eq!(watcher.look("orders", &with_new_groups(groups), at(secs)), [], "once a period");
+        }
+        let later = watcher.look("orders", &Facts::default(), at(1000));
+        let told = later[0].to_json();
+        assert_eq!((later.len(), told["groups"].as_array().unwrap().len()), (1, GROUPS_MAX));
+        assert_eq!(told["more_groups"], 199 * 5 - GROUPS_MAX as u64);
+        assert!(told["summary"].as_str().unwrap().ends_with(", and 990 more"), "{told}");
+        let over = watcher.look("orders", &Facts::default(), at(1300));
+        assert_eq!((over[0].state, over[0].groups.is_empty()), (NoticeState::Resolved, true));
     }
 
     #[test]

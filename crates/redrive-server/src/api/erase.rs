@@ -1,6 +1,5 @@
 //! Letters whose content goes for good, and the clean-up of what is done.
 
-use axum::extract::State;
 use redrive::LetterState;
 use redrive_api::{Compacted, Erase, EraseAnswer, Erased, WouldErase};
 
@@ -8,8 +7,6 @@ use super::change::{Change, JsonBody, reason};
 use super::{letters, selection};
 use crate::answer::Json;
 use crate::problem::Problem;
-use crate::request::Path;
-use crate::state::Shared;
 
 /// Letters in whatever state, unless the filter says one: who has to erase somebody's data means all of it. Only `all` by
 /// itself means open letters, as everywhere.
@@ -49,11 +46,7 @@ pub(crate) async fn erase(
     })))
 }
 
-pub(crate) async fn compact(
-    State(shared): State<Shared>,
-    Path(pipeline): Path<String>,
-) -> Result<Json<Compacted>, Problem> {
-    let served = shared.service.find(&pipeline)?;
-    let done = redrive::actions::wipe(&served.handle).await?;
+pub(crate) async fn compact(Change { shared, served, actor }: Change) -> Result<Json<Compacted>, Problem> {
+    let done = shared.service.actions.compact(&served.handle, &actor.0).await?;
     Ok(Json(Compacted { deleted: done.deleted, parts_left: done.parts_left, remains: done.remains }))
 }

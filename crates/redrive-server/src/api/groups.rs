@@ -4,7 +4,7 @@ use axum::extract::State;
 use redrive::internal::engine::groups::mark::{MORE_MAX, NOTE_BYTES_MAX};
 use redrive::internal::engine::{GroupState, GroupSummary, Handling};
 use redrive::internal::letters::select::LetterIds;
-use redrive::letters::redact::hidden_error;
+use redrive::letters::redact::{Redaction, hidden_error};
 use redrive::letters::{Filter, Selection};
 use redrive::{GroupId, LetterState, Time, timestamp};
 use redrive_api::{GroupDecision, GroupDetail, GroupView, Groups, Instant, RuleView};
@@ -41,7 +41,7 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
         reason: cause.map(|letter| name(letter.reason.name())),
         status: last.as_ref().and_then(redrive::internal::letters::status_of),
         sink: cause.map(|_| name(served.handle.sink().name)),
-        error: title(served, summary, last.as_ref().and_then(redrive::internal::letters::status_of)),
+        error: shown_title(&served.redaction, summary),
         rule: cause.and_then(|letter| rule(served, &letter.group)),
         version: cause.map(|letter| letter.group.version),
         sample: sample.as_ref().map(|letter| LetterIds::of(&served.handle).text(letter.id)),
@@ -54,9 +54,13 @@ fn group(served: &Served, summary: &GroupSummary) -> GroupView {
 }
 
 /// The title of a group, unless it is made from what a receiver or a handler said and their pipeline redacts.
-fn title(served: &Served, summary: &GroupSummary, status: Option<u64>) -> String {
+pub(crate) fn shown_title(redaction: &Redaction, summary: &GroupSummary) -> String {
     let is_ours = summary.group().is_other() || summary.sample.as_ref().is_some_and(is_our_title);
-    if !served.redaction.hides_texts() || is_ours { summary.title().to_owned() } else { hidden_error(status) }
+    if !redaction.hides_texts() || is_ours {
+        return summary.title().to_owned();
+    }
+    let last = summary.sample.as_ref().and_then(|letter| letter.history.attempts().pop());
+    hidden_error(last.as_ref().and_then(redrive::internal::letters::status_of))
 }
 
 /// The rule of the configuration that has made the group, if one has.

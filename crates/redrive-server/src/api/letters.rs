@@ -1,6 +1,7 @@
 //! Dead letters: looked at, counted, discarded and taken back.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use axum::extract::State;
 use axum::response::Response;
@@ -27,10 +28,11 @@ use crate::state::Shared;
 
 /// Letters of a page, unless asked otherwise.
 const PAGE_DEFAULT: usize = 100;
-/// Letters that statistics look at; beyond it `scanned` says that there are more.
-const STATS_MAX: u64 = 100_000;
+/// How long statistics look at letters, page by page; if that is not enough, `scanned` says how many they are of. Clients
+/// wait for a minute.
+const STATS_WITHIN: Duration = Duration::from_secs(45);
 /// Tenants that statistics tell apart, and those that are shown.
-const TENANTS_MAX: usize = 10_000;
+const TENANTS_MAX: usize = 1_000;
 const TENANTS_SHOWN_MAX: usize = 100;
 /// The letters of all other tenants.
 const OTHERS: &str = "(others)";
@@ -123,7 +125,8 @@ pub(crate) async fn show(
     shared.answers.hold(built, Some(room)).await
 }
 
-/// The states come from the engine's counters, which count all letters; the rest from the open letters looked at.
+/// The states come from the engine's counters, which count all letters; the rest from the open letters, all of them, read
+/// page by page so that deliveries go on between two pages.
 pub(crate) async fn stats(
     State(shared): State<Shared>,
     Path(pipeline): Path<String>,
@@ -131,12 +134,13 @@ pub(crate) async fn stats(
     let served = shared.service.find(&pipeline)?;
     let mut tally = LetterTally::default();
     let mut after = None;
+    let until = tokio::time::Instant::now() + STATS_WITHIN;
     loop {
         let open = Selection::all(LetterState::Open);
         let page = page_of(served, &open, after, select::PAGE_MAX, false).await?;
         page.letters.iter().for_each(|letter| tally.add(letter, &served.redaction));
         after = page.next;
-        if after.is_none() || tally.scanned >= STATS_MAX {
+        if after.is_none() || tokio::time::Instant::now() > until {
             break;
         }
     }

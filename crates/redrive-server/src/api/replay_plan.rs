@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redrive::DeliveryOrder;
 use redrive::internal::engine::ReplayTarget;
 use redrive::letters::redact::REDACTED;
-use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped};
+use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped, Touched, TouchedGroups};
 use redrive_api::{
     Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters,
 };
@@ -18,7 +18,7 @@ pub(super) fn forecast(
     spec: &ReplaySpec,
     plan: &Plan,
     ambiguous: Ambiguous,
-    last: Option<ReplayView>,
+    last: Option<(ReplayView, &'static str)>,
     other_groups: Option<Vec<String>>,
 ) -> ReplayForecast {
     let figures = served.handle.figures();
@@ -47,6 +47,8 @@ pub(super) fn forecast(
             keys: superseded.keys,
             letters: superseded.letters,
             since: superseded.since.map(Instant),
+            older_letters: superseded.older_letters,
+            own_partitions_only: !served.handle.takes_messages(),
             shown: shown.collect(),
         },
         taken: plan
@@ -64,12 +66,30 @@ pub(super) fn forecast(
         breaker: figures.health.breaker.state.name().to_owned(),
         budget_remaining: figures.health.budget_remaining,
         paused: figures.paused,
-        last: last.map(last_replay),
+        last: last.map(|(job, by)| last_replay(job, by)),
         other_groups,
     }
 }
 
-fn last_replay(job: ReplayView) -> LastReplay {
+/// The latest of `jobs`, the latest first, that has something to do with a selection, and what.
+pub(super) fn last_of(
+    jobs: impl IntoIterator<Item = ReplayView>,
+    pipeline: &str,
+    words: &str,
+    groups: &TouchedGroups,
+) -> Option<(ReplayView, &'static str)> {
+    let related = |job: &ReplayView| match groups.touches(&job.groups) {
+        // Where it is not told which letters were meant, they may have been others.
+        _ if job.selection == words && !words.contains(REDACTED) => Some("selection"),
+        Touched::Yes => Some("group"),
+        Touched::Perhaps => Some("perhaps_group"),
+        Touched::No => None,
+    };
+    let mut jobs = jobs.into_iter().filter(|job| job.pipeline == pipeline);
+    jobs.find_map(|job| related(&job).map(|by| (job, by)))
+}
+
+fn last_replay(job: ReplayView, by: &str) -> LastReplay {
     LastReplay {
         id: job.id,
         state: job.state.name().to_owned(),
@@ -78,6 +98,7 @@ fn last_replay(job: ReplayView) -> LastReplay {
         succeeded: job.succeeded,
         dead_again: job.dead_again,
         untouched: job.untouched,
+        by: by.to_owned(),
     }
 }
 

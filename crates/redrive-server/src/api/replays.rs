@@ -10,13 +10,12 @@ use redrive::actions::{Action, ActionKind};
 use redrive::internal::engine::ReplayTarget;
 use redrive::internal::letters::select::SELECTION_MAX;
 use redrive::internal::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
-use redrive::letters::redact::REDACTED;
 use redrive::replay::{Ambiguous, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
 use redrive_api::{Canary, Instant, JobState, ReplayJob, Replays, StartReplay};
 use redrive_core::{Ratio, duration};
 
 use super::change::JsonBody;
-use super::replay_plan::{by_reason, forecast};
+use super::replay_plan::{by_reason, forecast, last_of};
 use super::selection;
 use crate::access::auth::Actor;
 use crate::answer::Json;
@@ -61,13 +60,7 @@ pub(crate) async fn start(
         ReplayTarget::Source if wish.dry_run => Some(served.readers.others().await?),
         _ => None,
     };
-    let last = shared
-        .service
-        .replays
-        .list()
-        .into_iter()
-        // Where it is not told which letters were meant, they may have been others.
-        .find(|job| job.pipeline == wish.pipeline && job.selection == words && !words.contains(REDACTED));
+    let last = last_of(shared.service.replays.list(), &wish.pipeline, &words, &plan.groups);
     let planned = forecast(served, &spec, &plan, ambiguous, last, other_groups);
     if wish.dry_run {
         return Ok(Json(planned).into_response());

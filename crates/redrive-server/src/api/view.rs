@@ -258,7 +258,7 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         deadline: letter.meta.deadline.map(Instant),
         held_ms: letter.meta.held_ms,
         crashes: letter.meta.crashes,
-        first_crash: first_crash(letter, &history).map(Instant),
+        first_crash: letter.first_crash().map(Instant),
         last_crash: letter.meta.last_crash.map(Instant),
         options: letter.options.as_deref().and_then(|options| serde_json::from_str(options).ok()),
         redacted: Vec::new(),
@@ -271,21 +271,6 @@ pub fn letter(ids: LetterIds<'_>, letter: &Letter, with_payload: bool) -> Letter
         original_headers: None,
         history: history.iter().map(attempt).collect(),
     }
-}
-
-/// When its handler, its process or its receiver ended for the first time while it ran, as far as that is remembered.
-fn first_crash(letter: &Letter, history: &[Attempt]) -> Option<Time> {
-    if letter.meta.crashes == 0 {
-        return None;
-    }
-    let first = match history.first() {
-        Some(attempt) if attempt.class != Class::Crash => {
-            history.iter().find(|attempt| attempt.class == Class::Crash).map(|attempt| attempt.at)
-        }
-        // A suspect has no attempt of its first crash, but its first failure is that one.
-        _ => letter.meta.first_failed,
-    };
-    first.or(letter.meta.last_crash)
 }
 
 /// A view without what its pipeline redacts, nor what is known of it besides.

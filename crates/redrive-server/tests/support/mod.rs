@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use redrive::actions::Actions;
 use redrive::replay::Replays;
-use redrive::{Embedded, Failure, Message, Pipeline, Policy, Redrive};
+use redrive::{Embedded, Failure, GuardSettings, Message, Pipeline, Policy, Redrive};
 use redrive_server::{Intake, Readiness, Scope, Served, Server, ServerOptions, Service, Token};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -29,6 +29,8 @@ pub const READER: &str = "reader-secret-0123456789";
 pub struct Downstream {
     pub healed: AtomicBool,
     pub delivered: AtomicU64,
+    /// Calls with a message that crashes its handler; the first one only fails.
+    pub crashing: AtomicU64,
 }
 
 impl Downstream {
@@ -37,6 +39,11 @@ impl Downstream {
         if !self.healed.load(Ordering::SeqCst) {
             if payload.contains("poison") {
                 return Err(Failure::permanent("422 no lines"));
+            }
+            if payload.contains("crash") {
+                let earlier = self.crashing.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(earlier, 0, "a message that its handler cannot bear");
+                return Err(Failure::transient("503 Service Unavailable").note("status_code", "503"));
             }
             if payload.contains("vague") {
                 return Err(Failure::permanent("no answer").ambiguous());
@@ -60,6 +67,8 @@ pub struct Setup {
     pub run: bool,
     /// What the pipelines do not show, as it is written in a configuration.
     pub redact: &'static [&'static str],
+    /// When a pipeline is paused because most of its messages die.
+    pub guard: GuardSettings,
 }
 
 impl Default for Setup {
@@ -73,7 +82,15 @@ impl Default for Setup {
             ..ServerOptions::default()
         };
         let tiers = &["20ms", "40ms"];
-        Self { options, intake: Intake::default(), max_pending: 0, tiers, run: true, redact: &[] }
+        Self {
+            options,
+            intake: Intake::default(),
+            max_pending: 0,
+            tiers,
+            run: true,
+            redact: &[],
+            guard: GuardSettings::default(),
+        }
     }
 }
 
@@ -108,6 +125,7 @@ pub async fn start_with(setup: Setup) -> Running {
             .policy(Policy::tiers(setup.tiers.iter().copied()).jitter("none"))
             .dedup(Duration::from_hours(24))
             .max_pending(setup.max_pending)
+            .guard(setup.guard.clone())
             .handler_fn(move |message| {
                 let downstream = Arc::clone(&downstream);
                 async move { downstream.handle(&message) }

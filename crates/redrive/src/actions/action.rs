@@ -32,6 +32,8 @@ pub enum ActionKind {
     EditUndo,
     /// What letters said is gone for good.
     Erase,
+    /// What is done was deleted at once.
+    Compact,
     /// Letters that died elsewhere were brought in.
     Import,
     /// A pipeline was paused.
@@ -70,7 +72,7 @@ pub enum ActionKind {
 
 impl ActionKind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::Replay,
         Self::ReplayPause,
         Self::ReplayResume,
@@ -81,6 +83,7 @@ impl ActionKind {
         Self::Edit,
         Self::EditUndo,
         Self::Erase,
+        Self::Compact,
         Self::Import,
         Self::Pause,
         Self::Resume,
@@ -113,6 +116,7 @@ impl ActionKind {
             Self::Edit => "edit",
             Self::EditUndo => "edit_undo",
             Self::Erase => "erase",
+            Self::Compact => "compact",
             Self::Import => "import",
             Self::Pause => "pause",
             Self::Resume => "resume",

@@ -17,7 +17,7 @@ use super::groups;
 use super::imports::{self, Imported};
 use super::log::ActionLog;
 use super::retention;
-use crate::engine::{ForeignLetter, GroupMarks, GroupSummary, Handling};
+use crate::engine::{ForeignLetter, GroupMarks, GroupSummary, Handling, WipeProgress};
 use crate::handle::PipelineHandle;
 use crate::naming::Naming;
 
@@ -123,6 +123,12 @@ impl Actions {
         reason: &str,
     ) -> Result<Erased, ActionError> {
         erasures::erase(&self.log, handle, ids, actor, reason).await
+    }
+
+    /// Deletes now what is done: records of letters that need not be kept, and copies of erased ones. Recorded with how
+    /// many records went.
+    pub async fn compact(&self, handle: &PipelineHandle, actor: &str) -> Result<WipeProgress, ActionError> {
+        erasures::compact(&self.log, handle, actor).await
     }
 
     /// Discards open letters that died at least `keep` ago, with one line in the action log for all of them.

@@ -147,9 +147,35 @@ async fn erasable(
     Ok(erasable)
 }
 
+/// Deletes what is done now, and records who asked for it and how many records went.
+pub(super) async fn compact(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    actor: &str,
+) -> Result<WipeProgress, ActionError> {
+    let _alone = log.alone().await;
+    let action = Action::new(handle.now(), actor, ActionKind::Compact, handle.name());
+    let asked = Action { step: ActionStep::Asked, ..action.of(log.next_name('c'), 0) };
+    let running = log.record_running(asked.clone()).await?;
+    let wiped = finish_compact(log, handle, asked).await?;
+    running.end().await;
+    Ok(wiped)
+}
+
+/// Deletes what is done, also for a process that ended in the middle of it.
+pub(super) async fn finish_compact(
+    log: &ActionLog,
+    handle: &PipelineHandle,
+    asked: Action,
+) -> Result<WipeProgress, ActionError> {
+    let wiped = wipe(handle).await?;
+    log.record(Action { letters: wiped.deleted, step: ActionStep::Done, ..asked }).await?;
+    Ok(wiped)
+}
+
 /// Waits until copies of erased letters are overwritten and what is done is deleted from topics, for a bounded time: the
 /// engine goes on by itself.
-pub async fn wipe(handle: &PipelineHandle) -> Result<WipeProgress, ActionError> {
+async fn wipe(handle: &PipelineHandle) -> Result<WipeProgress, ActionError> {
     let mut wiped = handle.wipe().await?;
     for _ in 0..LOOKS_MAX {
         if wiped.parts_left == 0 {

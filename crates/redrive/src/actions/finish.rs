@@ -59,6 +59,7 @@ async fn finish(
     let id = action.id.clone().unwrap_or_default();
     match action.action {
         ActionKind::Erase => erasures::finish(log, handle, action, running).await,
+        ActionKind::Compact => erasures::finish_compact(log, handle, action).await.map(drop),
         ActionKind::Edit => edits::finish(log, handle, action).await,
         ActionKind::Discard if log.group().named(ActionKind::Undo, &id).is_none() => {
             discards::finish_discard(handle, action, running).await

@@ -46,6 +46,7 @@ struct LogState {
     discards: NamedAction,
     edits: NamedAction,
     erasures: NamedAction,
+    compactions: NamedAction,
     /// Edits and erasures of which no record says what was done, with their pipelines.
     unfinished: BTreeMap<String, String>,
     /// Pipelines whose last word was `pause`.
@@ -94,6 +95,7 @@ impl ActionLog {
             discards: NamedAction::default(),
             edits: NamedAction::default(),
             erasures: NamedAction::default(),
+            compactions: NamedAction::default(),
             unfinished: BTreeMap::new(),
             paused: BTreeSet::new(),
             marks: BTreeMap::new(),
@@ -208,7 +210,7 @@ impl ActionLog {
         .await
     }
 
-    /// The name of the next discard (`d`), edit (`e`) or erasure (`x`). Whoever records it holds [`Self::alone`], so nobody
+    /// The name of the next discard (`d`), edit (`e`), erasure (`x`) or compaction (`c`). Whoever records it holds [`Self::alone`], so nobody
     /// else takes the name.
     pub(super) fn next_name(&self, kind: char) -> String {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -355,6 +357,7 @@ impl LogState {
             ActionKind::Discard => 'd',
             ActionKind::Edit => 'e',
             ActionKind::Erase => 'x',
+            ActionKind::Compact => 'c',
             _ => return,
         };
         let Some(id) = action.id.as_deref() else { return };
@@ -372,6 +375,7 @@ impl LogState {
         match kind {
             'e' => &mut self.edits,
             'x' => &mut self.erasures,
+            'c' => &mut self.compactions,
             _ => &mut self.discards,
         }
     }
@@ -386,6 +390,7 @@ impl LogState {
                     self.discards.lines.retain(|_, at| *at >= *before);
                     self.edits.lines.retain(|_, at| *at >= *before);
                     self.erasures.lines.retain(|_, at| *at >= *before);
+                    self.compactions.lines.retain(|_, at| *at >= *before);
                 }
                 lines.push_back(line);
                 *before + lines.len() as u64 - 1

@@ -37,8 +37,6 @@ pub use discards::{Discarded, Restored};
 pub use edit_undo::{EditUndone, NotUndone};
 pub use edits::{EditPlan, EditWish, NewPayload, Skipped};
 pub use erasures::Erased;
-#[doc(hidden)]
-pub use erasures::wipe;
 pub use error::ActionError;
 #[doc(hidden)]
 pub use imports::Imported;

@@ -43,7 +43,13 @@ impl KeySuccesses {
         [&self.recent, &self.older].iter().any(|known| known.get(&key).is_some_and(|latest| *latest > number))
     }
 
-    /// From when on successes are known; `None` before the first.
+    /// Nothing was delivered before this moment that is not known. Has no effect once a success is known.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.since.get_or_insert(now);
+        self.recent_since.get_or_insert(now);
+    }
+
+    /// From when on successes are known; `None` before the process began to deliver.
     pub fn since(&self) -> Option<Time> {
         self.since
     }
@@ -72,6 +78,15 @@ mod tests {
         assert!(!successes.is_superseded(b"c-1", 7), "its own replay does not supersede it");
         assert!(!successes.is_superseded(b"c-2", 0));
         assert_eq!(successes.since(), Some(at(1)));
+    }
+
+    #[test]
+    fn a_process_that_has_delivered_nothing_knows_that_since_it_began() {
+        let mut successes = KeySuccesses::default();
+        successes.begin(at(3));
+        successes.begin(at(4));
+        successes.note(b"c-1", 7, at(5));
+        assert_eq!(successes.since(), Some(at(3)));
     }
 
     #[test]

@@ -276,6 +276,11 @@ impl Machine {
         }
     }
 
+    /// Begins to deliver: what succeeds from now on is known.
+    pub fn begin_delivering(&mut self, now: Time) {
+        self.key_successes.begin(now);
+    }
+
     /// Which keys had a success lately.
     pub fn key_successes(&self) -> &KeySuccesses {
         &self.key_successes

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use redrive_core::{Message, Meta, Reason};
+use redrive_core::{Message, Meta, Reason, Time};
 
-use crate::engine::{Settlement, Ticket, Verdict};
+use crate::engine::{Settlement, Ticket, Verdict, letter};
 use crate::failure::Failure;
 
 /// A message that is a dead letter now, durably, with the failure that led to it as the handler gave it.
@@ -15,6 +15,8 @@ pub struct Parked {
     pub message: Message,
     pub reason: Reason,
     pub meta: Meta,
+    /// Set for poison pills only: nobody else asks.
+    pub first_crash: Option<Time>,
     pub failure: Option<Failure>,
 }
 
@@ -37,6 +39,16 @@ struct Submitted {
     parked: Vec<Parked>,
 }
 
+/// When a poison pill first crashed what ran it, by the attempts that its letter will have.
+fn first_crash(settlement: &Settlement, reason: Reason, meta: &Meta) -> Option<Time> {
+    if reason != Reason::PoisonPill {
+        return None;
+    }
+    let mut attempts = settlement.delivery.history.attempts();
+    attempts.extend(settlement.attempt.clone());
+    letter::first_crash(meta, &attempts)
+}
+
 impl Verdicts {
     pub(super) fn push(&mut self, settlement: Settlement, failure: Option<Failure>) {
         match settlement.verdict {
@@ -45,7 +57,8 @@ impl Verdicts {
             Verdict::Dead { reason, meta, .. } => {
                 let number = settlement.delivery.receipt.number();
                 let message = settlement.delivery.message.clone();
-                self.parked.push(Parked { number, message, reason, meta, failure });
+                let first_crash = first_crash(&settlement, reason, &meta);
+                self.parked.push(Parked { number, message, reason, meta, first_crash, failure });
             }
         }
         self.unsettled += 1;

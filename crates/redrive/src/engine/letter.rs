@@ -3,10 +3,10 @@
 #![warn(missing_docs)]
 
 use bytes::Bytes;
-use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
+use redrive_core::{Class, Fingerprint, Message, Meta, Reason, Time};
 
 use super::continued::accepted_id;
-use super::history::History;
+use super::history::{Attempt, History};
 
 /// `open → replaying → succeeded | open again | discarded → open (undo)`; all but `replaying` → `erased`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -89,7 +89,28 @@ pub struct Letter {
     pub options: Option<String>,
 }
 
+/// When a message's handler, its process or its receiver ended for the first time while it ran, as far as that is
+/// remembered.
+pub(crate) fn first_crash(meta: &Meta, history: &[Attempt]) -> Option<Time> {
+    if meta.crashes == 0 {
+        return None;
+    }
+    let first = match history.first() {
+        Some(attempt) if attempt.class != Class::Crash => {
+            history.iter().find(|attempt| attempt.class == Class::Crash).map(|attempt| attempt.at)
+        }
+        // A suspect has no attempt of its first crash, but its first failure is that one.
+        _ => meta.first_failed,
+    };
+    first.or(meta.last_crash)
+}
+
 impl Letter {
+    /// When it crashed what ran it for the first time, as far as that is remembered; `None` if it never did.
+    pub fn first_crash(&self) -> Option<Time> {
+        first_crash(&self.meta, &self.history.attempts())
+    }
+
     /// The id that its message was accepted under. An edit may have given it another one since.
     pub fn accepted_id(&self) -> &str {
         accepted_id(self.message.id(), &self.edits)

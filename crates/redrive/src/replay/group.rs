@@ -313,6 +313,7 @@ mod tests {
             ids_crc: 0,
             created: Time::ZERO,
             actor: "ops".into(),
+            groups: crate::replay::TouchedGroups::default(),
         };
         let (id, runner) = ("r-k3x9q-1".to_owned(), runner.to_owned());
         JobRecord { id, runner, beat, facts, progress: JobProgress::new() }

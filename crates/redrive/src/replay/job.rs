@@ -6,6 +6,7 @@ use redrive_core::{Ratio, Time};
 use serde_json::{Value, json};
 
 use super::ends::{Canary, Latest, Trial};
+use super::groups::TouchedGroups;
 use crate::engine::{LetterState, ReplayAnswer, ReplayTarget};
 use crate::naming;
 use crate::timestamp;
@@ -185,6 +186,8 @@ pub struct ReplayView {
     pub created: Time,
     /// Who started it.
     pub actor: String,
+    /// The groups of its letters.
+    pub groups: TouchedGroups,
     /// Why it stopped, if it did.
     pub note: Option<String>,
 }
@@ -203,6 +206,8 @@ pub(super) struct Facts {
     pub ids_crc: u32,
     pub created: Time,
     pub actor: String,
+    /// The groups of its letters.
+    pub groups: TouchedGroups,
 }
 
 /// What changes while it runs.
@@ -327,6 +332,7 @@ pub(super) fn view(id: String, facts: &Facts, progress: &JobProgress) -> ReplayV
         sent_twice_max: progress.sent_twice_max,
         created: facts.created,
         actor: facts.actor.clone(),
+        groups: facts.groups.clone(),
         note: progress.note.clone(),
     }
 }
@@ -352,6 +358,7 @@ pub(super) fn to_json(facts: &Facts, progress: &JobProgress) -> Value {
         "ids_crc": facts.ids_crc,
         "created": timestamp::print(facts.created),
         "actor": facts.actor,
+        "groups": facts.groups.to_json(),
         "state": progress.state.name(),
         "offered": progress.offered,
         "published": progress.published,
@@ -392,6 +399,7 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, JobProgress)> {
         ids_crc: u32::try_from(count("ids_crc")?).ok()?,
         created: timestamp::parse(&text("created")?)?,
         actor: text("actor")?,
+        groups: TouchedGroups::of_json(value.get("groups")),
     };
     let progress = JobProgress {
         state: ReplayState::from_name(&text("state")?)?,
@@ -454,6 +462,7 @@ mod tests {
             ids_crc: 7,
             created: Time::from_millis(1_700_000_000_123),
             actor: "ops".into(),
+            groups: [7, 9].map(redrive_core::GroupId::from_number).into_iter().collect(),
         };
         let skips = Skipped {
             not_found: 1,
@@ -484,6 +493,11 @@ mod tests {
         assert_eq!((shown.skipped, shown.under_way, shown.untouched), (28, 67, 95));
         let ended = shown.succeeded + shown.dead_again + shown.forgotten;
         assert_eq!(ended + shown.under_way + shown.skipped + shown.untouched, shown.total);
+        // A job of a version that did not write its groups down.
+        let mut earlier = to_json(&facts, &progress);
+        earlier.as_object_mut().unwrap().remove("groups");
+        let ungrouped = Facts { groups: TouchedGroups::default(), ..facts.clone() };
+        assert_eq!(from_json(&earlier), Some((ungrouped, progress.clone())));
         let bare = Facts { spec: ReplaySpec::default(), ..facts };
         let fresh = JobProgress::new();
         assert_eq!(from_json(&to_json(&bare, &fresh)), Some((bare, fresh)));

@@ -1,7 +1,7 @@
 //! Replay jobs: a frozen selection of letters is put back, paced, each letter once, also over restarts.
 //!
 //! - `plan`: what a replay would do, and the letters in the order they go; `fair` mixes the letters of tenants; `taken`: letters
-//!   that wait in another job
+//!   that wait in another job; `groups`: the groups of its letters
 //! - `ends`: how the letters of a job ended; `job`: a job as it is described, seen and stored; `pace` and `stop`: how fast it goes, and when it must not go on
 //! - `files`, `live`, `run`: one job on disk, in memory and at work
 //! - `records`, `others`, `group`: jobs that several processes share
@@ -9,6 +9,7 @@
 //! - `auto`: a controller that starts them by itself, in one process at a time (`lease`); `stopped`: what to say of jobs that were stopped
 
 mod fair;
+mod groups;
 mod taken;
 
 mod plan;
@@ -40,6 +41,7 @@ mod stopped;
 pub use auto::AutoReplay;
 pub use ends::Canary;
 pub use error::ReplayError;
+pub use groups::{Touched, TouchedGroups};
 pub use job::{ReplaySpec, ReplayState, ReplayView, Skipped};
 #[doc(hidden)]
 pub use pace::Pace;

@@ -7,6 +7,7 @@ use redrive_core::Time;
 use redrive_core::time::millis;
 
 use super::fair::FairOrder;
+use super::groups::TouchedGroups;
 use super::taken::{TakenCounts, TakenLetters};
 use crate::dispatch::KeySuccesses;
 use crate::engine::letter::REPLAYS_MAX;
@@ -79,6 +80,8 @@ pub struct Plan {
     pub tenants: Vec<(String, u64)>,
     /// When the oldest of them died.
     pub oldest: Option<Time>,
+    /// The groups they belong to.
+    pub groups: TouchedGroups,
     /// Letters that are selected and wait in other jobs; they are not among the ids.
     pub taken: TakenCounts,
 }
@@ -92,8 +95,11 @@ pub struct Superseded {
     pub letters: u64,
     /// The keys with their letters, the most first, at most a hundred.
     pub shown: Vec<(String, u64)>,
-    /// From when on successes are known to this process; `None` if there was none.
+    /// From when on successes are known to this process; `None` if it has not begun to deliver.
     pub since: Option<Time>,
+    /// Letters with a key whose message is older than that: whether it has had a later success is not known for all of
+    /// the time.
+    pub older_letters: u64,
 }
 
 impl Plan {
@@ -136,6 +142,10 @@ struct Making<'a> {
     order: FairOrder,
     plan: Plan,
     superseded: HashMap<Vec<u8>, u64>,
+    /// Letters with a key that are older than what is known of successes.
+    older_letters: u64,
+    /// Groups of the letters that would be put back.
+    groups: TouchedGroups,
     /// The receiver remembers ids that it applied at this time or later.
     remembered_from: Option<Time>,
 }
@@ -143,7 +153,17 @@ struct Making<'a> {
 impl<'a> Making<'a> {
     fn new(successes: KeySuccesses, options: PlanOptions, keyed: bool, taken: &'a TakenLetters) -> Self {
         let (order, plan) = (FairOrder::new(keyed), Plan::default());
-        Self { taken, successes, options, order, plan, superseded: HashMap::new(), remembered_from: None }
+        Self {
+            taken,
+            successes,
+            options,
+            order,
+            plan,
+            superseded: HashMap::new(),
+            older_letters: 0,
+            groups: TouchedGroups::default(),
+            remembered_from: None,
+        }
     }
 
     fn add(&mut self, letter: &Letter) {
@@ -159,6 +179,9 @@ impl<'a> Making<'a> {
             }
         }
         let key = letter.message.key();
+        if key.is_some() && self.successes.since().is_none_or(|since| letter.message.created() < since) {
+            self.older_letters += 1;
+        }
         // No more keys than successes are known of.
         if let Some(key) = key.filter(|key| self.successes.is_superseded(key, letter.id)) {
             let shown = &key[..key.len().min(KEY_BYTES_MAX)];
@@ -181,6 +204,7 @@ impl<'a> Making<'a> {
         }
         self.plan.too_often += u64::from(!self.options.force && letter.meta.replays >= REPLAYS_MAX);
         self.plan.oldest = self.plan.oldest.into_iter().chain([letter.dead_at]).min();
+        self.groups.add(letter.group.group);
         self.order.push(letter.id, tenant, key);
     }
 
@@ -192,7 +216,9 @@ impl<'a> Making<'a> {
             self.superseded.iter().map(|(key, letters)| (text(key), *letters)).collect();
         shown.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
         shown.truncate(KEYS_SHOWN_MAX);
-        let superseded = Superseded { keys, letters, shown, since: self.successes.since() };
-        Plan { superseded, tenants: self.order.tenants(), ids: self.order.into_ids(), ..self.plan }
+        let (since, older_letters) = (self.successes.since(), self.older_letters);
+        let superseded = Superseded { keys, letters, shown, since, older_letters };
+        let (tenants, ids, groups) = (self.order.tenants(), self.order.into_ids(), self.groups);
+        Plan { superseded, tenants, ids, groups, ..self.plan }
     }
 }

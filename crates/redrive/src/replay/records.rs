@@ -166,6 +166,7 @@ mod tests {
             ids_crc: 1,
             created: Time::from_millis(1_700_000_000_000),
             actor: "ops".into(),
+            groups: crate::replay::TouchedGroups::default(),
         };
         let progress = JobProgress::new();
         let record = JobRecord { id: "r-k3x9q-3".into(), runner: "k3x9q".into(), beat: 9, facts, progress };

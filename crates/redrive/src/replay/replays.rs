@@ -163,7 +163,7 @@ impl Replays {
         plan: Plan,
         actor: &str,
     ) -> Result<ReplayView, ReplayError> {
-        let Plan { mut ids, taken: mut counts, .. } = plan;
+        let Plan { mut ids, taken: mut counts, groups, .. } = plan;
         let _alone = self.jobs.alone().await;
         self.taken(handle).await.remove_from(&mut ids, &mut counts);
         if ids.is_empty() {
@@ -192,6 +192,7 @@ impl Replays {
             ids_crc: checksum(&ids),
             created,
             actor: cut(actor),
+            groups,
         };
         let mut progress = JobProgress::new();
         progress.begin_trial(&facts.spec);

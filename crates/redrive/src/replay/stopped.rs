@@ -77,6 +77,7 @@ mod tests {
             sent_twice_max: 0,
             created: Time::ZERO,
             actor: actor.to_owned(),
+            groups: crate::replay::TouchedGroups::default(),
             note: Some("11 of the last 50 failed (limit 20 %)".to_owned()),
         }
     }

@@ -117,6 +117,7 @@ impl Dispatcher {
         // Without a reminder the breaker finds out by itself; an engine that fails says so soon enough.
         let reminder = self.engine.reminder().unwrap_or_default();
         self.machine.remember(&reminder);
+        self.machine.begin_delivering(self.clock.now());
         self.last_runs = LastRuns::after(&reminder);
         if let Some(runs) = self.last_runs.unexplained().filter(|_| self.turn.is_first()) {
             self.machine.note_unclean_ends(runs, self.clock.now());

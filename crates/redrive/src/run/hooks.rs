@@ -5,7 +5,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use redrive_core::{Message, Meta, Reason};
+use redrive_core::{Message, Meta, Reason, Time};
 use tokio::sync::mpsc;
 
 use super::wake::Wake;
@@ -29,6 +29,8 @@ pub struct DeadLetter {
     pub reason: Reason,
     /// What is known of its attempts.
     pub meta: Meta,
+    /// Of a poison pill, when it first crashed what ran it; another failure may have come before.
+    pub first_crash: Option<Time>,
     /// What the handler returned last, with its cause as its own type; `None` if no attempt led to this.
     pub failure: Option<Failure>,
 }
@@ -150,9 +152,9 @@ async fn call_all(
     while let Some(event) = receiver.recv().await {
         // A panic in a hook is printed by the panic hook; the next event is delivered all the same.
         let _ = catch_unwind(AssertUnwindSafe(|| match event {
-            HookEvent::Parked(Parked { number, message, reason, meta, failure }) => {
+            HookEvent::Parked(Parked { number, message, reason, meta, first_crash, failure }) => {
                 let pipeline = Arc::clone(&pipeline);
-                let letter = DeadLetter { pipeline, number, message, reason, meta, failure };
+                let letter = DeadLetter { pipeline, number, message, reason, meta, first_crash, failure };
                 listeners.dead.iter().for_each(|hook| hook(&letter));
             }
             HookEvent::Store(notice) => listeners.store.iter().for_each(|hook| hook(&notice)),

@@ -89,6 +89,7 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
             ),
         });
     }
+    lines.extend(incomplete(&dry.superseded).map(|line| format!("  {line}")));
     for taken in &dry.taken {
         let letters = plural(taken.letters, "more letter waits", "more letters wait");
         let replay = safe::line(&taken.replay);
@@ -139,14 +140,32 @@ fn health(dry: &ReplayForecast) -> String {
 
 fn last_replay(last: &LastReplay, now: Time) -> String {
     let ago = age::since(now, last.created.0);
+    let of = match last.by.as_str() {
+        "group" => "with letters of these groups",
+        "perhaps_group" => "that may have had letters of these groups",
+        _ => "of this selection",
+    };
     format!(
-        "last replay of this selection: {} {ago} ago, {}   succeeded {}   dead again {}   untouched {}",
+        "last replay {of}: {} {ago} ago, {}   succeeded {}   dead again {}   untouched {}",
         safe::line(&last.id),
         safe::line(&last.state),
         count(last.succeeded),
         count(last.dead_again),
         count(last.untouched)
     )
+}
+
+/// `later successes known since 10:41:07; 12 letters are older`: what `superseded` cannot say.
+fn incomplete(keys: &Superseded) -> Option<String> {
+    let own = if keys.own_partitions_only { ", in the partitions of this member only" } else { "" };
+    let since = match keys.since {
+        Some(since) => format!("later successes known since {}{own}", instant::date_and_clock(since.0)),
+        None => "no later success is known yet".to_owned(),
+    };
+    match keys.older_letters {
+        0 => (!own.is_empty()).then_some(since),
+        older => Some(format!("{since}; {} older", plural(older, "letter is", "letters are"))),
+    }
 }
 
 /// The keys that a replay would set back.
@@ -260,6 +279,23 @@ mod tests {
             "  5 more letters wait in r-29 and would stay there (redrive dlq replays show r-29)"
         );
         assert!(lines[3].contains("r-30 0s ago, done   succeeded 280"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_plan_says_what_it_does_not_know_of_later_successes() {
+        let since = Some(redrive_api::Instant(Time::from_millis(1_700_000_000_000)));
+        let line = |superseded: Superseded| {
+            details(&ReplayForecast { superseded, ..ReplayForecast::default() }, Time::ZERO)
+        };
+        let known = Superseded { since, ..Superseded::default() };
+        assert!(line(known.clone()).is_empty(), "all letters are younger");
+        let older = line(Superseded { older_letters: 12, ..known.clone() });
+        assert!(older[0].starts_with("  later successes known since "), "{older:?}");
+        assert!(older[0].ends_with("; 12 letters are older"), "{older:?}");
+        let fresh = line(Superseded { older_letters: 1, ..Superseded::default() });
+        assert_eq!(fresh, ["  no later success is known yet; 1 letter is older"]);
+        let kafka = line(Superseded { own_partitions_only: true, ..known });
+        assert!(kafka[0].ends_with(", in the partitions of this member only"), "{kafka:?}");
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::ExampleList,
         about: "notifies somebody without Prometheus; one table per recipient",
         settings: &[
-            Setting::example("on", WordListOf(alert_kinds), r#"["breaker_open", "dead_letters", "oldest_letter", "queue_depth", "poison_pill", "guard", "purging_stopped", "replay_stopped", "storage"]"#, "all of them, unless given"),
+            Setting::example("on", WordListOf(alert_kinds), r#"["breaker_open", "dead_letters", "oldest_letter", "queue_depth", "poison_pill", "guard", "purging_stopped", "new_group", "group_regressed", "replay_stopped", "storage"]"#, "all of them, unless given"),
             Setting::example("pipelines", Texts, r#"["orders"]"#, "all of them, unless given"),
             Setting::example("webhook", Address, r#""https://chat.example.com/hooks/redrive""#, "gets a POST with JSON; or `command`"),
             Setting::example("headers", Open(&Text), r#"{ authorization_file = "/etc/redrive/alert-auth" }"#, "sent with the webhook; NAME_file reads the value from a file"),

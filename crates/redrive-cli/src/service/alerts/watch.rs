@@ -4,11 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use redrive::actions::Actions;
 use redrive::internal::engine::embedded::Tuning;
 use redrive::internal::subscriptions::Subscriptions;
+use redrive::letters::Redaction;
 use redrive::replay::{Replays, StoppedReplays};
 use redrive::{Clock as _, PipelineHandle, WallClock};
-use redrive_server::alerts::{AlertKind, Facts, Limits, Notice, Watcher};
+use redrive_server::alerts::{AlertKind, Facts, FoundGroups, GroupLookout, Limits, Notice, Watcher};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -35,6 +37,9 @@ pub struct Watched {
     pub handle: PipelineHandle,
     pub subscriptions: Option<Subscriptions>,
     pub replays: Replays,
+    pub actions: Actions,
+    /// What is not shown of letters is not told either.
+    pub redaction: Redaction,
 }
 
 /// Alerts that run beside the pipelines.
@@ -103,6 +108,10 @@ async fn look(
     let mut seconds = tokio::time::interval(LOOK_EVERY);
     seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut full = None;
+    let mut lookouts: Vec<GroupLookout> = handles.iter().map(|_| GroupLookout::default()).collect();
+    let wants_groups = lines.iter().any(|line| {
+        line.watcher.watches(AlertKind::NewGroup) || line.watcher.watches(AlertKind::GroupRegressed)
+    });
     for count in 0.. {
         let is_last = tokio::select! {
             _ = seconds.tick() => false,
@@ -113,16 +122,22 @@ async fn look(
             let asked = tokio::task::spawn_blocking(move || disk_nearly_full(dir)).await;
             full = asked.unwrap_or_default();
         }
+        let mut groups = Vec::new();
+        for (watched, lookout) in handles.iter().zip(&mut lookouts).filter(|_| wants_groups) {
+            groups.push(lookout.look(&watched.handle, &watched.actions, &watched.redaction).await);
+        }
+        groups.resize(handles.len(), FoundGroups::default());
         let (now, found) = (WallClock.now(), pills.take());
         for line in &mut lines {
             let notice = line.watcher.look_at_storage(full.as_deref(), now);
             line.tell(notice);
-            for Watched { handle, subscriptions, replays } in &handles {
+            for (Watched { handle, subscriptions, replays, .. }, groups) in handles.iter().zip(&groups) {
                 let name = handle.name();
                 let own = found.iter().filter(|(pipeline, _)| pipeline == name);
                 let figures = handle.figures();
                 let facts = Facts::of(&figures).with_services(&figures, handle.sink().status_pages);
-                let facts = Facts { pills: own.map(|(_, pill)| pill.clone()).collect(), ..facts };
+                let own = own.map(|(_, pill)| pill.clone()).collect();
+                let facts = Facts { pills: own, groups: groups.clone(), ..facts };
                 let stopped = subscriptions.as_ref().and_then(|table| table.counts(now).stopped);
                 let replays = StoppedReplays::of(name, &replays.list());
                 let facts = facts.with_subscriptions(stopped).with_replays(replays.as_ref());
