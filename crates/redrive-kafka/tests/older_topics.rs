@@ -210,7 +210,7 @@ fn assert_continued(stored: &StoredTopics) {
     let half = u64::from(SOURCE / 2);
     assert_eq!((counts.ready, counts.delayed, counts.letters_open), (half, 1, 1), "{counts:?}");
     let rest = take(&mut engine, at(0), SOURCE as usize / 2);
-    assert!(rest.iter().all(|one| number(one) % 2 == 0), "what was done is not delivered again");
+    assert!(rest.iter().all(|one| number(one).is_multiple_of(2)), "what was done is not delivered again");
     settle(&mut engine, rest, |_| Verdict::Done);
     let retried = take(&mut engine, at(500), 1);
     assert_eq!((retried[0].message.id(), retried[0].meta.attempts), ("m1", 1));
