@@ -43,11 +43,14 @@ each_feature_builds() {
     for features in jemalloc kafka; do
         cargo check --quiet --locked -p redrive-cli --no-default-features --features "$features"
     done
+    step "the library without its engine on disk"
+    cargo check --quiet --locked -p redrive --no-default-features
 }
 
 tests_without_features() {
     step "tests without default features"
     cargo test --quiet --locked -p redrive-cli --no-default-features --lib --test configuration
+    cargo test --quiet --locked -p redrive --no-default-features --lib
 }
 
 # Not verified by building: the crates depend on each other and are not in a registry, and the steps before have built them.

@@ -4,6 +4,16 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 /// A wall-clock instant in whole milliseconds. All arithmetic saturates: no input can make a delay wrap.
+///
+/// ```
+/// use redrive_core::Time;
+/// use std::time::{Duration, SystemTime};
+///
+/// let due = Time::from_millis(1_000).plus(Duration::from_secs(5));
+/// assert_eq!(due.as_millis(), 6_000);
+/// assert_eq!(due.since(Time::from_millis(1_000)), Duration::from_secs(5));
+/// assert_eq!(Time::from(SystemTime::from(due)), due);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 

@@ -14,6 +14,9 @@ use redrive_faults::verify::{Scratch, copy_dir};
 /// Format 2 as it was before the kind, the status and the code of a failure were stored with an attempt.
 const WITHOUT_KINDS: &str = "format-2-without-kinds";
 
+/// Everything that was ever written, the current format last.
+const FORMATS: [&str; 6] = ["format-1", "format-2", WITHOUT_KINDS, "format-3", "format-4", "format-5"];
+
 fn fixture(format: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format)
 }
@@ -61,6 +64,12 @@ fn a_store_of_format_4_opens_and_nothing_is_missing() {
     opens("format-4", false);
 }
 
+#[test]
+fn a_store_of_format_5_opens_and_nothing_is_missing() {
+    opens("format-5", true);
+    opens("format-5", false);
+}
+
 /// Before attempts had a kind, a status stood only in the text of the error. Letters from then are still found by it.
 #[test]
 fn letters_of_a_store_without_kinds_are_found_by_their_status() {
@@ -82,20 +91,43 @@ fn letters_of_a_store_without_kinds_are_found_by_their_status() {
 
 /// Also after new messages, letters and checkpoints were written behind what the earlier version had written.
 #[test]
-fn a_store_of_format_2_goes_on() {
-    for pipeline in PIPELINES {
-        let scratch = Scratch::new().expect("a scratch directory");
-        let dir = scratch.0.join("store");
-        copy_dir(&fixture("format-2").join("store"), &dir).expect("a copy");
-        let text =
-            fs::read_to_string(fixture("format-2").join(format!("{pipeline}.txt"))).expect("the fates");
-        let before = sample::read(&text);
-        let fates = sample::go_on(&dir, pipeline, before.clone(), 200).expect("it goes on");
-        assert!(fates.len() >= before.len() + 200);
-        let found = sample::look(&dir, pipeline, &fates).expect("it opens again");
-        assert_eq!(found.missing(&fates), [""; 0], "{pipeline}");
-        assert!(found.corrupt.is_empty() && found.report.rebuilt.is_none(), "{pipeline}: {:?}", found.report);
+fn a_store_of_every_format_is_continued() {
+    for format in FORMATS {
+        for pipeline in PIPELINES {
+            let scratch = Scratch::new().expect("a scratch directory");
+            let dir = scratch.0.join("store");
+            copy_dir(&fixture(format).join("store"), &dir).expect("a copy");
+            let text =
+                fs::read_to_string(fixture(format).join(format!("{pipeline}.txt"))).expect("the fates");
+            let before = sample::read(&text);
+            let fates = sample::go_on(&dir, pipeline, before.clone(), 200).expect("it goes on");
+            assert!(fates.len() >= before.len() + 200, "{format} {pipeline}");
+            let found = sample::look(&dir, pipeline, &fates).expect("it opens again");
+            assert_eq!(found.missing(&fates), [""; 0], "{format} {pipeline}");
+            assert!(
+                found.corrupt.is_empty() && found.report.rebuilt.is_none(),
+                "{format} {pipeline}: {:?}",
+                found.report
+            );
+        }
     }
+}
+
+/// The fixture of the current format must be one: a new format needs a new fixture, made by the version that introduces it.
+#[test]
+fn the_newest_fixture_has_the_format_that_a_new_store_gets() {
+    let scratch = Scratch::new().expect("a scratch directory");
+    sample::make(&scratch.0, "plain", 50).expect("the sample is made");
+    let format = |dir: &Path| {
+        let text = fs::read_to_string(dir.join("FORMAT")).expect("the format");
+        text.lines().nth(1).expect("its line").to_owned()
+    };
+    let newest = FORMATS[FORMATS.len() - 1];
+    assert_eq!(
+        format(&scratch.0),
+        format(&fixture(newest).join("store")),
+        "{newest} is not the current format"
+    );
 }
 
 /// The version of the tables is the first number of their one meta entry. Tables of another version mean something else:

@@ -19,6 +19,7 @@
 
 mod clock;
 mod locked;
+mod sync;
 
 pub mod client;
 pub mod options;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use redrive_core::suspects::Run;
 use shuttle::thread;
 
+use crate::consume::handover::Handover;
 use crate::dispatch::{CallId, Ended, Start};
 use crate::run::exchange::Exchange;
 use crate::run::exclusive::ExclusiveRuns;
@@ -155,6 +156,43 @@ pub fn ends_that_are_told_together_are_all_heard(tasks: u32) {
     hear(&exchange, &wake, tasks);
     join(ending);
     telling.abort();
+}
+
+/// The polling thread takes every order once and in order, also one that was given before it had named itself; the engine hears
+/// every note. Neither sleeps while something is there.
+pub fn every_order_is_taken_and_every_note_is_heard(each: u32) {
+    let handover = Arc::new(Handover::<u32, u32>::default());
+    let wake = Arc::new(Wake::default());
+    let waking = Arc::clone(&wake);
+    handover.on_wake(std::sync::Arc::new(move || waking.call()));
+    let reader = {
+        let handover = Arc::clone(&handover);
+        thread::spawn(move || {
+            handover.be_reader();
+            let mut taken = 0;
+            while taken < each {
+                match handover.next_order() {
+                    Some(order) => {
+                        assert_eq!(order, taken, "an order was lost, or came too soon");
+                        taken += 1;
+                        handover.tell(order);
+                    }
+                    None => thread::park(),
+                }
+            }
+        })
+    };
+    (0..each).for_each(|order| handover.order(order));
+    let (mut heard, mut notes) = (Vec::new(), Vec::new());
+    while heard.len() < each as usize {
+        handover.hear(&mut notes);
+        if notes.is_empty() {
+            wake.sleep(FOR_EVER);
+        }
+        heard.append(&mut notes);
+    }
+    assert!(heard.iter().copied().eq(0..each), "{heard:?}");
+    join(vec![reader]);
 }
 
 fn hear(exchange: &Exchange, wake: &Wake, calls: u32) {

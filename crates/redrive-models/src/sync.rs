@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub(crate) use std::sync::{OnceLock, PoisonError};
 
-pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard};
 pub(crate) use shuttle::thread::{Thread, current};
 

@@ -1,9 +1,12 @@
-//! Orders of steps one after the other for a small case, and at random for a larger one.
+//! Every order of steps for the smallest cases that end within seconds ([`ALL`]), the first of them for the others ([`SOME`]),
+//! and orders at random for larger cases.
 
 use redrive_models::models;
 use shuttle::{check_dfs, check_pct, check_random};
 
-/// Orders of steps that are tried in turn; the deepest choices vary first.
+/// Every order of steps, where that takes seconds.
+const ALL: Option<usize> = None;
+/// Orders of steps that are tried in turn elsewhere; the deepest choices vary first.
 const SOME: usize = 5_000;
 const RANDOM: usize = 5_000;
 
@@ -15,7 +18,7 @@ fn a_sleeper_misses_no_call() {
 
 #[test]
 fn a_mailbox_loses_nothing_and_its_end_is_heard() {
-    check_dfs(|| models::everything_posted_is_taken_once(1, 1), Some(SOME));
+    check_dfs(|| models::everything_posted_is_taken_once(1, 1), ALL);
     check_random(|| models::everything_posted_is_taken_once(2, 3), RANDOM);
 }
 
@@ -27,7 +30,7 @@ fn nothing_runs_beside_a_suspect_that_needs_silence() {
 
 #[test]
 fn suspects_take_turns() {
-    check_dfs(models::one_suspect_at_a_time, Some(SOME));
+    check_dfs(models::one_suspect_at_a_time, ALL);
 }
 
 #[test]
@@ -42,4 +45,11 @@ fn ends_that_are_told_together_are_all_heard() {
     check_random(|| models::ends_that_are_told_together_are_all_heard(3), RANDOM);
     // A thread that is held up in the middle of something while the others go on.
     check_pct(|| models::ends_that_are_told_together_are_all_heard(2), RANDOM, 3);
+}
+
+#[test]
+fn the_polling_thread_takes_every_order_and_the_engine_hears_every_note() {
+    check_dfs(|| models::every_order_is_taken_and_every_note_is_heard(1), Some(SOME));
+    check_random(|| models::every_order_is_taken_and_every_note_is_heard(3), RANDOM);
+    check_pct(|| models::every_order_is_taken_and_every_note_is_heard(2), RANDOM, 3);
 }

@@ -48,6 +48,7 @@ pub enum LedgerError {
 
 /// Why an id cannot be a key of the ledger. Found before anything is sent, so the transaction stays usable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IdFault {
     /// It has no characters.
     #[error("it is empty; give every message a stable id")]

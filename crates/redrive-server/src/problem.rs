@@ -177,6 +177,10 @@ impl From<IngestError> for Problem {
                 "send it again with the same id: what was accepted is answered as a duplicate",
             ),
             IngestError::Storage(_) => (Code::StorageFailed, "repair the disk and start again"),
+            _ => (
+                Code::StorageFailed,
+                "send it again with the same id: what was accepted is answered as a duplicate",
+            ),
         };
         Self::new(code, error, hint)
     }
@@ -197,6 +201,7 @@ impl From<SteerError> for Problem {
             SteerError::Suspect { .. } => "cancel it, or wait for its turn",
             SteerError::Ended { .. } => "a dead letter is replayed or discarded",
             SteerError::Restless { .. } => "ask again",
+            _ => "look at the message first: `redrive message PIPELINE ID`",
         };
         match error {
             SteerError::Handle(error) => error.into(),
@@ -222,6 +227,7 @@ impl From<HandleError> for Problem {
             HandleError::Engine(_) => {
                 Self::new(Code::StorageFailed, error, "`redrive journal` shows what the store holds")
             }
+            _ => Self::new(Code::StorageFailed, error, "the log of the processor says more"),
         }
     }
 }

@@ -10,6 +10,17 @@ use redrive_core::{Class, Message};
 use crate::failure::Failure;
 
 /// A failed attempt as [`crate::Pipeline::backoff`] sees it.
+///
+/// ```
+/// use redrive::{Class, FailedAttempt};
+/// use std::time::Duration;
+///
+/// /// Rate limits wait longer each time; everything else follows the policy.
+/// fn delay(failed: &FailedAttempt<'_>) -> Option<Duration> {
+///     (failed.class() == Class::RateLimited).then(|| Duration::from_secs(30) * failed.retry)
+/// }
+/// let pipeline = redrive::Pipeline::new("orders").backoff(delay);
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct FailedAttempt<'a> {
     /// The message that failed.

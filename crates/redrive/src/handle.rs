@@ -81,6 +81,7 @@ pub struct PipelineHandle {
 
 /// Why a pipeline could not answer.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HandleError {
     /// The pipeline does not run any more.
     #[error("pipeline `{0}` has stopped")]

@@ -68,6 +68,18 @@ where
 }
 
 /// One attempt to deliver a message, with what a sink may tell its receiver about it.
+///
+/// ```
+/// use redrive::Call;
+///
+/// fn headers(call: &Call) -> [(&'static str, String); 3] {
+///     [
+///         ("webhook-id", call.message.id().to_owned()),
+///         ("redrive-attempt", call.attempt.to_string()),
+///         ("redrive-pipeline", call.pipeline.to_string()),
+///     ]
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The message.

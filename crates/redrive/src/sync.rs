@@ -1,7 +1,7 @@
 //! What the hand-overs between threads are made of. `redrive-models` compiles the same files with a model checker's
 //! threads, locks and atomics under the same names.
 
-pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering, fence};
+pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock};
 #[cfg(feature = "embedded")]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

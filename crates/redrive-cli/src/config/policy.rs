@@ -34,7 +34,7 @@ pub(super) fn read(
             // somebody who chose a window is warned here. `check` warns everybody.
             let applies = |warning: &&PolicyWarning| match warning {
                 PolicyWarning::DelayPassesCrashWindow { .. } => settings.crash.window.is_some(),
-                PolicyWarning::DelayPassesTtl { .. } => true,
+                _ => true,
             };
             for warning in policy.warnings().iter().filter(applies) {
                 let fault = Fault::line("", warning.to_string(), "", Vec::new()).warning();

@@ -9,7 +9,7 @@ pub fn engine_failed(error: &EngineError) -> Failed {
     let exit = match error {
         EngineError::Owned(_) | EngineError::Unavailable(_) => Exit::TryAgain,
         EngineError::Directory { .. } | EngineError::Version(_) | EngineError::NotRemembered => Exit::Usage,
-        EngineError::Storage(_) | EngineError::Damaged(_) => Exit::Storage,
+        _ => Exit::Storage,
     };
     Failed::new(exit, error.to_string())
 }

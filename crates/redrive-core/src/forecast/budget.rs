@@ -8,7 +8,9 @@ use super::policy::Shares;
 use crate::policy::{BudgetRate, OnExhausted};
 use crate::protection::budget::RetryBudget;
 use crate::time::millis;
-use crate::{Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide, expired};
+use crate::{
+    Class, Decision, Health, Meta, Outcome, Policy, Random, Reason, SplitMix64, Time, after, decide, expired,
+};
 
 /// Messages of an outage that are followed.
 const MESSAGES_MAX: f64 = 50_000.0;
@@ -100,13 +102,14 @@ pub fn dead_in_outage(policy: &Policy, outage: Duration, per_second: f64) -> f64
         metas.push(Meta { created, deadline: policy.deadline(created), ..Meta::default() });
         due.push(Reverse((created, n)));
     }
-    let (ends, mut dead) = (began.plus(outage), 0_u64);
+    // The same figures every time: a forecast does not depend on chance.
+    let (ends, mut dead, mut source) = (began.plus(outage), 0_u64, SplitMix64::new(0));
     while let Some(Reverse((now, n))) = due.pop().filter(|Reverse((now, _))| *now < ends) {
         let meta = &mut metas[n as usize];
         if expired(meta, now) {
             continue;
         }
-        let random = Random(n.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(meta.attempts).rotate_left(40));
+        let random = Random(source.draw());
         let decision = decide(policy, meta, &failed, &Health::Healthy, &budget.view(now), now, random);
         *meta = after(policy, meta, &failed, &decision, now);
         match decision {

@@ -56,6 +56,7 @@ pub struct Message {
 
 /// Why there is no message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MessageError {
     /// Every message needs an id.
     #[error("the message id is empty; give every message a stable id")]

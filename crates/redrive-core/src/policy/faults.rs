@@ -52,6 +52,7 @@ impl From<Infallible> for PolicyFaults {
 
 /// Something that works, but probably not as meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PolicyWarning {
     /// Crashes this far apart are not counted together; the attempts still end the loop.
     DelayPassesCrashWindow {

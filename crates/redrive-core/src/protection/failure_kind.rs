@@ -1,9 +1,9 @@
-//! What kind of failure a call came to, for those who count failures: a closed set, independent of what is decided.
+//! What kind of failure a call came to, for those who count failures, independent of what is decided.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How a call failed.
+/// How a call failed. Exhaustive on purpose: engines store it by number, so a new kind must be a compile error there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum FailureKind {
     /// It was answered with this status.

@@ -7,7 +7,16 @@ use std::time::Duration;
 use super::window::{Sum, Window};
 use crate::{Ratio, Time};
 
-/// When a pipeline is paused.
+/// When the dead-letter guard pauses a pipeline.
+///
+/// ```
+/// use redrive_core::GuardSettings;
+/// use std::time::Duration;
+///
+/// let guard = GuardSettings { over: Duration::from_secs(300), ..GuardSettings::default() };
+/// assert_eq!(guard.share.to_string(), "50%");
+/// assert_eq!(GuardSettings::off().share.to_string(), "100%");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardSettings {
     /// More than this share of what came to an end is a dead letter; `100%` turns the guard off.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The exact class of a failed attempt. Closed: a new case is a compile error wherever it matters.
+/// The exact class of a failed attempt. Exhaustive on purpose, and not `#[non_exhaustive]`: whoever matches on it decides what
+/// happens to messages, so a new case must be a compile error there and not fall into a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {
     /// Likely to heal by itself: a timeout, a 503, a dropped connection.
@@ -13,7 +14,7 @@ pub enum Class {
     Permanent,
     /// The receiver is gone for good (410).
     Gone,
-    /// Our own key is wrong: the sink is gated, nothing burns.
+    /// Our own key is wrong: the sink is gated, and no attempt is used up.
     Credential,
     /// A stale connection: once more at once, bounded.
     Reconnect,

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Why a message became a dead letter.
+/// Why a message became a dead letter. Exhaustive on purpose, like [`Class`](crate::Class): a new reason must be a compile error
+/// wherever letters are handled by their reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
     /// The failure was classified as permanent.

@@ -1,17 +1,15 @@
 //! Messages between the polling thread and the engine: few, with whole batches of records.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::Thread;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use redrive::internal::engine::ProblemKind;
 use redrive::internal::engine::completion::CompletionSet;
 
+use crate::consume::handover::Handover;
 use crate::consume::room::LookAheadLimit;
 use crate::crash::suspects::Suspected;
 use crate::duplicates::died::Died;
-use crate::locked::locked;
 use crate::record::Polled;
 use crate::topics::LaneKind;
 
@@ -143,87 +141,5 @@ pub struct PartitionCommit {
     pub note: String,
 }
 
-type Wake = Arc<dyn Fn() + Send + Sync>;
-
-/// What was sent and not received yet, and how to wake the receiver.
-#[derive(Default)]
-pub struct Mailbox {
-    notes: Mutex<Vec<Note>>,
-    orders: Mutex<VecDeque<Order>>,
-    wake: Mutex<Option<Wake>>,
-    reader: OnceLock<Thread>,
-    /// The engine has something to do soon that no event will remind it of.
-    reminder: AtomicBool,
-    /// Whether the consumer is a member of its group.
-    member: AtomicBool,
-}
-
-impl std::fmt::Debug for Mailbox {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mailbox").finish_non_exhaustive()
-    }
-}
-
-impl Mailbox {
-    pub fn note_membership(&self, is_member: bool) {
-        self.member.store(is_member, Ordering::SeqCst);
-    }
-
-    pub fn is_member(&self) -> bool {
-        self.member.load(Ordering::SeqCst)
-    }
-
-    pub fn tell(&self, note: Note) {
-        locked(&self.notes).push(note);
-        self.call_engine();
-    }
-
-    /// Everything that was reported since the last time, in order; `into` is emptied first.
-    pub fn hear(&self, into: &mut Vec<Note>) {
-        into.clear();
-        std::mem::swap(&mut *locked(&self.notes), into);
-    }
-
-    pub fn order(&self, order: Order) {
-        locked(&self.orders).push_back(order);
-        self.call_reader();
-    }
-
-    pub fn next_order(&self) -> Option<Order> {
-        locked(&self.orders).pop_front()
-    }
-
-    pub fn on_wake(&self, wake: Wake) {
-        *locked(&self.wake) = Some(wake);
-    }
-
-    pub fn call_engine(&self) {
-        let wake = locked(&self.wake).clone();
-        if let Some(wake) = wake {
-            wake();
-        }
-    }
-
-    /// Names the calling thread as the one that polls.
-    pub fn be_reader(&self) {
-        let _ = self.reader.set(std::thread::current());
-    }
-
-    /// Asks to be called again soon.
-    pub fn remind(&self) {
-        self.reminder.store(true, Ordering::SeqCst);
-    }
-
-    /// Calls the engine if it asked for that.
-    pub fn remind_engine(&self) {
-        if self.reminder.swap(false, Ordering::SeqCst) {
-            self.call_engine();
-        }
-    }
-
-    pub fn call_reader(&self) {
-        if let Some(reader) = self.reader.get() {
-            reader.unpark();
-        }
-    }
-}
+/// Between the polling thread and the engine.
+pub type Mailbox = Handover<Note, Order>;

@@ -3,8 +3,9 @@
 //! - `poll`, `rebalance`: the polling thread; `partition`: the queue of one partition; `callbacks`: what librdkafka reports to it
 //! - `membership`: whether the process is still in its group; `ownership`: whether its partitions are certainly its own
 //! - `plan`, `assign`, [`begin`], `growth`: where partitions begin, also when topics got more of them
-//! - [`mailbox`], `room`: between the polling thread and the engine
+//! - [`mailbox`] (with [`handover`], its queues), `room`: between the polling thread and the engine
 
+pub mod handover;
 pub mod mailbox;
 pub(crate) mod room;
 

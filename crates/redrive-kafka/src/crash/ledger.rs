@@ -78,10 +78,9 @@ impl CrashLedger {
         let place = started::place(topic, partition);
         if let Some((ran, alone)) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
             match self.last_end {
-                LastEnd::Unknown => {
-                    suspected.narrow(ran.into_iter().filter(|at| !done.contains(*at)).collect(), alone);
-                }
                 LastEnd::FromOutside => suspected.ended_from_outside(|at| done.contains(at)),
+                // Whatever is not known to have come from outside may have come from a message.
+                _ => suspected.narrow(ran.into_iter().filter(|at| !done.contains(*at)).collect(), alone),
             }
         }
         if !is_own && suspected.below() > done.prefix() {

@@ -37,7 +37,7 @@ pub struct Suspected {
     /// Whoever ran alone, by offset.
     crashed: BTreeMap<u64, Crashes>,
     /// Those that were announced when the last owner died, and have one crash more for it.
-    suspected: BTreeSet<u64>,
+    implicated: BTreeSet<u64>,
     /// Those that are announced; they run one after the other.
     alone: BTreeSet<u64>,
     /// Counts changes of what a note says, how many of them are waited for, and how many are committed.
@@ -66,7 +66,7 @@ impl Suspected {
             by: note.by,
             of: note.of,
             crashed,
-            suspected: note.alone.clone(),
+            implicated: note.alone.clone(),
             ..Self::default()
         }
     }
@@ -86,15 +86,13 @@ impl Suspected {
     #[must_use]
     pub fn of_the_living(self) -> Self {
         let nobody = BTreeSet::new();
-        Self { alone: nobody.clone(), suspected: nobody, changes: 1, awaited: 0, kept: 0, ..self }
+        Self { alone: nobody.clone(), implicated: nobody, changes: 1, awaited: 0, kept: 0, ..self }
     }
 
     /// Exactly these ran and did not come back, and of those that were announced only `alone` was running. The next note is
     /// of another run, and has to say so before that one's file is needed.
     pub fn narrow(&mut self, ran: BTreeSet<u64>, alone: Option<u64>) {
-        for innocent in
-            std::mem::take(&mut self.suspected).into_iter().filter(|suspected| Some(*suspected) != alone)
-        {
+        for innocent in std::mem::take(&mut self.implicated).into_iter().filter(|one| Some(*one) != alone) {
             // It came back before the process died, before a note said so; or its turn had not come.
             match self.crashed.get_mut(&innocent) {
                 Some(crashes) if crashes.count > 2 && ran.contains(&innocent) => crashes.count -= 1,
@@ -108,7 +106,7 @@ impl Suspected {
     /// The last owner was ended from outside: nobody has a crash more for it. Who shared a crash with everything else that
     /// ran is not suspected any more; who has crashes of its own keeps them.
     pub fn ended_from_outside(&mut self, is_done: impl Fn(u64) -> bool) {
-        for announced in std::mem::take(&mut self.suspected) {
+        for announced in std::mem::take(&mut self.implicated) {
             match self.crashed.get_mut(&announced) {
                 Some(crashes) if crashes.count > 2 => crashes.count -= 1,
                 _ => drop(self.crashed.remove(&announced)),

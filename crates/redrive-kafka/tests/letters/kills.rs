@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use redrive::internal::engine::{LetterState, ReplayAnswer};
+use redrive_core::SplitMix64;
 use redrive_kafka::letters::KafkaLetters;
 
 use crate::fixture::{Fixture, NOW, job};
@@ -26,13 +27,8 @@ fn a_replay_that_is_killed_twenty_times_publishes_every_letter_once() {
         Err(_) => u64::from(std::process::id()) << 20 | u64::from(NOW.as_millis() as u32 >> 12),
     };
     println!("REDRIVE_SEED={seed}");
-    let mut draw = seed | 1;
-    let mut random = move |below: u64| {
-        draw ^= draw << 13;
-        draw ^= draw >> 7;
-        draw ^= draw << 17;
-        (draw >> 11) % below
-    };
+    let mut source = SplitMix64::new(seed);
+    let mut random = move |below: u64| (source.draw() >> 11) % below;
     let fixture = Fixture::new("kills", 2);
     let numbers = fixture.park_many(2, 1_500);
     let told = format!(

@@ -226,18 +226,20 @@ impl From<ReplayError> for Problem {
             ReplayError::NoRuntime | ReplayError::Storage(_) => {
                 Self::new(Code::StorageFailed, error, "look at the folder replays in the data directory")
             }
+            _ => Self::new(Code::StorageFailed, error, "the log of the processor says more"),
         }
     }
 }
 
 const fn state(state: ReplayState) -> JobState {
     match state {
-        ReplayState::Running => JobState::Running,
         ReplayState::Paused => JobState::Paused,
         ReplayState::Done => JobState::Done,
         ReplayState::Aborted => JobState::Aborted,
         ReplayState::Stopped => JobState::Stopped,
         ReplayState::Failed => JobState::Failed,
+        // A state that has no name in the API yet is none in which the job is over.
+        _ => JobState::Running,
     }
 }
 

@@ -156,6 +156,7 @@ impl From<SelectError> for Problem {
             ),
             SelectError::TooMany => Self::bad_request(error, "narrow it down by `since` or `filter`"),
             SelectError::Handle(error) => error.into(),
+            _ => Self::bad_request(error, "select the letters in another way"),
         }
     }
 }

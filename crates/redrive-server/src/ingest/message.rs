@@ -186,6 +186,7 @@ fn out_of_bounds(error: &MessageError) -> Problem {
         MessageError::EmptyId | MessageError::Damaged(_) => {
             Problem::bad_message(error, "leave `id` out to have one made")
         }
+        _ => Problem::bad_message(error, "nothing of this was accepted"),
     }
 }
 

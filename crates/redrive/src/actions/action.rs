@@ -9,8 +9,9 @@ use super::ranges;
 use crate::engine::GroupMark;
 use crate::timestamp;
 
-/// What can be done to a pipeline and its letters. Closed: whatever changes something has a name here.
+/// What can be done to a pipeline and its letters: whatever changes something has a name here. May grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ActionKind {
     /// A replay job was started.
     Replay,

@@ -6,6 +6,7 @@ use crate::handle::HandleError;
 
 /// Why an action was not carried out.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ActionError {
     /// The log of actions cannot be written.
     #[error("the action could not be recorded, so nothing was done: {0}")]

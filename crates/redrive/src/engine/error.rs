@@ -4,6 +4,7 @@
 
 /// Why an engine could not do what it was asked for.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EngineError {
     /// A write or a sync failed. Nothing can be trusted until the store is opened again.
     #[error("storage failed: {0}; stop, repair the disk and open the store again")]

@@ -36,6 +36,7 @@ pub enum Accepted {
 
 /// Why messages were not taken. None of the batch was stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IngestError {
     /// Nothing of the batch was accepted; try again later.
     /// The disk is nearly full.

@@ -63,6 +63,31 @@ impl LetterState {
 }
 
 /// A message that was given up, with why and what was tried.
+///
+/// ```
+/// # use redrive::{Failure, LetterState, MemoryStores, Message, Pipeline, Reason, Redrive};
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// async fn refuse(_: &Message) -> Result<(), Failure> {
+///     Err(Failure::permanent("no such customer"))
+/// }
+/// let redrive = Redrive::builder()
+///     .engine(MemoryStores::new())
+///     .pipeline(Pipeline::new("orders").handler(refuse))
+///     .build()?;
+/// let orders = redrive.pipeline("orders").ok_or("no such pipeline")?;
+/// orders.ingest([Message::builder("o-1").build()?]).await?;
+/// let mut letters = Vec::new();
+/// let until_dead = async {
+///     while letters.is_empty() {
+///         letters = orders.letters(Some(LetterState::Open), None, 10).await.unwrap_or_default();
+///         tokio::task::yield_now().await;
+///     }
+/// };
+/// redrive.run_until(until_dead).await?;
+/// assert_eq!((letters[0].message.id(), letters[0].reason), ("o-1", Reason::Permanent));
+/// assert_eq!(letters[0].history.attempts()[0].error, "no such customer");
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Letter {
     /// The message's number; stable over all replays.

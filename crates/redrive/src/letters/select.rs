@@ -63,6 +63,7 @@ pub struct Page {
 
 /// Why letters are not selected.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SelectError {
     /// Nothing says which letters are meant.
     #[error("nothing was selected; give a filter, ids or a time, or say that all letters are meant")]

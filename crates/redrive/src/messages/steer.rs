@@ -17,6 +17,7 @@ const NOT_NOW_STEP: Duration = Duration::from_millis(100);
 
 /// Why a message was not changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SteerError {
     /// No message with this id waits.
     #[error("pipeline `{pipeline}` has no message `{id}` that is pending here")]

@@ -145,6 +145,7 @@ fn filter(age_max: Duration) -> String {
 
 /// Why a job could not be started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AutoReplayError {
     /// The letters could not be selected.
     #[error(transparent)]

@@ -7,6 +7,7 @@ use crate::letters::select::SELECTION_MAX;
 
 /// Why a replay job is not started, found or changed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplayError {
     /// Nothing is selected.
     #[error("no letter is selected, so there is nothing to replay")]

@@ -33,6 +33,7 @@ pub struct ReplaySpec {
 
 /// The states of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ReplayState {
     /// Letters are put back.
     Running,

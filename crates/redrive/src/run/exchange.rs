@@ -5,7 +5,7 @@ use std::pin::pin;
 use super::wake::Wake;
 use super::yielding::let_others_run;
 use crate::dispatch::{CallId, Ended, Start};
-use crate::sync::{Arc, ArrayQueue, AtomicBool, AtomicUsize, Notify, Ordering, SegQueue, fence};
+use crate::sync::{Arc, ArrayQueue, AtomicBool, AtomicUsize, Notify, Ordering, SegQueue};
 
 #[derive(Debug)]
 pub(crate) struct Exchange {
@@ -44,9 +44,9 @@ impl Exchange {
                 self.ends.push((start.call, Ended::Unfinished));
             }
         }
-        // Pairs with the fence in `wait_for_starts`: either a runner sees the starts, or it is seen to be idle.
-        fence(Ordering::SeqCst);
-        if self.idle_runners.load(Ordering::Relaxed) > 0 {
+        // Both sides change the same number, so one comes first: a runner that comes later has the starts in view when it
+        // looks, and one that came earlier is seen to be idle here. A load would not do.
+        if self.idle_runners.fetch_add(0, Ordering::AcqRel) > 0 {
             // All of them, and from here: a runner that is woken by another one is queued on that one's thread, where
             // nobody can take it from once a handler blocks the thread.
             self.more_starts.notify_waiters();
@@ -74,12 +74,11 @@ impl Exchange {
     pub(crate) async fn wait_for_starts(&self) {
         let mut notified = pin!(self.more_starts.notified());
         notified.as_mut().enable();
-        self.idle_runners.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        self.idle_runners.fetch_add(1, Ordering::AcqRel);
         if self.starts.is_empty() {
             notified.await;
         }
-        self.idle_runners.fetch_sub(1, Ordering::Relaxed);
+        self.idle_runners.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Reports how a call ended.

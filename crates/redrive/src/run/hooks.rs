@@ -17,6 +17,22 @@ use crate::failure::Failure;
 const WAITING_MAX: usize = 1024;
 
 /// A message that has just become a dead letter. It is stored already.
+///
+/// ```
+/// use redrive::{DeadLetter, Failure, Message, Pipeline};
+///
+/// fn page_somebody(text: &str) {
+///     println!("{text}");
+/// }
+///
+/// async fn refuse(_: &Message) -> Result<(), Failure> {
+///     Err(Failure::permanent("no such customer"))
+/// }
+///
+/// let pipeline = Pipeline::new("orders")
+///     .handler(refuse)
+///     .on_dead_letter(|dead: &DeadLetter| page_somebody(&dead.to_string()));
+/// ```
 #[derive(Debug)]
 pub struct DeadLetter {
     /// The pipeline.

@@ -6,7 +6,21 @@ use crate::Ratio;
 use crate::policy::profiles::Profile;
 use crate::protection::failure_kind::Counted;
 
-/// When a sink is closed, and how it is opened again.
+/// When the breaker of a sink opens, and how it closes again.
+///
+/// ```
+/// use redrive_core::BreakerSettings;
+/// use std::time::Duration;
+///
+/// let breaker = BreakerSettings {
+///     cooldown: Duration::from_secs(10),
+///     cooldown_max: Duration::from_secs(60),
+///     ..BreakerSettings::default()
+/// };
+/// let cooldowns: Vec<u64> = (0..5).map(|round| breaker.cooldown_of(round).as_secs()).collect();
+/// assert_eq!(cooldowns, [10, 20, 40, 60, 60]);
+/// assert!(!BreakerSettings::off().enabled);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BreakerSettings {
     /// Whether it opens at all.

@@ -5,6 +5,22 @@ use std::time::Duration;
 use crate::{Random, Time};
 
 /// What a sink says about where a message goes: numbers that mean something only to it.
+///
+/// ```
+/// use redrive_core::endpoints::Endpoint;
+/// use std::hash::{DefaultHasher, Hash, Hasher};
+///
+/// fn hash(text: &str) -> u64 {
+///     let mut hasher = DefaultHasher::new();
+///     text.hash(&mut hasher);
+///     hasher.finish()
+/// }
+///
+/// let origin = hash("https://a.example");
+/// let one = Endpoint { origin, endpoint: hash("https://a.example/one") };
+/// let other = Endpoint { origin, endpoint: hash("https://a.example/other") };
+/// assert!(one.origin == other.origin && one != other);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
     /// Scheme, host and port.

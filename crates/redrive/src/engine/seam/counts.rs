@@ -4,6 +4,11 @@ use redrive_core::Time;
 
 /// How many messages are in which state right now. The first five are a partition: every message that is not terminal is
 /// in exactly one of them. docs/lifecycle.md says what each means.
+///
+/// ```
+/// let counts = redrive::Counts { ready: 2, held: 40, in_flight: 8, letters_open: 3, ..redrive::Counts::default() };
+/// assert_eq!(counts.pending(), 50);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counts {
     /// May start, and waits for a free place.

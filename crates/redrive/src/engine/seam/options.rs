@@ -38,6 +38,7 @@ pub enum Execution {
 
 /// How the process before this one ended, as far as somebody has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum LastEnd {
     /// Nobody knows: unless it ended cleanly, whatever was running is a suspect.
     #[default]
