@@ -9,7 +9,7 @@ use redrive_lab::experiments::{EXPERIMENTS, Experiment, Finished, Order, Ordered
 use redrive_lab::results::files::read_all;
 use redrive_lab::results::summary::RunStatus;
 use redrive_lab::results::{Summary, report, requirements};
-use redrive_lab::scenario::{Clock, FigureVerdict, Size};
+use redrive_lab::scenario::{Clock, FigureVerdict, RangesOf, Size};
 use redrive_lab::testbed::{Audit, Silent, Watch};
 
 fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
@@ -218,13 +218,14 @@ fn every_committed_result_was_made_by_the_scenario_that_is_committed() {
         must_be_same("variants", variants == scenario.variant_names());
         // A scenario by the virtual clock that ran on an engine has ranges of its own.
         let real = scenario.clock == Clock::Virtual && summary.ran_on.ends_with("real clock");
-        let kafka = summary.ran_on.starts_with("Kafka");
-        let expected = scenario.judge(&summary.variants, Size { real, kafka, ..Size::default() });
+        let is_kafka = summary.ran_on.starts_with("Kafka");
+        let engine = if is_kafka { RangesOf::Kafka } else { RangesOf::Embedded };
+        let expected = scenario.judge(&summary.variants, Size { real, engine, ..Size::default() });
         must_be_same("ranges and verdicts", ranges(&summary.verdicts) == ranges(&expected));
-        let drawn = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
-        let drawn: BTreeSet<String> = drawn
-            .map(|name| name.to_string_lossy().into_owned())
-            .filter(|name| name.ends_with(".svg"))
+        let files = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        let drawn: BTreeSet<String> = files
+            .filter(|path| path.extension().is_some_and(|ending| ending == "svg"))
+            .map(|path| path.file_name().unwrap().to_string_lossy().into_owned())
             .collect();
         must_be_same("plots", drawn == summary.plots.iter().map(|(file, _)| file.clone()).collect());
     }
@@ -232,8 +233,9 @@ fn every_committed_result_was_made_by_the_scenario_that_is_committed() {
 }
 
 /// What was expected and whether it was met, without the words.
-fn ranges(verdicts: &[FigureVerdict]) -> Vec<(&str, &str, Option<f64>, Option<f64>, bool)> {
-    verdicts.iter().map(|v| (v.variant.as_str(), v.figure.as_str(), v.min, v.max, v.met)).collect()
+fn ranges(verdicts: &[FigureVerdict]) -> Vec<String> {
+    let range = |v: &FigureVerdict| format!("{} {} {} {}", v.variant, v.figure, v.range_text(), v.met);
+    verdicts.iter().map(range).collect()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::bench::machine;
 use crate::results::page::ScenarioWords;
 use crate::results::summary::About;
 use crate::results::{Outcome, ResultKind, ScenarioRuns, Summary, files};
-use crate::scenario::{Clock, Scenario, Size};
+use crate::scenario::{Clock, RangesOf, Scenario, Size};
 use crate::testbed::Watch;
 
 /// What somebody wants to be run.
@@ -86,8 +86,11 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
         refuse(experiment.name, &ordered, engine.name())?;
     }
     let real = order.engine.as_ref().and_then(|_| ordered.by_the_real_clock());
-    let kafka = matches!(order.engine, Some(OrderedEngine::Kafka(_)));
-    let size = Size { quick: order.quick, broken: order.broken, real: real.is_some(), kafka };
+    let ranges_of = match order.engine {
+        Some(OrderedEngine::Kafka(_)) => RangesOf::Kafka,
+        Some(OrderedEngine::Embedded) | None => RangesOf::Embedded,
+    };
+    let size = Size { quick: order.quick, broken: order.broken, real: real.is_some(), engine: ranges_of };
     let scenario = real.unwrap_or(ordered);
     let engine = match &order.engine {
         Some(OrderedEngine::Kafka(brokers)) => LabEngine::Kafka(brokers),

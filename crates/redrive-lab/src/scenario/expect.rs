@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::size::Size;
+use super::size::{RangesOf, Size};
 use crate::results::VariantResult;
 
 /// What a figure is expected to be.
@@ -56,7 +56,7 @@ impl Expectation {
         let full = Range { min: self.min, max: self.max };
         let quick_real = self.quick_real.filter(|_| size.quick && size.real);
         let quick = quick_real.or(self.quick.filter(|_| size.quick));
-        let kafka = self.kafka.filter(|_| size.kafka);
+        let kafka = self.kafka.filter(|_| size.engine == RangesOf::Kafka);
         quick.or(kafka).or(self.real.filter(|_| size.real)).unwrap_or(full)
     }
 

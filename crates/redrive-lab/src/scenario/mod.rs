@@ -12,5 +12,5 @@ pub mod values;
 
 pub use expect::{Expectation, FigureVerdict};
 pub use file::{Broken, Clock, DownstreamKind, Scenario, ScenarioFault, Settings, Variant};
-pub use size::Size;
+pub use size::{RangesOf, Size};
 pub use values::{Share, Span};

@@ -239,10 +239,8 @@ fn breaker_opens(
     let mut breaker = Breaker::new(settings.clone());
     let mut opens = |number: u64, begins_ms: u64| {
         let ends = Duration::from_millis(begins_ms) + load.latency;
-        let sign = match outage.contains(Duration::from_millis(begins_ms)) {
-            true => Sign::Bad(FailureKind::Status(503)),
-            false => Sign::Good,
-        };
+        let fails = outage.contains(Duration::from_millis(begins_ms));
+        let sign = if fails { Sign::Bad(FailureKind::Status(503)) } else { Sign::Good };
         breaker.first_attempt(number, sign, Time::from_millis(ends.as_millis() as u64)).map(|_| ends)
     };
     let burst_at = load.burst.map(|burst| burst.at.as_millis() as u64);
