@@ -11,7 +11,7 @@ const HEADER_ROOM_BYTES: i64 = 128 * 1024;
 /// not bound it, since that counts the compressed batch, and a producer may compress better than we do.
 const RECORD_BYTES_MAX: i64 =
     (limits::PAYLOAD_BYTES_MAX + limits::HEADERS_BYTES_MAX + limits::KEY_BYTES_MAX + limits::ID_BYTES_MAX)
-        as i64
+        .cast_signed() as i64
         + HEADER_ROOM_BYTES;
 
 /// A topic as it is.

@@ -219,6 +219,6 @@ impl<'a> Making<'a> {
         let (since, older_letters) = (self.successes.since(), self.older_letters);
         let superseded = Superseded { keys, letters, shown, since, older_letters };
         let (tenants, ids, groups) = (self.order.tenants(), self.order.into_ids(), self.groups);
-        Plan { superseded, tenants, ids, groups, ..self.plan }
+        Plan { ids, superseded, tenants, groups, ..self.plan }
     }
 }
