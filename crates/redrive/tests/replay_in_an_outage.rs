@@ -93,6 +93,6 @@ fn letters_that_are_replayed_into_an_outage_are_held_and_do_not_die_again() {
     replay(&mut service);
     service.run(Duration::from_mins(10), |_: &Called, _| Answer::Status(503));
     assert_eq!(service.parked.len(), 6, "none has died again");
-    service.run(Duration::from_mins(60), |_: &Called, _| Answer::Done);
+    service.run(Duration::from_hours(1), |_: &Called, _| Answer::Done);
     assert_eq!(service.machine.tally().succeeded, 9);
 }
