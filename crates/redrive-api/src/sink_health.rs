@@ -56,9 +56,11 @@ pub struct Endpoints {
     #[schemars(extend("enum" = ["endpoint", "tenant", "key"]))]
     pub unit: String,
     /// Endpoints in cooldown: they fail, or have sent a Retry-After.
-    pub left_alone: u64,
+    #[serde(alias = "left_alone")]
+    pub in_cooldown: u64,
     /// Origins in cooldown.
-    pub origins_left_alone: u64,
+    #[serde(alias = "origins_left_alone")]
+    pub origins_in_cooldown: u64,
     /// Endpoints and origins whose messages wait, for whatever reason.
     pub waiting: u64,
     /// The most serious of them, at most 32.

@@ -406,7 +406,7 @@ fn a_replay_that_was_aborted_is_not_resumed() {
     let api = RecordedApi::new(|_| (200, job("aborted", 130, 7)));
     let ran = api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(1);
     assert_eq!(ran.stdout, "");
-    assert!(ran.stderr.contains("replay r-31 is aborted and does not go on"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("replay r-31 is aborted and cannot be resumed"), "{}", ran.stderr);
     assert!(ran.stderr.contains("170 of its letters are open"), "{}", ran.stderr);
     assert!(!api.asked().iter().any(|asked| asked.line.starts_with("POST")));
 }

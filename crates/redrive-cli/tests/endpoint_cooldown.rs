@@ -60,7 +60,7 @@ limit_by = "tenant"
     let answer = processor.post_as("/v1/pipelines/hooks/messages", "application/x-ndjson", &lines);
     assert_eq!(answer.status, 202, "{}", answer.body);
     let endpoints = || processor.get("/v1/pipelines/hooks").json()["health"]["endpoints"].clone();
-    wait_for("the breaker of the tenant", || endpoints()["left_alone"] == 1);
+    wait_for("the breaker of the tenant", || endpoints()["in_cooldown"] == 1);
     let shown = endpoints();
     assert_eq!((&shown["unit"], &shown["waits"][0]["unit"]), (&"tenant".into(), &"tenant".into()), "{shown}");
     let status = stdout(&processor.cli(&["status", "hooks"]));

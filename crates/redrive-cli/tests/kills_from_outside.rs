@@ -21,7 +21,7 @@ fn bring(processor: &Processor, id: &str) {
     assert_eq!(answer.status, 202, "{}", answer.body);
 }
 
-// 60 kills under load convicted 20 innocent messages of 30,000 that had all been answered 200.
+// 60 kills under load quarantined 20 innocent messages of 30,000 that had all been answered 200.
 #[test]
 fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
     let source = "name = \"orders\"\nconcurrency = 50".to_owned();
@@ -32,7 +32,7 @@ fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
 
 /// `REDRIVE_OUTSIDE_KILLS` says how many kills there are; every life brings a hundred messages, and calls take up to 200 ms.
 #[test]
-fn kills_under_load_convict_nobody() {
+fn kills_under_load_quarantine_nothing() {
     const PER_LIFE: u64 = 100;
     let kills =
         std::env::var("REDRIVE_OUTSIDE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(8_u64);
@@ -64,7 +64,7 @@ fn kills_under_load_convict_nobody() {
     let requests = receiver.requests();
     let delivered: HashSet<&str> = requests.iter().map(Request::id).collect();
     assert_eq!(delivered.len() as u64, kills * PER_LIFE);
-    println!("{kills} kills, {} messages, {} calls: 0 convicted", delivered.len(), requests.len());
+    println!("{kills} kills, {} messages, {} calls: 0 quarantined", delivered.len(), requests.len());
 }
 
 #[test]

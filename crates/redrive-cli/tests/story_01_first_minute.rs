@@ -125,7 +125,7 @@ fn it_starts_without_a_question_and_ctrl_c_ends_it_while_deliveries_wait() {
     let lines = demo.until("produced");
     let outage: Vec<&str> =
         lines.iter().filter_map(|line| line.split_once("  ")).map(|(_, what)| what).collect();
-    assert_eq!(outage[0], "▲ the downstream is gone");
+    assert_eq!(outage[0], "▲ the downstream is down");
     assert!(outage.contains(&"▼ the downstream is back"), "{outage:?}");
     let status = lines.last().unwrap();
     let [produced, succeeded, retrying, held, dead] = five(status);
@@ -161,7 +161,10 @@ fn an_outage_opens_the_breaker_and_costs_no_message() {
     let (_, said) = opened.split_once("  ").unwrap();
     let (share, rest) = said.strip_prefix("▲ breaker open: ").unwrap().split_once(" % of ").unwrap();
     assert!((50..=100).contains(&share.parse::<u32>().unwrap()), "{said}");
-    assert!(rest.ends_with(" messages failed within 10s. Nothing is sent, no attempt burns."), "{said}");
+    assert!(
+        rest.ends_with(" messages failed within 10s. Nothing is sent, no attempts are used up."),
+        "{said}"
+    );
     let closed = demo.until("breaker closed").pop().unwrap();
     assert!(closed.contains("▼ breaker closed") && closed.ends_with("; ramping 5 → 64 permits"), "{closed}");
     let status = demo.until("produced").pop().unwrap();

@@ -68,7 +68,7 @@ fn a_missing_topic_stops_the_start_and_the_printed_commands_make_it() {
     for part in [
         "create them with:",
         "--partitions 2 --replication-factor 1 \\",
-        "--config retention.ms=-1 --config retention.bytes=-1 --config max.message.bytes=1179660",
+        "--config retention.ms=-1 --config retention.bytes=-1 --config max.message.bytes=33980928",
         "ACLs needed",
         "is new and begins with the earliest record",
         "SASL PLAIN",

@@ -1,4 +1,4 @@
-//! Story 5: the downstream is gone for a while. Nothing is sent, nothing is dead, and it comes back in good order.
+//! Story 5: the downstream is down for a while. Nothing is sent, nothing is dead, and it comes back in good order.
 
 mod world;
 

@@ -1,4 +1,4 @@
-//! Story 5 on Kafka: the downstream is gone for a while. Nothing is taken from the topic, nothing is rewritten, nothing is
+//! Story 5 on Kafka: the downstream is down for a while. Nothing is taken from the topic, nothing is rewritten, nothing is
 //! dead, and it comes back in good order, also over a kill.
 #![cfg(feature = "kafka")]
 

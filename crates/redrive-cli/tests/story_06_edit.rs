@@ -79,8 +79,8 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
     for (args, said) in [
         (&["--all", "--set", "/amount=EUR"][..], "a text needs quotes"),
         (&["--all", "--where", "region", "--set", "/a=1"], "is not a JSON pointer"),
-        (&["--set", "/a=1"], "edit needs to be told which letters"),
-        (&["--all"], "it is not said what shall change"),
+        (&["--set", "/a=1"], "edit needs a selection of letters"),
+        (&["--all"], "no change given"),
         (&["--all", "--set", "/a=1", "--same-id", "--new-id"], "cannot be used with"),
         (&["--ids", "raw", "--undo", "e-1"], "cannot be used with"),
         (&["--all", "--undo", "e-1"], "cannot be used with"),

@@ -398,7 +398,7 @@ fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
         let other = processor.cli(&["dlq", "replay", "invoices", action, "r-1"]);
         assert_eq!(other.status.code(), Some(2), "{}", stdout(&other));
         let said = stderr(&other);
-        assert!(said.contains("replay r-1 is one of pipeline `orders`, not of `invoices`"), "{said}");
+        assert!(said.contains("replay r-1 belongs to pipeline `orders`, not to `invoices`"), "{said}");
     }
     let again = good(&processor, &["dlq", "replay", "orders", "--resume", "r-1"]);
     assert_eq!(again, "replay r-1  done already   … 8/8   succeeded 8   dead again 0   sent twice 0\n");
@@ -432,8 +432,7 @@ fn letters_are_counted_by_tenant_and_a_quota_leaves_the_rest_open() {
     let rule = &groups["groups"][0]["rule"];
     assert_eq!(*rule, json!({ "match": "customer*not found", "as": "unknown customers" }));
     let why = good(&processor, &["dlq", "groups", "orders", groups["groups"][0]["id"].as_str().unwrap()]);
-    let said =
-        "because  of the rule [[pipeline.group]] match = \"customer*not found\", as = \"unknown customers\"";
+    let said = "because  matched by rule [[pipeline.group]] match = \"customer*not found\", as = \"unknown customers\"";
     assert!(why.contains(said), "{why}");
 
     let quota = ["dlq", "replay", "orders", "--all", "--tenant-max", "3"];

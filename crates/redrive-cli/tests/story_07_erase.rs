@@ -51,7 +51,7 @@ fn an_erasure_needs_a_reason_a_selection_and_the_scope_of_an_administrator() {
     for (args, said) in [
         (&["--all", "--reason", " "][..], "--reason is empty"),
         (&["--all"], "--reason"),
-        (&["--reason", "ticket"], "erase needs to be told which letters"),
+        (&["--reason", "ticket"], "erase needs a selection of letters"),
     ] {
         let wrong = processor.cli(&[&["dlq", "erase", "orders"], args].concat());
         assert_eq!(wrong.status.code(), Some(2), "{args:?} {}", stderr(&wrong));

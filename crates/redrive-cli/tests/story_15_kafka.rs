@@ -160,7 +160,7 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
     let imports: Vec<Value> = lines.filter(|line| line["action"] == "import").collect();
     assert_eq!(imports.len(), 1, "{imports:?}");
     assert_eq!((&imports[0]["letters"], &imports[0]["note"]), (&json!(63), &json!(format!("topic {dlt}"))));
-    // Closed letters do not come a second time either.
+    // Resolved letters do not come a second time either.
     let said = run(&processor, &with_source).1;
     assert!(said.contains("imported 0   already there 63"), "{said}");
 }

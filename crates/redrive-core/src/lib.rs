@@ -31,7 +31,7 @@ pub use forecast::budget as forecast_budget;
 pub use forecast::outage as forecast_outage;
 pub use policy::profiles;
 pub use protection::{
-    breaker, budget, closed, endpoints, failure_kind, guard, pace, pulse, ramp, suspects, window,
+    blocked_spans, breaker, budget, endpoints, failure_kind, guard, pace, pulse, ramp, suspects, window,
 };
 pub use retry::{class, decide, decision, jitter, meta, reason, schedule, views};
 pub use text::{duration, nearest, pick, printable, rate, ratio};

@@ -323,7 +323,7 @@ fn the_latest_outcome_of_a_message_counts() {
     assert!(breaker.later_attempt(retried(37), REFUSED, at(now + 2_000)).is_some());
 }
 
-/// What is left of a batch is what fails: its poison comes back together, in a sink that is well.
+/// What is left of a batch is what fails: its poison comes back together, in a healthy sink.
 #[test]
 fn a_wave_of_bad_messages_does_not_open_it() {
     let mut breaker = Breaker::new(BreakerSettings::default());

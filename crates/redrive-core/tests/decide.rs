@@ -125,6 +125,17 @@ fn a_wrong_credential_waits_and_burns_nothing() {
 }
 
 #[test]
+fn a_short_retry_after_waits_at_least_as_long_as_the_policy_says() {
+    let policy = tiered().retry_after_jitter("0%").retry_after_min("10s");
+    let at = |asked| on(&policy, &failed(0), asking(Class::RateLimited, asked));
+    assert_eq!(at(secs(1)), counted(secs(10), Some(1)));
+    assert_eq!(at(secs(11)), counted(secs(11), Some(1)));
+    assert_eq!(at(Duration::ZERO), counted(secs(5), Some(0)), "asks for nothing, so the schedule decides");
+    let above = tiered().retry_after_max("1m").retry_after_min("2m").build().unwrap_err().to_string();
+    assert!(above.contains("retry_after_min") && above.contains("at most 1m"), "{above}");
+}
+
+#[test]
 fn a_stale_connection_is_tried_again_at_once_a_few_times() {
     let at = |reconnects, attempts| {
         let meta = Meta { reconnects, attempts, ..Meta::default() };
@@ -147,7 +158,7 @@ fn a_stale_connection_past_the_deadline_is_not_tried_again() {
 }
 
 #[test]
-fn the_third_crash_within_the_window_convicts_and_exactly_three_are_made() {
+fn the_third_crash_within_the_window_quarantines_and_exactly_three_are_made() {
     // S3-28 S3-40: E[crashes before detection] = k.
     let policy = tiered().retries(3);
     let crash = Outcome::failed(Class::Crash);

@@ -23,8 +23,8 @@ pub fn tuning() -> Tuning {
         checkpoint_bytes: 24 * 1024,
         checkpoint_changes: 40,
         clean_above_bytes: 32 * 1024,
-        // Closed letters must be found by who verifies.
-        closed_keep: Duration::from_hours(1_000_000),
+        // Resolved letters must be found by who verifies.
+        resolved_retention: Duration::from_hours(1_000_000),
         scrub: None,
         accept_missing: false,
     }

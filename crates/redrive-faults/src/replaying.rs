@@ -37,7 +37,7 @@ pub fn options() -> StoreOptions {
 type Failed = Box<dyn Error + Send + Sync>;
 
 fn pipeline() -> Pipeline {
-    // Whoever is killed at random often enough may be convicted; that is not what is tested here.
+    // Whoever is killed at random often enough may be quarantined; that is not what is tested here.
     let policy = Policy::fixed("1ms").retries(0).jitter("none").crash(100, "5m");
     let pipeline = Pipeline::new(PIPELINE).policy(policy).concurrency(CONCURRENCY).dedup(DEDUP);
     // All of them are to be dead.

@@ -1,4 +1,4 @@
-//! Kills from outside, which the supervisor of a process with handlers of its own has seen: nobody is convicted, and a pill
+//! Kills from outside, which the supervisor of a process with handlers of its own has seen: nothing is quarantined, and a pill
 //! among them is still found by three deaths.
 //!
 //! `REDRIVE_OUTSIDE_KILLS` says how many kills there are.
@@ -85,7 +85,7 @@ impl Lives {
 }
 
 #[test]
-fn kills_that_a_supervisor_has_seen_convict_nobody() {
+fn kills_that_a_supervisor_has_seen_quarantine_nothing() {
     let kills = often("REDRIVE_OUTSIDE_KILLS", 15);
     let mut random = SplitMix64::new(often("REDRIVE_SEED", 1));
     let mut lives = Lives::new(Death::Never);
@@ -98,7 +98,7 @@ fn kills_that_a_supervisor_has_seen_convict_nobody() {
     assert!(!said.contains("suspect"), "{said}");
     let calls = std::fs::read_to_string(lives.log()).expect("the log").lines().count();
     assert_eq!(lives.dead(), [], "after {kills} kills");
-    println!("{kills} kills in {calls} calls of handlers in the process: 0 convicted");
+    println!("{kills} kills in {calls} calls of handlers in the process: 0 quarantined");
 }
 
 #[test]

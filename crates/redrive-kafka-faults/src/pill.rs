@@ -24,12 +24,12 @@ pub struct Pill {
 
 /// The handler of a process that has a pill among its orders, or none.
 #[derive(Debug)]
-pub struct Swallower {
+pub struct CrashingApplier {
     pub applier: Applier,
     pub pill: Option<Pill>,
 }
 
-impl Sink for Swallower {
+impl Sink for CrashingApplier {
     fn deliver(&self, call: Call) -> Delivery<'_> {
         Box::pin(async move {
             let Some(pill) = self.pill else { return self.applier.deliver(call).await };

@@ -1,4 +1,4 @@
-//! What closed letters cost at a start: time to the first delivery, and memory.
+//! What resolved letters cost at a start: time to the first delivery, and memory.
 //!
 //! ```text
 //! cargo run --release -p redrive-kafka --example letters_start -- prepare 300000 NAME   # letters, all replayed successfully
@@ -78,7 +78,7 @@ fn prepare(count: i64, name: &str) -> Result<(), Error> {
     topics::prepare(&cluster, &pipeline, TopicsMode::Create)?;
     let Topics { dlq, dlq_state, .. } = Topics::of(&pipeline);
     let producer: BaseProducer = config.create()?;
-    // As if they had been closed two hours ago.
+    // As if they had been resolved two hours ago.
     let at = Time::from_millis(u64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_millis())? - 7_200_000);
     for n in 0..count {
         let partition = i32::try_from(n % i64::from(PARTITIONS))?;
@@ -101,7 +101,7 @@ fn prepare(count: i64, name: &str) -> Result<(), Error> {
     }
     send(&producer, BaseRecord::<[u8], [u8]>::to(name).partition(0).payload(b"{}"));
     producer.flush(WAIT)?;
-    println!("{count} letters of {name}, all closed");
+    println!("{count} letters of {name}, all resolved");
     Ok(())
 }
 

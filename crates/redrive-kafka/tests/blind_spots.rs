@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 use redrive::internal::engine::{
-    Deliver, PartitionFlow, ProblemKind, Query, SourcePlace, StoreOptions, Verdict,
+    Deliver, PartitionFlow, ProblemKind, Query, SourcePosition, StoreOptions, Verdict,
 };
 use redrive_core::Meta;
 use redrive_kafka::KafkaEngine;
@@ -44,7 +44,7 @@ fn lag_and_records_are_told_by_topic_and_partition_and_ends_of_transactions_are_
     assert_eq!(lag(&mut engine, &source, 0), Some(0));
 
     let taken = take(&mut engine, at(0), 3);
-    let place = SourcePlace { topic: source.as_str().into(), partition: 1, offset: 0 };
+    let place = SourcePosition { topic: source.as_str().into(), partition: 1, offset: 0 };
     assert_eq!(taken[0].origin, Some(place), "what a service is told of its record");
     settle(&mut engine, taken, |delivery| match delivery.receipt.at {
         0 => Verdict::Retry { due: at(50_000), meta: Meta { attempts: 1, ..delivery.meta } },

@@ -10,7 +10,7 @@ use redrive::internal::engine::{Deliver, ProblemKind, Query, StoreOptions, Verdi
 use redrive_kafka::KafkaEngine;
 use redrive_lab::kafka::broker::Broker;
 use support::drive::{at, finish_all, ids, messages, settle, take};
-use support::{Places, World, wait};
+use support::{ProducedOffsets, World, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
@@ -41,7 +41,8 @@ fn every_codec_is_read_in_the_source_and_in_our_own_topics() {
     let world = World::new(1, &TIERS);
     for (n, codec) in ["none", "gzip", "snappy", "lz4", "zstd"].into_iter().enumerate() {
         let mut config = support::client_at(&world.brokers);
-        let producer = config.set("compression.type", codec).create_with_context(Places::default()).unwrap();
+        let producer =
+            config.set("compression.type", codec).create_with_context(ProducedOffsets::default()).unwrap();
         let n = u32::try_from(n).unwrap() * 10;
         world.produce_by(&producer, &messages(n..n + 10));
     }
@@ -71,7 +72,8 @@ fn a_batch_that_cannot_be_decoded_stops_its_partition_and_nothing_else_also_afte
     let broker = private_broker(dir.path());
     let world = World::at(broker.address(), 2, &TIERS);
     let mut config = support::client_at(&world.brokers);
-    let producer = config.set("compression.type", "lz4").create_with_context(Places::default()).unwrap();
+    let producer =
+        config.set("compression.type", "lz4").create_with_context(ProducedOffsets::default()).unwrap();
     world.produce_by(&producer, &messages(0..20));
     // A codec that is not made yet.
     recode(&broker, &world.pipeline.source, 0, 5);

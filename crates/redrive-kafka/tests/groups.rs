@@ -9,7 +9,7 @@ use redrive::internal::engine::{
     Attempt, Deliver, GroupMark, GroupMarks, GroupState, GroupSummary, Grouping, Handling, History,
     KeepLetters, LetterChange, Query, Settlement, StoreOptions, Verdict,
 };
-use redrive_core::{Class, FailureKind, Meta, Reason};
+use redrive_core::{Class, FailureKind, Fingerprint, GroupId, Meta, Reason};
 use redrive_kafka::KafkaEngine;
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin};
 use support::drive::{at, messages, take};
@@ -112,6 +112,7 @@ fn members_count_the_same_groups_and_share_what_was_decided() {
     third.close().unwrap();
 }
 
+/// One has no fingerprint; another has one of another version, which it keeps.
 #[test]
 fn a_letter_that_an_older_program_wrote_is_grouped_when_it_is_read() {
     let world = World::new(1, &TIERS);
@@ -129,9 +130,22 @@ fn a_letter_that_an_older_program_wrote_is_grouped_when_it_is_read() {
     let mut engine = world.open_caught_up(StoreOptions::default());
     let topic = redrive_kafka::topics::Topics::of(&world.pipeline).dlq;
     support::write_copies(&topic, &format!("{}/0/0", world.pipeline.source), std::slice::from_ref(&copy));
-    wait("the letter is read", || engine.counts().letters_open == 1);
+    let other = Fingerprint { version: 9, group: GroupId::from_number(77), title: "another".to_owned() };
+    let of_another_version = CopyRecord {
+        origin: Origin::of_number(world.pipeline.source.as_str().into(), 1),
+        dead_at: Some(at(4)),
+        marks: LetterMarks { group: Some(other.clone()), ..LetterMarks::default() },
+        ..copy.clone()
+    };
+    let place = format!("{}/0/1", world.pipeline.source);
+    support::write_copies(&topic, &place, std::slice::from_ref(&of_another_version));
+    wait("the letters are read", || engine.counts().letters_open == 2);
     let found = groups(&mut engine);
     let expected = Grouping::default().of(Reason::Permanent, Some(&attempt("404 order 99 is gone")));
-    assert_eq!((found[0].group(), found[0].title()), (expected.group, "404 order <n> is gone"));
+    let mut told: Vec<_> = found.iter().map(|group| (group.group(), group.title())).collect();
+    told.sort();
+    let mut wanted = vec![(expected.group, "404 order <n> is gone"), (other.group, "another")];
+    wanted.sort();
+    assert_eq!(told, wanted, "the same error, and each in the group it was stored with");
     engine.close().unwrap();
 }

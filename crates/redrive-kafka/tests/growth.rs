@@ -9,7 +9,7 @@ use redrive::internal::engine::{Deliver, EngineError, Query, Verdict};
 use redrive_core::Meta;
 use redrive_kafka::topics::Topics;
 use support::drive::{at, finish_all, of_key, ordered, settle, take};
-use support::{LIMIT, Places, World, wait};
+use support::{LIMIT, ProducedOffsets, World, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
@@ -57,7 +57,7 @@ fn a_grown_source_is_refused_until_the_tiers_are_extended_and_then_everything_is
         support::grow(topic, 3);
     }
     // 'b' is 98 and 'd' is 100: partitions 2 and 1 of three.
-    let producer = support::client().create_with_context(Places::default()).unwrap();
+    let producer = support::client().create_with_context(ProducedOffsets::default()).unwrap();
     for key in ["b", "d"] {
         world.produce_by(&producer, &of_key(0..2, key));
     }

@@ -26,7 +26,7 @@ fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resum
     let mut world = World::new(2, &TIERS);
     world.cluster.member = None;
     let mut first = world.open_caught_up(StoreOptions::default());
-    first.gate_all(TakeGate::Closed).unwrap();
+    first.gate_all(TakeGate::Shut).unwrap();
     world.produce(&messages(0..20));
 
     let mut second = world.open(StoreOptions::default());
@@ -34,7 +34,7 @@ fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resum
         assert!(took(&mut first).is_empty() && took(&mut second).is_empty());
         second.has_caught_up() && first.has_caught_up() && second.counts().ready == 10
     });
-    assert_eq!([first.shared_gate(), second.shared_gate()], [Some(TakeGate::Closed); 2]);
+    assert_eq!([first.shared_gate(), second.shared_gate()], [Some(TakeGate::Shut); 2]);
     let pause = control::read(&world.cluster, &Topics::of(&world.pipeline)).unwrap();
     assert!(pause.is_some_and(|pause| !pause.at.is_empty()));
 
@@ -48,7 +48,7 @@ fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resum
     let mut third = world.open(StoreOptions::default());
     wait("the third knows", || {
         assert!(took(&mut second).is_empty() && took(&mut third).is_empty());
-        third.has_caught_up() && third.shared_gate() == Some(TakeGate::Closed)
+        third.has_caught_up() && third.shared_gate() == Some(TakeGate::Shut)
     });
 
     second.gate_all(TakeGate::Open).unwrap();

@@ -88,7 +88,7 @@ fn the_printed_permissions_are_enough_and_a_replay_that_may_not_write_says_so() 
         meta: delivery.meta,
         at: at(1),
     });
-    engine.gate_all(TakeGate::Closed).unwrap();
+    engine.gate_all(TakeGate::Shut).unwrap();
     engine.gate_all(TakeGate::Open).unwrap();
     assert!(engine.condition().problems.is_empty(), "{:?}", engine.condition().problems);
 

@@ -11,12 +11,15 @@ use redrive::internal::engine::{
     Verdict,
 };
 use redrive_core::{Meta, Reason};
-use redrive_kafka::KafkaEngine;
 use redrive_kafka::topics::scan::Scan;
+use redrive_kafka::topics::{prepare, survey};
+use redrive_kafka::{KafkaEngine, TopicsMode};
 use redrive_lab::kafka::broker::Broker;
 use support::drive::{at, finish_all, ids, messages, settle, take};
 use support::{World, message, wait};
 
+/// Room for a record of the source that is not compressed.
+const LOWERED: &str = "1179660";
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
 /// A broker of its own where ACLs count.
@@ -204,7 +207,7 @@ fn records(world: &World, topic: &str) -> u64 {
     scan.read(&scan.spans(topic).unwrap(), |span| span.low, |_| {}).unwrap()
 }
 
-/// Digits that gzip makes half as long and lz4 does not: the source has it in one batch, and a topic of ours will not.
+/// Digits that gzip makes half as long and lz4 does not: the source has it in one batch.
 fn large(id: &str) -> redrive_core::Message {
     let mut state = 7_u64;
     let digits = (0..1_800_000).map(|_| {
@@ -217,20 +220,62 @@ fn large(id: &str) -> redrive_core::Message {
 fn produce_large(world: &World, ids: &[&str]) {
     let mut config = support::client_at(&world.brokers);
     config.set("compression.type", "gzip").set("message.max.bytes", "10000000");
-    let producer = config.create_with_context(support::Places::default()).unwrap();
+    let producer = config.create_with_context(support::ProducedOffsets::default()).unwrap();
     for id in ids {
         world.produce_by(&producer, &[large(id)]);
     }
 }
 
-/// A record that no topic of ours takes: its letter says what is known of it, and where the whole of it is.
+/// What the source took in a compressed batch fits into every topic of ours, whatever the source's limit is.
+#[test]
+fn a_record_that_only_a_compressed_batch_holds_waits_dies_and_is_replayed_whole() {
+    let world = World::new(1, &TIERS);
+    let letters = format!("{}.DLQ", world.pipeline.name);
+    produce_large(&world, &["dead", "retried"]);
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    let taken = take(&mut engine, at(0), 2);
+    settle(&mut engine, taken, |delivery| match delivery.message.id() {
+        "dead" => dead(delivery),
+        _ => retry(delivery),
+    });
+    assert_eq!((engine.counts().letters_open, engine.counts().pending()), (1, 1));
+    let retried = take(&mut engine, at(500), 1);
+    assert!(retried[0].message.payload() == large("retried").payload(), "a tier has the whole of it");
+    settle(&mut engine, retried, dead);
+    assert_eq!(engine.condition().spooled, 0);
+    assert!(!world.cluster.state_dir.join("kafka/spool").exists());
+    assert_eq!(records(&world, &letters), 2, "a record each");
+    let all = engine.letters(None, None, 100).unwrap();
+    for letter in &all {
+        assert_eq!(letter.reason, Reason::Permanent);
+        assert!(letter.message.payload() == large(letter.message.id()).payload(), "it is whole");
+    }
+    let job = ReplayJob {
+        id: 7,
+        due: at(9),
+        force: false,
+        target: redrive::internal::engine::ReplayTarget::default(),
+    };
+    let ids: Vec<u64> = all.iter().map(|letter| letter.id).collect();
+    assert_eq!(engine.replay(&job, &ids, at(9).into()).unwrap(), [ReplayAnswer::Replayed; 2]);
+    let replayed = take(&mut engine, at(500), 2);
+    assert!(replayed.iter().all(|one| one.message.payload() == large(one.message.id()).payload()));
+    settle(&mut engine, replayed, |_| Verdict::Done);
+    engine.close().unwrap();
+}
+
+/// A record that no topic of ours takes, because somebody lowered their limits: its letter says what is known of it, and
+/// where the whole of it is.
 #[test]
 fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_nobody() {
     let world = World::new(1, &TIERS);
     let letters = format!("{}.DLQ", world.pipeline.name);
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    for topic in ["DLQ", "retry.1s"] {
+        lower_limit(&world, &format!("{}.{topic}", world.pipeline.name));
+    }
     produce_large(&world, &["dead", "retried"]);
     world.produce(&messages(0..30));
-    let mut engine = world.open_caught_up(StoreOptions::default());
     let taken = take(&mut engine, at(0), 32);
     settle(&mut engine, taken, |delivery| match delivery.message.id() {
         "dead" => dead(delivery),
@@ -293,10 +338,22 @@ fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_n
     engine.close().unwrap();
 }
 
+/// Lowers how large records of a topic may be, and waits until its broker minds it.
+fn lower_limit(world: &World, topic: &str) {
+    support::bound_records(topic, LOWERED);
+    let facts = |name: &str| {
+        let found = survey(&world.cluster, &world.pipeline).unwrap().found;
+        found.into_iter().find(|facts| facts.name == name).map(|facts| facts.max_message_bytes.to_string())
+    };
+    wait("the limit is known", || facts(topic).as_deref() == Some(LOWERED));
+}
+
 /// A batch is refused as a whole when it is too large, or when one record of it is.
 #[test]
 fn small_records_are_not_to_blame_for_a_batch_that_is_too_large() {
     let world = World::with(&support::brokers(), 1, &TIERS, &[("max.message.bytes", "20000")]);
+    prepare(&world.cluster, &world.pipeline, TopicsMode::Create).unwrap();
+    support::bound_records(&format!("{}.retry.1s", world.pipeline.name), "151072");
     let noise = |n: u64| {
         (0..9_000_u64).map(move |at| ((at + n * 9_001).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8)
     };

@@ -45,6 +45,9 @@ fn names_are_those_of_the_pipeline() {
     }
 }
 
+/// The largest message with our headers, whatever the source says of its compressed batches.
+const ANY_RECORD_BYTES: i64 = 33_980_928;
+
 #[tokio::test]
 async fn the_commands_that_are_printed_make_what_is_missing() {
     let cluster = cluster(&std::env::temp_dir());
@@ -72,7 +75,7 @@ async fn the_commands_that_are_printed_make_what_is_missing() {
     let found = survey(&cluster, &orders).unwrap();
     let tier = &found.found[0];
     assert_eq!((tier.partitions, tier.retention_ms, tier.retention_bytes), (3, -1, -1));
-    assert_eq!(tier.max_message_bytes, 2_000_000 + 128 * 1024);
+    assert_eq!(tier.max_message_bytes, ANY_RECORD_BYTES);
     assert_eq!(found.found.last().unwrap().cleanup, "compact");
     assert_eq!(found.source.retention_ms, 3_600_000);
 }
@@ -115,6 +118,33 @@ async fn a_topic_that_would_lose_messages_is_refused_with_the_command_that_helps
     assert!(wrong[0].problem.contains("retention.ms=86400000"), "{}", wrong[0].problem);
     run_tool(&wrong[0].command(&bootstrap));
     wait("the setting is known", || prepare(&cluster, &orders, TopicsMode::Verify).is_ok());
+}
+
+/// Topics of an earlier version had the source's limit and our headers: they go on working, and the warning has the command.
+#[tokio::test]
+async fn a_topic_with_room_for_uncompressed_records_only_is_warned_of_and_not_refused() {
+    let cluster = cluster(&std::env::temp_dir());
+    let orders = pipeline(&name("orders"));
+    create(&cluster, &orders.source, 1, &[("max.message.bytes", "2000000")]).await;
+    let letters = format!("{}.DLQ", orders.name);
+    let of_before = (2_000_000 + 128 * 1024).to_string();
+    create(&cluster, &letters, 1, &[("retention.ms", "-1"), ("max.message.bytes", &of_before)]).await;
+    prepare(&cluster, &orders, TopicsMode::Create).unwrap();
+    let found = survey(&cluster, &orders).unwrap();
+    let [warning] = found.warnings.as_slice() else { panic!("{:?}", found.warnings) };
+    assert!(warning.starts_with(&format!("{letters} has max.message.bytes=2131072: ")), "{warning}");
+    let (_, command) = warning.split_once("; ").unwrap();
+    run_tool(command);
+    wait("the setting is known", || survey(&cluster, &orders).unwrap().warnings.is_empty());
+
+    // Less than the source takes uncompressed is refused as before.
+    let less = command.replace(&ANY_RECORD_BYTES.to_string(), "2000000");
+    run_tool(&less);
+    wait("the setting is known", || prepare(&cluster, &orders, TopicsMode::Verify).is_err());
+    let Err(TopicsFault::Wrong { wrong, .. }) = prepare(&cluster, &orders, TopicsMode::Verify) else {
+        panic!("a topic without room for headers was accepted");
+    };
+    assert!(wrong[0].problem.contains("max.message.bytes=2000000"), "{}", wrong[0].problem);
 }
 
 #[tokio::test]

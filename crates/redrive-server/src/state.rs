@@ -7,7 +7,7 @@ use redrive::{Clock, Time, WallClock};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::access::auth::{Door, Unguarded};
+use crate::access::auth::{ServerAccess, Unguarded};
 use crate::access::token::Token;
 use crate::access::wrong_tokens::WrongTokens;
 use crate::answer_memory::Answers;
@@ -69,8 +69,8 @@ impl Shared {
         }))
     }
 
-    pub fn door(&self) -> Door<'_> {
-        Door { unguarded: self.unguarded, tokens: &self.tokens }
+    pub fn access_rules(&self) -> ServerAccess<'_> {
+        ServerAccess { unguarded: self.unguarded, tokens: &self.tokens }
     }
 }
 

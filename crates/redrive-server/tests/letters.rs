@@ -14,7 +14,7 @@ async fn with_letters(poison: usize, flaky: usize) -> Running {
     let server = start().await;
     let poisonous = |n| {
         let payload = json!({ "poison": n });
-        json!({ "id": format!("p-{n}"), "key": format!("c-{n}"), "tenant": "acme", "headers": { "x-src": "web" }, "payload": payload })
+        json!({ "id": format!("p-{n}"), "key": format!("c-{n}"), "tenant": "acme", "headers": { "x-src": "web", "ce_type": "order.placed" }, "payload": payload })
     };
     let flaking = |n| json!({ "id": format!("f-{n}"), "payload": "flaky" });
     let lines = (0..poison).map(poisonous).chain((0..flaky).map(flaking));
@@ -39,7 +39,29 @@ async fn letters_tell_their_whole_story() {
     {
         let whole = server.get(&format!("{LETTERS}/{id}")).await.expect(200);
         assert_eq!(whole["payload"], json!({ "utf8": "{\"poison\":0}" }));
-        assert_eq!(whole["headers"], json!({ "x-src": "web" }));
+        assert_eq!(whole["headers"], json!({ "x-src": "web", "ce_type": "order.placed" }));
+        // Queue, id, name and data; the policy it died under; when it came and when it died.
+        assert_eq!(
+            (&whole["queue"], &whole["message"], &whole["type"]),
+            (&json!("orders"), &json!("p-0"), &json!("order.placed"))
+        );
+        assert!(whole["id"].as_str().unwrap().starts_with("orders/"), "{whole}");
+        let options = &whole["options"];
+        assert_eq!((&options["jitter"], &options["tiers"][0]), (&json!("none"), &json!("20ms")), "{whole}");
+        for option in ["attempts", "timeout", "hold_max", "classify"] {
+            assert!(!options[option].is_null(), "{option}: {options}");
+        }
+        let time = |name: &str| redrive::timestamp::parse(whole[name].as_str().unwrap()).unwrap();
+        assert!(time("created") <= time("dead_at"), "{whole}");
+        assert_eq!((&whole["attempts"], &whole["replays"]), (&json!(1), &json!(0)));
+        // Each attempt with its time, its class and its error.
+        let attempt = &whole["history"][0];
+        assert_eq!(
+            (&attempt["class"], &attempt["error"]),
+            (&json!("permanent"), &json!("422 no lines")),
+            "{attempt}"
+        );
+        assert!(attempt["at"].is_string(), "{attempt}");
         assert_eq!((&whole["key"], &whole["tenant"]), (&json!("c-0"), &json!("acme")));
         assert_eq!(
             (&whole["reason"], &whole["class"], &whole["error_class"]),

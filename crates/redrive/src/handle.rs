@@ -502,9 +502,9 @@ impl PipelineHandle {
     /// Takes nothing until [`Self::resume`]; what runs goes on, new messages are still accepted.
     pub async fn pause(&self) -> Result<(), HandleError> {
         self.ask(|asked| {
-            asked.gate_all(TakeGate::Closed)?;
+            asked.gate_all(TakeGate::Shut)?;
             if let Some(running) = &mut asked.running {
-                running.machine.gate(TakeGate::Closed);
+                running.machine.gate(TakeGate::Shut);
             }
             Ok(())
         })

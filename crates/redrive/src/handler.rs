@@ -10,7 +10,7 @@ use redrive_core::{Message, rate};
 use serde::de::DeserializeOwned;
 
 use crate::dispatch::routes::Router;
-use crate::engine::{Execution, SourcePlace};
+use crate::engine::{Execution, SourcePosition};
 use crate::failure::{Failure, NOTES_MAX};
 use crate::json::Json;
 
@@ -80,7 +80,7 @@ pub struct Call {
     /// The pipeline.
     pub pipeline: Arc<str>,
     /// The record it came from, where messages come from a topic.
-    pub origin: Option<SourcePlace>,
+    pub origin: Option<SourcePosition>,
 }
 
 /// Fields for the structured log of a delivery that succeeded. Never a secret.
@@ -188,8 +188,8 @@ pub trait Sink: Send + Sync + 'static {
     }
 
     /// Whether delivering runs code in this process that could end it: yours, or that of a library that aborts. Then what
-    /// was running when the process died is suspected, and convicted as a poison pill if the process keeps dying of it. A
-    /// sink that only talks to another process or service says `false`, and no message is ever blamed for a death of this
+    /// was running when the process died is a suspect, and is quarantined as a poison pill if it keeps crashing the process. A
+    /// sink that only talks to another process or service says `false`, and no message is ever suspected of a crash of this
     /// process.
     fn runs_in_process(&self) -> bool {
         true
@@ -254,7 +254,7 @@ pub(crate) struct Calling<'a> {
     pub(crate) message: Message,
     pub(crate) attempt: u32,
     pub(crate) replays: u32,
-    pub(crate) origin: Option<SourcePlace>,
+    pub(crate) origin: Option<SourcePosition>,
     pub(crate) pipeline: &'a Arc<str>,
 }
 
@@ -401,11 +401,11 @@ mod tests {
         }
     }
 
-    struct Picky {
+    struct RefusingSink {
         refused: String,
     }
 
-    impl Sink for Picky {
+    impl Sink for RefusingSink {
         fn deliver(&self, call: Call) -> Delivery<'_> {
             Box::pin(async move {
                 tokio::task::yield_now().await;
@@ -431,7 +431,7 @@ mod tests {
                 async move { if bad { Err(Failure::permanent("bad")) } else { Ok(()) } }
             }),
             AnyHandler::borrowing(Stateful { refused: "bad".into() }),
-            AnyHandler::sink(Arc::new(Picky { refused: "bad".into() })),
+            AnyHandler::sink(Arc::new(RefusingSink { refused: "bad".into() })),
             AnyHandler::owning(move |m: Message| {
                 let refused = refused.clone();
                 async move { if m.id() == refused { Err(Failure::permanent("bad")) } else { Ok(()) } }

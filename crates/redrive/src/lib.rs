@@ -20,7 +20,7 @@
 //! # }
 //! ```
 //!
-//! # What stands where
+//! # Layout
 //!
 //! - at the root: what a program is written with ([`Builder`], [`Pipeline`], [`Handler`], [`Sink`], [`Failure`]), what it
 //!   holds while it runs ([`Redrive`], [`PipelineHandle`]), and what hooks are called with

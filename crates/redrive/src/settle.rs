@@ -51,7 +51,7 @@ pub(crate) fn dead(delivery: Delivery, reason: Reason, at: Time) -> Settlement {
 }
 
 /// The settlement of a delivery that killed the process too often: dead without another attempt, and its story says so.
-pub(crate) fn convicted(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement {
+pub(crate) fn quarantined(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement {
     let before = delivery.meta;
     let meta = Meta {
         crashes: suspect.crashes,

@@ -9,7 +9,7 @@ use redrive::internal::engine::EngineError;
 use redrive::internal::subscriptions::entry::Entry;
 use redrive::internal::subscriptions::file::SubscriptionFile;
 use redrive::internal::subscriptions::{
-    Answer, EndpointId, Known, Loaded, Purge, Registered, Standing, SubscriptionStore, Subscriptions,
+    Answer, EndpointId, Known, Loaded, Purge, Registered, SubscriptionState, SubscriptionStore, Subscriptions,
 };
 use serde_json::{Value, json};
 
@@ -73,7 +73,11 @@ async fn a_purge_waits_over_restarts_until_it_was_announced() {
     }
     let table = open(dir.path());
     assert_eq!(table.unannounced(None, 10), [(after(2), id(2))]);
-    assert_eq!(table.show(&id(1).to_string()).unwrap().standing(), Standing::Purged, "it holds as before");
+    assert_eq!(
+        table.show(&id(1).to_string()).unwrap().standing(),
+        SubscriptionState::Purged,
+        "it holds as before"
+    );
 }
 
 #[tokio::test]
@@ -180,7 +184,8 @@ async fn a_crash_between_an_announcement_and_its_purge_leaves_neither() {
     for end in before..=whole.len() {
         std::fs::write(&path, &whole[..end]).unwrap();
         let table = open(dir.path());
-        let is_purged = table.show(&id(1).to_string()).is_some_and(|it| it.standing() == Standing::Purged);
+        let is_purged =
+            table.show(&id(1).to_string()).is_some_and(|it| it.standing() == SubscriptionState::Purged);
         let announced = table.announcement((after(1), id(1))).is_some();
         let waits = !table.unannounced(None, 10).is_empty();
         assert_eq!(announced, is_purged, "{end}");

@@ -24,7 +24,7 @@ fn tiny() -> Tuning {
         checkpoint_bytes: 1500,
         checkpoint_changes: 5,
         clean_above_bytes: 4096,
-        closed_keep: Duration::from_hours(1_000_000),
+        resolved_retention: Duration::from_hours(1_000_000),
         scrub: None,
         accept_missing: false,
     }

@@ -417,7 +417,7 @@ fn copies_that_the_cleaner_makes_meanwhile_are_overwritten_too() {
     }
 }
 
-/// Closed letters are forgotten a month after their death, when the journal is cleaned, and can be taken back until then.
+/// Resolved letters are forgotten a month after their death, when the journal is cleaned, and can be taken back until then.
 /// Open ones never are.
 #[test]
 fn closed_letters_are_forgotten_after_a_month_and_open_ones_never() {

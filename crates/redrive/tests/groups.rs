@@ -15,17 +15,29 @@ use redrive::{
 };
 use support::{guarded, message, quick, until};
 
-/// A pipeline on disk whose messages die of what their ids say: `t-…` of a timeout, `c-…` of a currency, others of a 404.
+/// A pipeline on disk whose messages die of what their ids say: `t-…` of a timeout, `c-…` of a currency, `w-…` each of its
+/// own word, others of a 404.
 struct Running {
     handle: PipelineHandle,
     stop: tokio::sync::oneshot::Sender<()>,
     run: tokio::task::JoinHandle<()>,
 }
 
+/// A word of its own for each number, with nothing in it that a fingerprint takes for a value.
+fn word(mut number: u32) -> String {
+    let mut word = String::from("word");
+    for _ in 0..3 {
+        word.push_str(["ba", "co", "du", "fe", "gi", "ho", "ku", "la", "me", "no"][number as usize % 10]);
+        number /= 10;
+    }
+    word + ["", "ta"][number as usize]
+}
+
 fn failure(message: &Message) -> Failure {
     let id = message.id();
     match &id[..2] {
         "t-" => Failure::transient(format!("timeout after {} ms calling pay.internal:8443", id.len() * 100)),
+        "w-" => Failure::permanent(format!("no word for {}", word(id[2..].parse().unwrap()))),
         "c-" => Failure::permanent("422 field `currency` must be one of EUR, USD, GBP"),
         _ => Failure::permanent(format!("404 customer {id} not found")),
     }
@@ -205,5 +217,31 @@ async fn a_group_without_open_letters_is_resolved_and_an_undone_discard_is_no_ar
     let none =
         actions.mark_group(&running.handle, GroupId::from_number(1), Handling::Resolved, None, "ops").await;
     assert!(matches!(none, Err(ActionError::NoGroup { .. })));
+    running.stop().await;
+}
+
+/// A pipeline whose every letter has another error: those beyond the bound are counted together, and are all there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn beyond_a_thousand_groups_letters_are_counted_as_other_over_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(VirtualClock::default());
+    let actions = Actions::open(None).unwrap();
+    let mut running = start(dir.path(), &clock, &[]);
+    let ids: Vec<String> = (0..1_007).map(|n| format!("w-{n}")).collect();
+    running.kill(&ids.iter().map(String::as_str).collect::<Vec<_>>(), 1_007).await;
+    for when in ["as they died", "after a restart"] {
+        let groups = actions.groups(&running.handle).await.unwrap();
+        assert_eq!(groups.len(), 1_001, "{when}");
+        let other: Vec<u64> = groups
+            .iter()
+            .filter(|group| group.group() == GroupId::OTHER)
+            .map(|group| group.figures.open)
+            .collect();
+        assert_eq!(other, [7], "{when}");
+        assert_eq!(groups.iter().map(|group| group.figures.open).sum::<u64>(), 1_007, "{when}");
+        assert_eq!(numbers(&running.handle, "group:other").await.len(), 7, "{when}");
+        running.stop().await;
+        running = start(dir.path(), &clock, &[]);
+    }
     running.stop().await;
 }

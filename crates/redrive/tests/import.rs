@@ -74,7 +74,7 @@ fn place(options: StoreOptions) -> StoreLocation<SimDisk> {
         checkpoint_bytes: 1500,
         checkpoint_changes: 5,
         clean_above_bytes: 4096,
-        closed_keep: Duration::from_hours(24 * 30),
+        resolved_retention: Duration::from_hours(24 * 30),
         scrub: None,
         accept_missing: false,
     };

@@ -28,13 +28,13 @@ impl Clock for Still {
 
 /// Calls that do not come back before they are let go.
 #[derive(Clone, Default)]
-struct Door {
+struct CallGate {
     open: Arc<AtomicBool>,
     opened: Arc<Notify>,
     waiting: Arc<AtomicUsize>,
 }
 
-impl Door {
+impl CallGate {
     async fn pass(&self) {
         self.waiting.fetch_add(1, SeqCst);
         while !self.open.load(SeqCst) {
@@ -50,14 +50,14 @@ impl Door {
 }
 
 /// `run-…` waits at the door, `retry-…` and `defer-…` fail as they say, anything else succeeds.
-fn pipeline(door: &Door) -> Pipeline {
-    let door = door.clone();
+fn pipeline(gate: &CallGate) -> Pipeline {
+    let gate = gate.clone();
     let handler = move |m: Message| {
-        let door = door.clone();
+        let gate = gate.clone();
         async move {
             match m.id().split('-').next() {
                 Some("run") => {
-                    door.pass().await;
+                    gate.pass().await;
                     Ok(())
                 }
                 Some("retry") => Err(Failure::transient("503 Service Unavailable")),
@@ -116,12 +116,12 @@ async fn in_state(handle: &PipelineHandle, state: PendingState) -> Vec<String> {
 }
 
 /// Two run, two of a key wait behind one of them, two are retried, one is deferred, one came with a delay, two are ready.
-async fn one_of_each(handle: &PipelineHandle, door: &Door) {
+async fn one_of_each(handle: &PipelineHandle, gate: &CallGate) {
     handle.ingest(["retry-1", "retry-2", "defer-1"].map(message)).await.unwrap();
     until(handle, |c| c.delayed == 2 && c.held == 1).await;
     handle.ingest_in(Duration::from_hours(5), [message("later-1")]).await.unwrap();
     handle.ingest([keyed("run-1", "k"), message("run-2")]).await.unwrap();
-    while door.waiting.load(SeqCst) < 2 {
+    while gate.waiting.load(SeqCst) < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     handle
@@ -131,10 +131,10 @@ async fn one_of_each(handle: &PipelineHandle, door: &Door) {
 }
 
 async fn every_message_is_listed_in_its_state(stores: impl Stores + 'static) {
-    let (clock, door) = (Arc::new(VirtualClock::default()), Door::default());
-    let (redrive, handle) = built(stores, &clock, pipeline(&door));
+    let (clock, gate) = (Arc::new(VirtualClock::default()), CallGate::default());
+    let (redrive, handle) = built(stores, &clock, pipeline(&gate));
     let work = async {
-        one_of_each(&handle, &door).await;
+        one_of_each(&handle, &gate).await;
         let ids = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>();
         for page in [1, 2, 100] {
             let all = listed(&handle, &MessageQuery::default(), page).await;
@@ -169,7 +169,7 @@ async fn every_message_is_listed_in_its_state(stores: impl Stores + 'static) {
         assert_eq!((counts.ready, counts.delayed, counts.held, counts.in_flight), (0, 0, 7, 2), "{counts:?}");
         assert_eq!(in_state(&handle, PendingState::Held).await.len(), 7);
         assert!(in_state(&handle, PendingState::Delayed).await.is_empty());
-        door.open();
+        gate.open();
     };
     Box::pin(guarded(redrive.run_until(work))).await.unwrap();
 }
@@ -186,15 +186,15 @@ async fn every_message_is_listed_in_its_state_on_disk() {
 }
 
 async fn a_message_that_waits_is_made_due_or_cancelled(stores: impl Stores + 'static) {
-    let (clock, door) = (Arc::new(VirtualClock::default()), Door::default());
+    let (clock, gate) = (Arc::new(VirtualClock::default()), CallGate::default());
     let parked = Arc::new(Mutex::new(Vec::new()));
     let told = Arc::clone(&parked);
-    let pipeline = pipeline(&door).concurrency(3);
+    let pipeline = pipeline(&gate).concurrency(3);
     let pipeline = pipeline
         .on_dead_letter(move |dead| told.lock().unwrap().push((dead.message.id().to_owned(), dead.reason)));
     let (redrive, handle) = built(stores, &clock, pipeline);
     let work = async {
-        one_of_each(&handle, &door).await;
+        one_of_each(&handle, &gate).await;
         until(&handle, |c| c.ready == 0 && c.key_wait == 2).await;
 
         // Made due: its second attempt comes at once, and its third is two hours away.
@@ -237,7 +237,7 @@ async fn a_message_that_waits_is_made_due_or_cancelled(stores: impl Stores + 'st
         assert!(matches!(refused, SteerError::NotFound { .. }), "{refused}");
 
         // The line goes on past who was cancelled.
-        door.open();
+        gate.open();
         let behind = async || handle.message("behind-2").await.unwrap().unwrap().state;
         while behind().await != MessagePhase::Succeeded {
             tokio::time::sleep(Duration::from_millis(1)).await;

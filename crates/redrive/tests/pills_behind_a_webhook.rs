@@ -29,7 +29,7 @@ struct Setting {
 struct Figures {
     innocents_dead: usize,
     pills_dead: usize,
-    convicted: usize,
+    quarantined: usize,
     deaths: u32,
     calls: usize,
     /// Most calls of one message.
@@ -71,7 +71,7 @@ fn play(setting: Setting) -> Figures {
     Figures {
         innocents_dead: innocents.len(),
         pills_dead: pills_dead.len(),
-        convicted: pills_dead.iter().filter(|parked| parked.reason == Reason::PoisonPill).count(),
+        quarantined: pills_dead.iter().filter(|parked| parked.reason == Reason::PoisonPill).count(),
         deaths: service.deaths(),
         calls: service.calls.len(),
         calls_most: calls_of.values().copied().max().unwrap_or(0),
@@ -82,7 +82,7 @@ fn play(setting: Setting) -> Figures {
 #[test]
 fn innocents_survive_however_many_pills_there_are() {
     println!(
-        "pills  back in  tiers               rate  innocents dead  pills dead, convicted  deaths  calls  most  took"
+        "pills  back in  tiers               rate  innocents dead  pills dead, quarantined  deaths  calls  most  took"
     );
     let mut harmed = Vec::new();
     for tiers in [&["1s", "2s", "4s"][..], &["1s"], &["5s", "30s", "5m"]] {
@@ -92,12 +92,12 @@ fn innocents_survive_however_many_pills_there_are() {
                     let messages = 37 * per_second;
                     let setting = Setting { pills, restart, tiers, per_second, messages, seed };
                     let figures = play(setting);
-                    let Figures { innocents_dead, pills_dead, convicted, deaths, calls, calls_most, took } =
+                    let Figures { innocents_dead, pills_dead, quarantined, deaths, calls, calls_most, took } =
                         figures;
                     let (tiers, restart) = (tiers.join(", "), format!("{restart:?}"));
                     println!(
                         "{pills:>5}  {restart:>7}  {tiers:<18} {per_second:>4}/s  {innocents_dead:>14}  \
-                         {pills_dead:>10}, {convicted:>9}  {deaths:>6}  {calls:>5}  {calls_most:>4}  {took:?}"
+                         {pills_dead:>10}, {quarantined:>9}  {deaths:>6}  {calls:>5}  {calls_most:>4}  {took:?}"
                     );
                     // Each pill kills its receiver at most as often as it has attempts and uncounted resets.
                     let bounded = calls_most <= 4 + 8 + 8 && deaths <= pills * 12;

@@ -1,4 +1,4 @@
-//! No shipped profile dead-letters for an outage, whatever its schedule, budget and mode; and in a sink that is well the
+//! No shipped profile dead-letters for an outage, whatever its schedule, budget and mode; and in a healthy sink the
 //! retry budget holds.
 
 mod support;
@@ -175,7 +175,7 @@ fn a_budget_that_was_empty_before_makes_no_letters_of_the_outage() {
     }
 }
 
-/// `check` counts the budget: what it says of a sink that is well is what happens there.
+/// `check` counts the budget: what it says of a healthy sink is what happens there.
 #[test]
 fn what_is_forecast_of_the_budget_is_what_happens() {
     for (name, per_second) in [("payments", 50), ("payments", 5), ("emails", 50)] {
@@ -193,7 +193,7 @@ fn what_is_forecast_of_the_budget_is_what_happens() {
     }
 }
 
-/// S3-34, S3-37: in a sink that is well, what goes beyond the budget is parked, and no retry is made for it.
+/// S3-34, S3-37: in a healthy sink, what goes beyond the budget is parked, and no retry is made for it.
 async fn past_the_budget(redrive: Redrive) {
     let payments = redrive.pipeline("payments").unwrap();
     // One in four fails: more than the budget allows, and less than an outage.

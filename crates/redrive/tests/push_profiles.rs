@@ -126,7 +126,7 @@ fn a_fifth_of_503_over_five_minutes_pauses_dispatch_which_goes_on_once_the_servi
     }
 }
 
-/// Messages for purged endpoints become letters without a call. They counted as answers of a service that is well.
+/// Messages for purged endpoints become letters without a call. They counted as answers of a healthy service.
 #[test]
 fn letters_without_a_call_neither_hide_that_a_service_is_down_nor_close_its_breaker() {
     let mut service = service("push");

@@ -167,7 +167,7 @@ fn with_an_endpoint_per_message_nobody_else_waits() {
 
 /// A network that drops three connections in a hundred. It says nothing about any message.
 #[test]
-fn random_resets_stall_nothing_convict_nobody_and_do_not_flood_the_log() {
+fn random_resets_stall_nothing_quarantine_nothing_and_do_not_flood_the_log() {
     for (per_second, seed) in [(500, 1), (500, 2), (50, 3), (5, 4)] {
         let mut service = Service::new(policy(), PERMITS, &one_endpoint()).with_seed(seed);
         let mut answer = |_: &Called, dice: u64| if dice % 100 < 3 { Answer::Reset } else { Answer::Done };

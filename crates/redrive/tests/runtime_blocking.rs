@@ -216,8 +216,8 @@ fn a_pause_ends_waits_in_place_so_that_nothing_is_started_behind_it() {
     world.round();
     let calls = world.started();
     world.end(calls[0].2, failed());
-    world.engine.gate(TakeGate::Closed);
-    world.machine.gate(TakeGate::Closed);
+    world.engine.gate(TakeGate::Shut);
+    world.machine.gate(TakeGate::Shut);
     // One that ran when the pause began and fails now does not wait in place either.
     world.end(calls[1].2, failed());
     world.later(Duration::from_mins(1));

@@ -9,8 +9,8 @@ use redrive::internal::engine::EngineError;
 use redrive::internal::subscriptions::entry::Entry;
 use redrive::internal::subscriptions::file::SubscriptionFile;
 use redrive::internal::subscriptions::{
-    Admission, Answer, Change, EndpointId, Known, Loaded, Purge, Registered, Standing, SubscriptionStore,
-    Subscriptions, SubscriptionsError,
+    Admission, Answer, Change, EndpointId, Known, Loaded, Purge, Registered, SubscriptionState,
+    SubscriptionStore, Subscriptions, SubscriptionsError,
 };
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ async fn called(table: &Subscriptions, numbers: std::ops::Range<u64>) {
     }
 }
 
-fn standing(subscriptions: &Subscriptions, endpoint: EndpointId) -> Option<Standing> {
+fn standing(subscriptions: &Subscriptions, endpoint: EndpointId) -> Option<SubscriptionState> {
     subscriptions.show(&endpoint.to_string()).map(|listed| listed.standing())
 }
 
@@ -65,7 +65,7 @@ async fn a_flag_is_verified_an_hour_later_across_a_restart_and_then_no_call_is_m
     }
     {
         let table = open(dir.path(), Purge::Verify);
-        assert_eq!(standing(&table, id(1)), Some(Standing::Flagged));
+        assert_eq!(standing(&table, id(1)), Some(SubscriptionState::Flagged));
         table.answered(id(1), GONE, after(3600)).await;
         assert!(matches!(table.admit(id(1), None, after(3601)).await, Admission::Purged(_)));
     }
@@ -85,7 +85,7 @@ async fn a_success_between_two_gone_begins_the_hour_anew() {
     table.answered(id(1), Answer::Delivered, after(1800)).await;
     assert_eq!(standing(&table, id(1)), None);
     table.answered(id(1), GONE, after(3601)).await;
-    assert_eq!(standing(&table, id(1)), Some(Standing::Flagged));
+    assert_eq!(standing(&table, id(1)), Some(SubscriptionState::Flagged));
 }
 
 /// TRAPS D-8: a deploy that drops a route answers 404 to everything.
@@ -116,11 +116,11 @@ async fn the_guard_stops_a_wave_of_purges_alerts_once_and_goes_on_only_when_it_i
     let table = open(dir.path(), Purge::AtOnce);
     assert!(table.counts(after(86_400)).stopped.is_some(), "a restart does not lift it");
     table.answered(id(9_999), GONE, after(86_400)).await;
-    assert_eq!(standing(&table, id(9_999)), Some(Standing::Flagged));
+    assert_eq!(standing(&table, id(9_999)), Some(SubscriptionState::Flagged));
     table.resume(after(86_400)).await.unwrap();
     assert!(matches!(table.resume(after(86_400)).await, Err(SubscriptionsError::NotStopped)));
     table.answered(id(9_999), GONE, after(86_401)).await;
-    assert_eq!(standing(&table, id(9_999)), Some(Standing::Purged));
+    assert_eq!(standing(&table, id(9_999)), Some(SubscriptionState::Purged));
 }
 
 /// After a restart the estimate was up to a fifth too low, and the guard that much stricter.
@@ -202,14 +202,14 @@ async fn two_stored_ids_of_one_endpoint_both_work_and_what_happens_to_it_concern
     for name in &both {
         assert!(table.stored(name).is_some());
         let shown = table.show(name).unwrap();
-        assert_eq!((shown.standing(), shown.ids), (Standing::Purged, both.to_vec()));
+        assert_eq!((shown.standing(), shown.ids), (SubscriptionState::Purged, both.to_vec()));
     }
     assert_eq!(table.list(None, None, 10).len(), 1, "it is one endpoint");
     // Either one brings it back for both.
     table.register(&both[0], &json!({"token": 1}), after(10)).await.unwrap();
     assert_eq!(table.admit(id(1), None, after(11)).await, Admission::Call);
     table.purge(&both[0], "fraud", "ops", after(12)).await.unwrap();
-    assert_eq!(table.show(&both[1]).unwrap().standing(), Standing::Purged);
+    assert_eq!(table.show(&both[1]).unwrap().standing(), SubscriptionState::Purged);
     // One that is removed leaves the other.
     table.remove(&both[1], after(13)).await.unwrap();
     assert_eq!(table.show(&id(1).to_string()).unwrap().ids, [both[0].clone()]);
@@ -245,7 +245,7 @@ async fn a_hash_that_was_never_heard_of_is_neither_flagged_nor_purged_nor_undone
     let undone = table.undo(&unknown, start()).await;
     assert!(matches!(undone, Err(SubscriptionsError::NotMarked(_))), "{undone:?}");
     table.purge(&unknown, "fraud", "ops", start()).await.unwrap();
-    assert_eq!(standing(&table, id(404)), Some(Standing::Purged));
+    assert_eq!(standing(&table, id(404)), Some(SubscriptionState::Purged));
 }
 
 /// The flag that a person's purge took the place of was lost when the purge was taken back.
@@ -261,15 +261,15 @@ async fn undoing_what_a_person_did_restores_the_flag_that_was_there_before_over_
     let table = open(dir.path(), Purge::Verify);
     let back = table.undo(&name, after(120)).await.unwrap();
     let record = back.record.expect("the flag is there again");
-    assert_eq!((record.standing, record.at, record.status), (Standing::Flagged, start(), Some(410)));
+    assert_eq!((record.standing, record.at, record.status), (SubscriptionState::Flagged, start(), Some(410)));
     assert_eq!(table.counts(after(120)).flagged, 1);
     // It is verified as if nothing had happened in between.
     table.answered(id(1), GONE, after(3600)).await;
-    assert_eq!(standing(&table, id(1)), Some(Standing::Purged));
+    assert_eq!(standing(&table, id(1)), Some(SubscriptionState::Purged));
     // What a push service confirmed and a person takes back is active: the person knows better.
     assert_eq!(table.undo_since(after(3000), after(3700)).await.unwrap(), 1);
     assert_eq!(table.admit(id(1), None, after(3700)).await, Admission::Call);
-    assert_eq!(standing(&table, id(1)), Some(Standing::Active));
+    assert_eq!(standing(&table, id(1)), Some(SubscriptionState::Active));
 }
 
 #[tokio::test]
@@ -304,7 +304,7 @@ async fn an_operator_flags_and_purges_under_their_name_and_the_guard_has_no_say(
     let again = table.purge(&id(1).to_string(), "fraud", "ops", start()).await;
     assert!(matches!(again, Err(SubscriptionsError::AlreadyPurged(_))));
     table.flag(&id(77).to_string(), "looks odd", "ops", start()).await.unwrap();
-    assert_eq!(standing(&table, id(77)), Some(Standing::Flagged));
+    assert_eq!(standing(&table, id(77)), Some(SubscriptionState::Flagged));
     let unknown = table.flag("nobody", "looks odd", "ops", start()).await;
     assert!(matches!(unknown, Err(SubscriptionsError::NotFound(_))));
 }
@@ -385,7 +385,10 @@ async fn rows_are_listed_page_by_page_and_by_state() {
     assert_eq!(seen.len(), 8);
     assert!(seen.is_sorted_by_key(|listed| listed.endpoint));
     let of = |standing| table.list(Some(standing), None, 100).len();
-    assert_eq!((of(Standing::Purged), of(Standing::Flagged), of(Standing::Active)), (6, 1, 1));
+    assert_eq!(
+        (of(SubscriptionState::Purged), of(SubscriptionState::Flagged), of(SubscriptionState::Active)),
+        (6, 1, 1)
+    );
 }
 
 /// A store whose disk is full.

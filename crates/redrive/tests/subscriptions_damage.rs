@@ -10,7 +10,7 @@ use redrive::internal::engine::EngineError;
 use redrive::internal::subscriptions::check;
 use redrive::internal::subscriptions::file::SubscriptionFile;
 use redrive::internal::subscriptions::{
-    Answer, Cause, EndpointId, Known, Purge, Record, Registered, Standing, Subscriptions,
+    Answer, Cause, EndpointId, Known, Purge, Record, Registered, SubscriptionState, Subscriptions,
 };
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn check_not_older(known: &Knowledge, model: &Knowledge, what: &str) {
         let is_forgotten = record.is_none();
         let is_right = *record == model.records[number] || is_doubted || is_forgotten;
         assert!(is_right, "{what}: endpoint {number} is {record:?}, not {:?}", model.records[number]);
-        let is_called = record.as_ref().is_none_or(|record| record.standing == Standing::Flagged);
+        let is_called = record.as_ref().is_none_or(|record| record.standing == SubscriptionState::Flagged);
         assert!(*record == model.records[number] || is_called, "{what}: endpoint {number}");
     }
     for (name, endpoint) in &known.stored {

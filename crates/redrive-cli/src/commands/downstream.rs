@@ -27,7 +27,7 @@ pub struct DownstreamArgs {
     /// How long an answer takes: 20ms, or 10ms..50ms
     #[arg(long, default_value = "0s")]
     pub latency: Latency,
-    /// When nobody is there: 60s@5m is a minute, five minutes after the start
+    /// Outage window: 60s@5m is a minute, five minutes after the start
     #[arg(long, value_name = "LENGTH@AFTER")]
     pub outage_window: Option<OutageWindow>,
     /// How the outage looks: unavailable (503), refuse or hang
@@ -42,7 +42,7 @@ pub struct DownstreamArgs {
     /// Keep them in PostgreSQL, in the table `applied`, in the transaction of the effect
     #[arg(long, value_name = "URL")]
     pub postgres: Option<String>,
-    /// Decides who fails by --fail-rate
+    /// Seed for choosing which messages fail
     #[arg(long, default_value_t = redrive_lab::seed::DEFAULT_SEED)]
     pub seed: u64,
     /// Address and port

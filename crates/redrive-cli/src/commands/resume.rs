@@ -10,7 +10,7 @@ use crate::output::Output;
 pub struct ResumeArgs {
     /// The pipeline
     pub pipeline: String,
-    /// Let the dead letters come for which the guard has paused it, until that flood is over
+    /// Resume although the dead-letter guard paused it; the guard stays off until the flood ends
     #[arg(long)]
     pub dead_letter_anyway: bool,
     /// End the wait for a Retry-After that applies to all messages; the message that received it still waits

@@ -16,7 +16,7 @@ pub struct ProcessorFlags {
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Engine and API, over the configuration")]
 pub struct EngineFlags {
-    /// Where messages live: memory, embedded or kafka
+    /// Where messages are stored: memory, embedded or kafka
     #[arg(long, value_name = "ENGINE")]
     pub engine: Option<String>,
     /// The directory of the embedded engine
@@ -28,13 +28,13 @@ pub struct EngineFlags {
     /// Kafka consumer group
     #[arg(long)]
     pub group: Option<String>,
-    /// This process in the Kafka group, if it shall get its partitions back after a restart
+    /// Static member id, so that it keeps its partitions after a restart
     #[arg(long)]
     pub member: Option<String>,
     /// Where a new Kafka group starts: earliest or latest
     #[arg(long)]
     pub start: Option<String>,
-    /// What becomes of missing Kafka topics: verify or create
+    /// How to handle missing Kafka topics: verify or create
     #[arg(long, value_name = "VERIFY|CREATE")]
     pub topics: Option<String>,
     /// Take on only a part of the work: source, or tiers (retries and replays)
@@ -95,7 +95,7 @@ pub struct PipelineFlags {
     /// How long one attempt may take
     #[arg(long, value_name = "DURATION")]
     pub timeout: Option<String>,
-    /// How long a message lives
+    /// Time to live of a message
     #[arg(long, value_name = "DURATION")]
     pub ttl: Option<String>,
     /// Deliver to private and loopback addresses too, where each message brings its endpoint

@@ -65,7 +65,7 @@ pub struct BudgetFigures {
     pub rate: BudgetRate,
     pub on_exhausted: OnExhausted,
     pub outage_gate: bool,
-    /// In a sink that is well, if it is known how much comes and what fails.
+    /// In a healthy sink, if it is known how much comes and what fails.
     pub healthy: Option<BudgetForecast>,
     /// Share of the messages of an outage that it parks, if it is known how much comes.
     pub dead_in_outage: Option<f64>,

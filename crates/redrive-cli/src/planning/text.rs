@@ -115,7 +115,7 @@ fn outage_text(figures: &PipelineFigures) -> String {
     text
 }
 
-/// What the budget does in a sink that is well, and in an outage.
+/// What the budget does in a healthy sink, and in an outage.
 fn budget_text(budget: &BudgetFigures, questions: &Questions) -> Vec<String> {
     let allowed = match budget.rate {
         BudgetRate::PerMinute(tokens) => format!("{} a minute", count(u64::from(tokens))),

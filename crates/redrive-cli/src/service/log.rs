@@ -74,9 +74,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Kept(Arc<Mutex<Vec<u8>>>);
+    struct CapturedLog(Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Kept {
+    impl Write for CapturedLog {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().write(bytes)
         }
@@ -86,7 +86,7 @@ mod tests {
         }
     }
 
-    impl Kept {
+    impl CapturedLog {
         fn text(&self) -> String {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
         }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_line_for_people_is_one_line_without_control_characters() {
-        let kept = Kept::default();
+        let kept = CapturedLog::default();
         let to = kept.clone();
         let log = tracing_subscriber::fmt().with_ansi(false).fmt_fields(for_people());
         tracing::subscriber::with_default(log.with_writer(move || to.clone()).finish(), say);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_line_for_machines_is_json_without_control_characters() {
-        let kept = Kept::default();
+        let kept = CapturedLog::default();
         let to = kept.clone();
         let log =
             tracing_subscriber::fmt().with_writer(move || Escaped(to.clone())).json().flatten_event(true);

@@ -1,4 +1,4 @@
-//! A processor from its configuration: stores, sinks, pipelines, API, and an end in good order.
+//! A processor from its configuration: stores, sinks, pipelines, API, and clean shutdown.
 //!
 //! Read in this order: [`mod@assemble`] makes pipelines and what serves them, `orphans` finds stores that nobody serves,
 //! `subscriptions` loads the tables of push pipelines, `kafka` says where messages live that come from topics, [`tokens`] says who may, [`run`] starts and

@@ -1,4 +1,4 @@
-//! Starts the pipelines and the API, and ends both in good order: unready, drained, closed.
+//! Starts the pipelines and the API, and shuts both down cleanly: unready, drained, stopped.
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -152,6 +152,7 @@ replay_attempts = 2
 jitter = "none"
 retry_after_jitter = "5%"
 retry_after_max = "2h"
+retry_after_min = "2s"
 retry_after_shared_max = "3m"
 ttl = "2h"
 cap_ttl_share = 0.25

@@ -1,5 +1,5 @@
 //! The retry budget of `profile = "payments"` as any engine has to keep to it: nothing is dead for it in an outage, and in
-//! a sink that is well no more retries are made than it allows.
+//! a healthy sink no more retries are made than it allows.
 
 use std::ops::Range;
 use std::path::Path;

@@ -15,7 +15,7 @@ const MESSAGES_MAX: f64 = 50_000.0;
 /// Steps in which the balance between retries asked for and given is sought.
 const STEPS: u32 = 60;
 
-/// A retry budget in a sink that is well.
+/// A retry budget in a healthy sink.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetForecast {
     /// Retries a minute that would be made without a budget …

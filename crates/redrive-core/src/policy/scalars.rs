@@ -1,7 +1,7 @@
 //! The settings of one value, each declared in one row: how it is given, what it becomes, and the check between.
 //!
 //! From a row follow the field of `PolicySettings` and how it is laid over a profile (`settings.rs`), the value and the
-//! getter of `Policy` (`rules.rs`), the method of `PolicyBuilder` (`builder.rs`), the check (`resolve.rs`), and the entry
+//! getter of `Policy` (`rules.rs`), the method of `PolicyBuilder` (`builder.rs`), the check (`validate.rs`), and the entry
 //! of `SCALARS` by which a configuration is read and shown (`by_name.rs`).
 
 /// Calls the macro `$rows` with all rows. `name: words(T)` is text in the configuration and text or a `T` in code;
@@ -18,6 +18,13 @@ macro_rules! scalar_settings {
         /// The longest `Retry-After` that is honoured for the message that got it.
         retry_after_max: words(Duration) => Duration =
             check.span("retry_after_max", all.retry_after_max.as_ref(), (TICK, DELAY_MAX), limits::RETRY_AFTER_MAX);
+        /// A shorter `Retry-After` waits this long: a receiver that always asks for one second must not use up the attempts.
+        retry_after_min: words(Duration) => Duration = check.span(
+            "retry_after_min",
+            all.retry_after_min.as_ref(),
+            (Duration::ZERO, retry_after_max),
+            Duration::ZERO,
+        );
         /// The longest that other messages of the same endpoint wait for one message's `Retry-After`: one answer must not
         /// stop a pipeline for a day.
         retry_after_shared_max: words(Duration) => Duration = check.span(

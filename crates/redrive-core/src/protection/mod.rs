@@ -1,8 +1,8 @@
 //! Protects a sink from too many calls and people from too many dead letters: breaker, pacing, retry budget, guard.
 
+pub mod blocked_spans;
 pub mod breaker;
 pub mod budget;
-pub mod closed;
 pub mod endpoints;
 pub mod failure_kind;
 pub mod guard;

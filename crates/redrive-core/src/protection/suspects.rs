@@ -1,12 +1,12 @@
-//! Who is suspected of having killed the process, who runs alone, and who is convicted.
+//! Which messages may have crashed the process, which run alone, which are quarantined.
 //!
 //! After an unclean end whatever was running is a suspect, since nobody knows whose fault it was. Suspects run one at a
 //! time while other work goes on; whoever comes to any end is cleared. One that was running alone when the process died
 //! again is the likely one, but others were running beside it: its last run is made with nothing else. If the process
-//! dies then, it is convicted, and nobody else can have done it.
+//! dies then, it is quarantined, and nobody else can have done it.
 //!
 //! Where it takes long to write down who runs, a few are announced together. If nobody can tell which of them ran, they
-//! share that crash; since it is never the last one before a conviction, no innocent is convicted by it.
+//! share that crash; since it is never the last one before a quarantine, no innocent is quarantined by it.
 
 use std::collections::VecDeque;
 
@@ -19,19 +19,19 @@ pub enum Run {
     InSilence,
 }
 
-/// So many crashes convict: as the policy says, but a crash that was shared with others never does.
-pub const fn convicted_at(threshold: u32) -> u32 {
+/// Number of crashes that quarantine a message: as the policy says, but a crash that was shared with others never does.
+pub const fn quarantined_at(threshold: u32) -> u32 {
     if threshold < 2 { 2 } else { threshold }
 }
 
 /// Whether somebody with so many crashes must not run again.
-pub const fn is_convicted(crashes: u32, threshold: u32) -> bool {
-    crashes >= convicted_at(threshold)
+pub const fn is_quarantined(crashes: u32, threshold: u32) -> bool {
+    crashes >= quarantined_at(threshold)
 }
 
 /// How somebody with so many crashes runs.
 pub const fn run_of(crashes: u32, threshold: u32) -> Run {
-    if crashes + 1 >= convicted_at(threshold) { Run::InSilence } else { Run::Alone }
+    if crashes + 1 >= quarantined_at(threshold) { Run::InSilence } else { Run::Alone }
 }
 
 /// Suspects that wait for their turn. Bounded by what one process can have had in flight.
@@ -49,7 +49,7 @@ impl<T> Suspects<T> {
         Self { threshold, waiting: VecDeque::new(), running: None, cleared: 0 }
     }
 
-    /// Somebody with `crashes`, which are too few to convict. Those with more crashes go first: they hold up everybody.
+    /// Somebody with `crashes`, which are too few to quarantine. Those with more crashes go first: they hold up everybody.
     pub fn suspect(&mut self, who: T, crashes: u32) {
         let at = self.waiting.iter().position(|(_, others)| *others < crashes).unwrap_or(self.waiting.len());
         self.waiting.insert(at, (who, crashes));
@@ -137,11 +137,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_run_before_a_conviction_is_made_in_silence() {
+    fn the_last_run_before_quarantine_is_made_in_silence() {
         assert_eq!((run_of(1, 3), run_of(2, 3)), (Run::Alone, Run::InSilence));
-        assert!(!is_convicted(2, 3) && is_convicted(3, 3));
-        // However low the threshold: what many shared convicts nobody.
-        assert!(!is_convicted(1, 1) && is_convicted(2, 1));
+        assert!(!is_quarantined(2, 3) && is_quarantined(3, 3));
+        // However low the threshold: a shared crash never quarantines.
+        assert!(!is_quarantined(1, 1) && is_quarantined(2, 1));
         assert_eq!(run_of(1, 1), Run::InSilence);
     }
 
@@ -168,11 +168,11 @@ mod tests {
         assert_eq!((suspects.cleared(), suspects.is_empty()), (2, true));
     }
 
-    /// The whole story, with every place the pill can have in the line: three deaths, one conviction, no innocent.
+    /// The whole story, with every place the pill can have in the line: three deaths, one quarantine, no innocent.
     #[test]
     fn a_pill_among_many_costs_three_deaths_and_nobody_else() {
         for pill in 0..64_u32 {
-            let (mut deaths, mut convicted) = (0, Vec::new());
+            let (mut deaths, mut quarantined) = (0, Vec::new());
             // Who is open, with the crashes counted so far.
             let mut open: Vec<(u32, u32)> = (0..64).map(|id| (id, 0)).collect();
             let mut running: Vec<u32> = (0..64).collect();
@@ -180,13 +180,13 @@ mod tests {
                 let mut suspects = Suspects::new(3);
                 for (id, crashes) in &mut open {
                     *crashes += u32::from(running.contains(id));
-                    if is_convicted(*crashes, 3) {
-                        convicted.push(*id);
+                    if is_quarantined(*crashes, 3) {
+                        quarantined.push(*id);
                     } else {
                         suspects.suspect(*id, *crashes);
                     }
                 }
-                open.retain(|(id, _)| !convicted.contains(id));
+                open.retain(|(id, _)| !quarantined.contains(id));
                 deaths += u32::from(!running.is_empty());
                 running.clear();
                 while let Some((id, _)) = suspects.start() {
@@ -198,7 +198,7 @@ mod tests {
                     open.retain(|(other, _)| *other != id);
                 }
             }
-            assert_eq!((deaths, convicted), (3, vec![pill]));
+            assert_eq!((deaths, quarantined), (3, vec![pill]));
         }
     }
 }

@@ -139,7 +139,7 @@ impl Deciding<'_> {
     /// Retry-After as a floor: clamped, then jittered upward only. Zero asks for nothing, so the schedule decides.
     fn asked_ms(&self, retry_after: Option<Duration>) -> Option<u64> {
         let asked = retry_after.filter(|asked| !asked.is_zero())?;
-        let asked_ms = millis(asked.min(self.policy.retry_after_max()));
+        let asked_ms = millis(asked.clamp(self.policy.retry_after_min(), self.policy.retry_after_max()));
         let spread_ms = self.policy.retry_after_jitter().of_ms(asked_ms);
         Some(asked_ms.saturating_add(self.random.below_ms(spread_ms)))
     }

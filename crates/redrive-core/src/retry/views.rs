@@ -15,16 +15,16 @@ pub enum Health {
         /// When another call makes sense.
         retry_in: Duration,
     },
-    /// Closed for now: nothing is taken for it.
+    /// Gated for now: nothing is taken for it.
     Gated {
-        /// What closed it.
+        /// What gates it.
         by: Gate,
         /// When another call makes sense.
         retry_in: Duration,
     },
 }
 
-/// What closed a sink.
+/// What gates a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
     /// The breaker is open.
@@ -84,7 +84,7 @@ mod tests {
     const SOON: Duration = Duration::from_secs(3);
 
     #[test]
-    fn a_gated_sink_is_not_healthy_whatever_closed_it() {
+    fn a_gated_sink_is_not_healthy_whatever_gates_it() {
         assert!(Health::Healthy.is_healthy());
         assert_eq!(Health::Healthy.retry_in(), Duration::ZERO);
         for health in [

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use redrive_kafka_faults::pill::{Pill, STUCK, Swallower, TIMEOUT};
+use redrive_kafka_faults::pill::{CrashingApplier, Pill, STUCK, TIMEOUT};
 use redrive_lab::kafka::Error;
 use redrive_lab::kafka::applier::Applier;
 use redrive_lab::kafka::processor::Processor;
@@ -110,7 +110,7 @@ fn run(options: MemberFlags) -> Result<(), Error> {
         let MemberFlags { processor, trace, poison, takes_max, pill } = options;
         let mut terminate = signal(SignalKind::terminate())?;
         let applier = Applier { trace: Trace::append(&trace)?, poison, takes_max };
-        let pipeline = processor.pipeline().sink(Swallower { applier, pill });
+        let pipeline = processor.pipeline().sink(CrashingApplier { applier, pill });
         let pipeline = pipeline.on_health(|changed| eprintln!("{}: {}", changed.pipeline, changed.change));
         let pipeline = if pill.is_some() { pipeline.timeout(TIMEOUT) } else { pipeline };
         let pipeline = pipeline.on_stuck(|stuck| {

@@ -130,7 +130,7 @@ impl KeyOrder {
                 Some(LetterState::Open | LetterState::Discarded) => {}
                 Some(LetterState::Replaying) => is_coming = true,
                 Some(LetterState::Succeeded | LetterState::Erased) | None => {
-                    self.keys.letter_closed(key, number);
+                    self.keys.letter_resolved(key, number);
                 }
             }
         }
@@ -166,7 +166,7 @@ impl KeyOrder {
     /// A letter was replayed by this process: until its record is read, it is waited for.
     pub fn letter_replayed(&mut self, message: &Message, number: u64) {
         if let Some(key) = self.key_of(message) {
-            self.keys.letter_closed(key, number);
+            self.keys.letter_resolved(key, number);
             self.keys.join(key, number);
         }
     }
@@ -176,7 +176,7 @@ impl KeyOrder {
         if self.blocks
             && let Some(key) = hash_of(&waiting.message)
         {
-            self.keys.letter_closed(key, waiting.number);
+            self.keys.letter_resolved(key, waiting.number);
         }
     }
 

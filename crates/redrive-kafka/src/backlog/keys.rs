@@ -190,7 +190,7 @@ impl Keys {
     }
 
     /// A letter was put back, or has come to its end.
-    pub fn letter_closed(&mut self, key: u64, number: u64) {
+    pub fn letter_resolved(&mut self, key: u64, number: u64) {
         if let Some(open) = self.letters.get_mut(&key) {
             open.remove(&number);
             if open.is_empty() {
@@ -286,7 +286,7 @@ mod tests {
         let open = |_| true;
         assert!(!keys.is_blocked(7, 4, open) && !keys.is_blocked(7, 5, open) && keys.is_blocked(7, 6, open));
         assert!(!keys.is_blocked(7, 6, |_| false), "somebody has discarded it");
-        keys.letter_closed(7, 5);
+        keys.letter_resolved(7, 5);
         assert!(!keys.is_blocked(7, 6, open));
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redrive::internal::engine::place::Place;
+use redrive::internal::engine::position::PartitionOffset;
 use redrive::internal::engine::seam::share;
-use redrive::internal::engine::{Delivery, Receipt, SourcePlace};
+use redrive::internal::engine::{Delivery, Receipt, SourcePosition};
 use redrive_core::{Reason, Time};
 
 use super::due_reserve::DueReserve;
@@ -257,7 +257,7 @@ impl Backlog {
         let (bytes, arrived) = (waiting.bytes(), waiting.arrived_at(now));
         let WaitingMessage { offset, number, message, meta, history, due, carried, .. } = waiting;
         // A letter that was imported without a place in the source has a number that names none.
-        let origin = (!Place::of(number).is_made()).then(|| self.source_place(number, &carried));
+        let origin = (!PartitionOffset::of(number).is_made()).then(|| self.source_position(number, &carried));
         lanes.free_fresh(at, bytes);
         let epoch = lanes.epoch();
         let lane = &mut lanes[at];
@@ -273,10 +273,10 @@ impl Backlog {
     }
 
     /// The source record that a message came from.
-    fn source_place(&self, number: u64, carried: &Carried) -> SourcePlace {
+    fn source_position(&self, number: u64, carried: &Carried) -> SourcePosition {
         let topic = carried.topic.as_ref().unwrap_or(&self.source);
         let Origin { topic, partition, offset } = origin_of(number, topic);
-        SourcePlace { topic, partition, offset: offset.cast_unsigned() }
+        SourcePosition { topic, partition, offset: offset.cast_unsigned() }
     }
 
     /// A delivery that was not started goes back to where it came from.

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_partition_that_comes_back_to_the_same_process_blames_nobody_new() {
+    fn a_partition_that_comes_back_to_the_same_process_suspects_nothing_new() {
         let dir = tempfile::tempdir().unwrap();
         let (mut ledger, mut lanes) = (ledger(dir.path()), lanes());
         let note = CommitNote { taken: 9, of: Some(ledger.id()), ..CommitNote::default() };

@@ -37,7 +37,7 @@ pub struct Suspected {
     /// Whoever ran alone, by offset.
     crashed: BTreeMap<u64, Crashes>,
     /// Those that were announced when the last owner died, and have one crash more for it.
-    blamed: BTreeSet<u64>,
+    suspected: BTreeSet<u64>,
     /// Those that are announced; they run one after the other.
     alone: BTreeSet<u64>,
     /// Counts changes of what a note says, how many of them are waited for, and how many are committed.
@@ -66,7 +66,7 @@ impl Suspected {
             by: note.by,
             of: note.of,
             crashed,
-            blamed: note.alone.clone(),
+            suspected: note.alone.clone(),
             ..Self::default()
         }
     }
@@ -86,13 +86,15 @@ impl Suspected {
     #[must_use]
     pub fn of_the_living(self) -> Self {
         let nobody = BTreeSet::new();
-        Self { alone: nobody.clone(), blamed: nobody, changes: 1, awaited: 0, kept: 0, ..self }
+        Self { alone: nobody.clone(), suspected: nobody, changes: 1, awaited: 0, kept: 0, ..self }
     }
 
     /// Exactly these ran and did not come back, and of those that were announced only `alone` was running. The next note is
     /// of another run, and has to say so before that one's file is needed.
     pub fn narrow(&mut self, ran: BTreeSet<u64>, alone: Option<u64>) {
-        for innocent in std::mem::take(&mut self.blamed).into_iter().filter(|blamed| Some(*blamed) != alone) {
+        for innocent in
+            std::mem::take(&mut self.suspected).into_iter().filter(|suspected| Some(*suspected) != alone)
+        {
             // It came back before the process died, before a note said so; or its turn had not come.
             match self.crashed.get_mut(&innocent) {
                 Some(crashes) if crashes.count > 2 && ran.contains(&innocent) => crashes.count -= 1,
@@ -106,7 +108,7 @@ impl Suspected {
     /// The last owner was ended from outside: nobody has a crash more for it. Who shared a crash with everything else that
     /// ran is not suspected any more; who has crashes of its own keeps them.
     pub fn ended_from_outside(&mut self, is_done: impl Fn(u64) -> bool) {
-        for announced in std::mem::take(&mut self.blamed) {
+        for announced in std::mem::take(&mut self.suspected) {
             match self.crashed.get_mut(&announced) {
                 Some(crashes) if crashes.count > 2 => crashes.count -= 1,
                 _ => drop(self.crashed.remove(&announced)),
@@ -297,7 +299,7 @@ mod tests {
 
     /// Somebody ends processes from outside just after a suspect has come back and before that is committed.
     #[test]
-    fn who_came_back_is_not_blamed_for_what_happened_after() {
+    fn who_came_back_is_not_suspected_of_what_happened_after() {
         let mut second = died(&Suspected::default(), 10);
         announce(&mut second, &[7]);
         let mut by_the_note = died(&second, 20);
@@ -345,8 +347,8 @@ mod tests {
         let mut by_the_note = died(&suspected, 10);
         assert_eq!([6, 7, 8].map(|offset| crashes(&mut by_the_note, offset)), [Some(1), Some(2), Some(2)]);
         announce(&mut by_the_note, &[7]);
-        let mut convicted = died(&by_the_note, 10);
-        assert_eq!([7, 8].map(|offset| crashes(&mut convicted, offset)), [Some(3), Some(2)]);
+        let mut quarantined = died(&by_the_note, 10);
+        assert_eq!([7, 8].map(|offset| crashes(&mut quarantined, offset)), [Some(3), Some(2)]);
         let mut by_the_file = died(&suspected, 10);
         by_the_file.narrow(BTreeSet::from([7, 8]), Some(8));
         assert_eq!([6, 7, 8].map(|offset| crashes(&mut by_the_file, offset)), [None, Some(1), Some(2)]);
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lost_its_partitions_and_lives_blames_nobody() {
+    fn who_lost_its_partitions_and_lives_suspects_nothing() {
         let mut suspected = died(&Suspected::default(), 10);
         announce(&mut suspected, &[7, 8]);
         suspected.settled(9);

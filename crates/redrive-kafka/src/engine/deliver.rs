@@ -74,13 +74,13 @@ impl Deliver for KafkaEngine {
     }
 
     fn gate(&mut self, gate: TakeGate) {
-        self.gated = gate.is_closed();
+        self.gated = gate.is_shut();
     }
 
     fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
         let pause = Pause { by: self.name.clone(), at: timestamp::print(wall_time()) };
-        self.control.pause(gate.is_closed().then_some(&pause))?;
-        self.gated = gate.is_closed();
+        self.control.pause(gate.is_shut().then_some(&pause))?;
+        self.gated = gate.is_shut();
         Ok(())
     }
 

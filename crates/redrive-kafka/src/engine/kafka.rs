@@ -506,7 +506,7 @@ impl KafkaEngine {
         match self.commits.answered(&mut self.lanes, round, problem) {
             CommitAnswer::Stale => {}
             CommitAnswer::Failed(problem) => {
-                tracing::warn!(pipeline = %self.pipeline.name, problem, "a commit failed; the next one says the same again");
+                tracing::warn!(pipeline = %self.pipeline.name, problem, "a commit failed; the next commit covers the same offsets");
                 self.group.count_commit_failure();
             }
             CommitAnswer::Accepted => {

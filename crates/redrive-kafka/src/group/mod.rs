@@ -2,10 +2,10 @@
 //!
 //! - [`control`]: what holds for all processes; [`members`]: who is in the group
 //! - [`subscriptions`]: the table of a push pipeline, shared by all members
-//! - `status`: how this process stands in it; `standing`: the thread that asks the cluster
+//! - `status`: state of this process in the group; `watcher`: the thread that asks the cluster
 
 pub mod control;
 pub mod members;
-pub(crate) mod standing;
 pub(crate) mod status;
 pub mod subscriptions;
+pub(crate) mod watcher;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use redrive::internal::engine::{ClusterStanding, Condition, PartitionFlow, ProblemKind};
 
-use super::standing::Watcher;
+use super::watcher::Watcher;
 use crate::backlog::lane::PartitionLane;
 use crate::backlog::lanes::Lanes;
 use crate::consume::mailbox::Mailbox;

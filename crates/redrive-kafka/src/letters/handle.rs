@@ -307,7 +307,7 @@ impl KafkaLetters {
         self.cache.lock().index.state_is(number, &state);
     }
 
-    /// What makes closed letters leave, for a thread of its own.
+    /// What makes resolved letters leave, for a thread of its own.
     pub fn trimmer(&self, cluster: &Cluster) -> LetterTrimmer {
         LetterTrimmer::new(cluster, &self.topics, &self.cache)
     }

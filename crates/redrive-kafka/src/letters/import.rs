@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use redrive::internal::engine::import::{content_hash, is_same};
-use redrive::internal::engine::place::Place;
+use redrive::internal::engine::position::PartitionOffset;
 use redrive::internal::engine::{EngineError, ForeignLetter, ImportAnswer, LetterState, OnBehalf};
 use redrive_core::{Message, Reason, Time};
 
@@ -160,10 +160,11 @@ fn known(
 ) -> Result<KnownLetter, EngineError> {
     let of_source = letter.origin.as_ref().filter(|place| *place.topic == *writer.topics().source);
     let of_source = of_source.and_then(|place| {
-        let place = Place { partition: u16::try_from(place.partition).ok()?, offset: place.offset };
+        let place = PartitionOffset { partition: u16::try_from(place.partition).ok()?, offset: place.offset };
         (!place.is_made()).then(|| place.number())
     });
-    let made = (0..NUMBERS_MAX).map(|salt| Place::made(content_hash(&letter.message, salt)).number());
+    let made =
+        (0..NUMBERS_MAX).map(|salt| PartitionOffset::made(content_hash(&letter.message, salt)).number());
     for number in of_source.into_iter().chain(made) {
         if let Some(same) = new.iter().find(|new| new.copy.origin.number() == number) {
             if is_same(&same.copy.message, &letter.message) {
@@ -243,7 +244,7 @@ fn publish_letters(
     }
 }
 
-/// Nothing has a number that was only looked at.
+/// A number that was only probed is not taken.
 fn forget_number(answer: &mut ImportAnswer, planned: &HashSet<u64>) {
     match answer {
         ImportAnswer::Imported { number, .. } => *number = None,

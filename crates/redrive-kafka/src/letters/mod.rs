@@ -7,7 +7,7 @@
 //! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: its answers
 //! - `transaction`: the one producer of changes; `writer`: begins, publishes, and waits until it is read
 //! - `change`: replays, discards and undoes; `edit`: edits; `erase`: what letters said is removed; `import`: letters from elsewhere
-//! - `retention`, `trim`: closed letters are deleted
+//! - `retention`, `trim`: resolved letters are deleted
 //! - `groups`: which other groups read a topic
 
 mod edit_record;

@@ -1,11 +1,11 @@
-//! Which letters leave `T.DLQ`: Kafka deletes only from the front, so closed letters go as far as no other lies before them,
+//! Which letters leave `T.DLQ`: Kafka deletes only from the front, so resolved letters go as far as no other lies before them,
 //! and a few old ones that hold up many are written again at the end. Pure.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
-use redrive::actions::CLOSED_KEEP;
+use redrive::actions::RESOLVED_RETENTION;
 use redrive::internal::engine::LetterState;
 use redrive_core::Time;
 
@@ -17,7 +17,7 @@ use super::index::Index;
 pub struct Rules {
     /// How long a letter stays whose replay succeeded: whoever looks at the replay sees it meanwhile.
     pub succeeded_keep: Duration,
-    /// Old letters are written again only if so many closed ones can be deleted for it,
+    /// Old letters are written again only if so many resolved ones can be deleted for it,
     pub move_gain_min: u64,
     /// and so many for each of them.
     pub move_gain_each: u64,
@@ -37,20 +37,20 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// For somebody who asks for it: one closed letter is enough to write old ones again.
+    /// For somebody who asks for it: one resolved letter is enough to write old ones again.
     pub fn eager() -> Self {
         Self { move_gain_min: 1, move_gain_each: 0, ..Self::default() }
     }
 }
 
-/// A discard can be taken back for [`CLOSED_KEEP`] from the letter's death, and for this long in any case. The letter stays
+/// A discard can be taken back for [`RESOLVED_RETENTION`] from the letter's death, and for this long in any case. The letter stays
 /// for [`LEAVE_LATER`] more, so that clocks need not agree.
 const UNDO_MIN: Duration = Duration::from_hours(1);
 const LEAVE_LATER: Duration = Duration::from_hours(24);
 
 /// Whether a discard of this letter can still be taken back.
 pub fn can_be_undone(entry: &LetterEntry, now: Time) -> bool {
-    entry.dead_at().plus(CLOSED_KEEP).max(entry.stated_at().plus(UNDO_MIN)) >= now
+    entry.dead_at().plus(RESOLVED_RETENTION).max(entry.stated_at().plus(UNDO_MIN)) >= now
 }
 
 /// One partition of `T.DLQ` as it is: its first record, and the first one that was not read here.
@@ -62,7 +62,7 @@ pub struct Stretch {
 }
 
 /// The offset of a record that stays, and the number of its letter, if it is one.
-type Kept = (i64, Option<u64>);
+type RetainedRecord = (i64, Option<u64>);
 
 /// What is to be done with a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -80,7 +80,11 @@ impl Rules {
         match entry.state() {
             Some(LetterState::Succeeded) => entry.stated_at().plus(self.succeeded_keep) < now,
             Some(LetterState::Discarded) => {
-                entry.dead_at().plus(CLOSED_KEEP + LEAVE_LATER).max(entry.stated_at().plus(LEAVE_LATER)) < now
+                entry
+                    .dead_at()
+                    .plus(RESOLVED_RETENTION + LEAVE_LATER)
+                    .max(entry.stated_at().plus(LEAVE_LATER))
+                    < now
             }
             // A tombstone stays: it is the proof.
             Some(LetterState::Open | LetterState::Replaying | LetterState::Erased) | None => false,
@@ -88,7 +92,7 @@ impl Rules {
     }
 
     pub fn plan(&self, index: &Index, stretches: &[Stretch], now: Time) -> Vec<Leave> {
-        let mut kept: HashMap<i32, Vec<Kept>> = HashMap::new();
+        let mut kept: HashMap<i32, Vec<RetainedRecord>> = HashMap::new();
         // Somebody may want to look at what is no letter, and whatever it is cannot be written again.
         for place in index.foreigners() {
             kept.entry(place.partition()).or_default().push((place.offset(), None));
@@ -111,7 +115,7 @@ impl Rules {
     }
 
     /// How many of the first letters are worth being written again.
-    fn moves(&self, kept: &[Kept], next: i64) -> usize {
+    fn moves(&self, kept: &[RetainedRecord], next: i64) -> usize {
         let Some((first, _)) = kept.first() else { return 0 };
         let gain = |count: usize| {
             let end = kept.get(count).map_or(next, |(offset, _)| *offset);
@@ -128,8 +132,8 @@ impl Rules {
     pub fn gone(&self, index: &Index, cuts: &HashMap<i32, i64>, now: Time) -> Vec<u64> {
         let is_cut =
             |place: DlqPosition| cuts.get(&place.partition()).is_some_and(|cut| place.offset() < *cut);
-        let closed = index.after(None).filter(|(_, _, entry)| self.leaves(entry, now));
-        let gone = closed.filter(|(number, _, entry)| {
+        let resolved = index.after(None).filter(|(_, _, entry)| self.leaves(entry, now));
+        let gone = resolved.filter(|(number, _, entry)| {
             is_cut(entry.place()) && index.last_place(*number).is_none_or(is_cut)
         });
         gone.map(|(number, ..)| number).collect()
@@ -171,12 +175,12 @@ mod tests {
         }
     }
 
-    /// Letters at the offsets of their numbers; those that `closed` says yes to succeeded a day ago.
-    fn index(numbers: impl Iterator<Item = u64>, closed: impl Fn(u64) -> bool) -> Index {
+    /// Letters at the offsets of their numbers; those that `resolved` says yes to succeeded a day ago.
+    fn index(numbers: impl Iterator<Item = u64>, resolved: impl Fn(u64) -> bool) -> Index {
         let mut index = Index::default();
         for number in numbers {
             index.parked(number, &parked(number.cast_signed(), 5), LearnedFrom::Topic);
-            if closed(number) {
+            if resolved(number) {
                 index.state_is(
                     number,
                     &StateRecord { generation: 0, is: LetterState::Succeeded, jobs: vec![], at: at(1) },
@@ -192,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_below_the_first_letter_that_is_not_closed_leaves() {
+    fn everything_below_the_first_letter_that_is_not_resolved_leaves() {
         assert_eq!(plan(&index(0..8, |n| n < 5), 0, 8), (5, vec![]));
         assert_eq!(plan(&index(0..8, |_| true), 0, 8), (8, vec![]), "nothing is left");
         assert_eq!(plan(&index(0..8, |_| false), 0, 8), (0, vec![]));
@@ -227,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_letter_that_was_closed_a_moment_ago_stays_for_a_while() {
+    fn a_letter_that_was_resolved_a_moment_ago_stays_for_a_while() {
         let mut all = index(0..2, |_| false);
         let mut close = |number, is, at| {
             all.state_is(number, &StateRecord { generation: 0, is, jobs: vec![], at });

@@ -94,7 +94,7 @@ impl LetterTrimmer {
         Self { rules, ..self }
     }
 
-    /// Trims once for somebody who waits for it: one closed letter is enough to write old ones again. First the tombstones of
+    /// Trims once for somebody who waits for it: one resolved letter is enough to write old ones again. First the tombstones of
     /// erased letters have to be read, or their old records would count.
     pub fn run_eagerly(&mut self, now: Time) -> Result<Trimmed, EngineError> {
         let until = Instant::now() + TOMBSTONES_READ_MAX;

@@ -31,7 +31,7 @@ const OFFER_AFTER_MAX: Duration = Duration::from_mins(10);
 
 /// A record as it is kept.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct SpooledRecord {
     topic: String,
     partition: i32,
     problem: String,
@@ -144,7 +144,7 @@ impl Spool {
     ) -> io::Result<(PathBuf, u64)> {
         let CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks } = whole;
         let millis = |time: &Option<Time>| time.map(Time::as_millis);
-        let kept = Kept {
+        let kept = SpooledRecord {
             topic: topic.to_owned(),
             partition,
             problem: problem.to_owned(),
@@ -209,7 +209,7 @@ impl Spool {
 }
 
 fn read(path: &Path) -> Option<Spooled> {
-    let kept: Kept = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let kept: SpooledRecord = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
     let time = |millis: Option<u64>| millis.map(Time::from_millis);
     let [attempts, uncounted, reconnects, crashes, replays] = kept.counts;
     let copy = CopyRecord {

@@ -9,7 +9,7 @@ mod copy;
 pub(crate) mod group;
 pub(crate) mod meta;
 mod origin;
-mod place;
+mod position;
 mod replaces;
 mod waiting;
 

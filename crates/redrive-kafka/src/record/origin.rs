@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use redrive::internal::engine::place::Place;
+use redrive::internal::engine::position::PartitionOffset;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -15,19 +15,19 @@ pub struct Origin {
 impl Origin {
     /// The message's number: the id of its letter, stable over all retries and replays.
     pub fn number(&self) -> u64 {
-        Place { partition: self.partition as u16, offset: self.offset.cast_unsigned() }.number()
+        PartitionOffset { partition: self.partition as u16, offset: self.offset.cast_unsigned() }.number()
     }
 
     /// The origin that `number` stands for in `topic`.
     pub fn of_number(topic: Arc<str>, number: u64) -> Self {
-        let place = Place::of(number);
+        let place = PartitionOffset::of(number);
         Self { topic, partition: place.partition.into(), offset: place.offset.cast_signed() }
     }
 
     /// Reads `orders/7/1182`.
     pub fn parse(text: &str) -> Option<Self> {
         let (topic, place) = text.split_once('/').filter(|(topic, _)| !topic.is_empty())?;
-        Some(Self::of_number(topic.into(), Place::parse(place)?.number()))
+        Some(Self::of_number(topic.into(), PartitionOffset::parse(place)?.number()))
     }
 }
 

@@ -11,7 +11,7 @@ use redrive_core::{Message, MessageParts, Meta, Reason, Time};
 
 use super::our_headers::{self, Given, Ours, parse};
 use super::pick::PickedValue;
-use super::place::PlaceText;
+use super::position::PositionText;
 use super::{CopyRecord, LetterMarks, Origin, Read, Unreadable, attempts, names};
 use crate::KafkaPipeline;
 
@@ -94,7 +94,7 @@ impl RecordReader {
     }
 
     fn fresh<R: Record>(&self, record: &R, headers: &[Given<'_>]) -> Result<Read, Unreadable> {
-        let mut place = PlaceText::new();
+        let mut place = PositionText::new();
         let found = |place: &Option<PickedValue>, max: usize| {
             place
                 .as_ref()
@@ -179,7 +179,7 @@ impl RecordReader {
 
     /// Keeps of the record what a message can hold.
     fn unreadable<R: Record>(&self, record: &R, problem: String) -> Unreadable {
-        let mut place = PlaceText::new();
+        let mut place = PositionText::new();
         let place = place.of(record);
         let created = created_at(record, &[]);
         let without_headers = |key, payload| {

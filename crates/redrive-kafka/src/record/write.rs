@@ -3,7 +3,7 @@
 use rdkafka::message::{Header, OwnedHeaders};
 use redrive_core::{Family, Reason, Time};
 
-use super::place::PlaceText;
+use super::position::PositionText;
 use super::{CopyRecord, Origin, attempts, group, names};
 
 const ERROR_BYTES_MAX: usize = 1024;
@@ -65,7 +65,7 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
         out.number(names::JOB, *job);
     }
     if let Some(from) = from.filter(|from| is_letter || *from != origin) {
-        out.text(names::FROM, PlaceText::new().of_origin(from));
+        out.text(names::FROM, PositionText::new().of_origin(from));
     }
 
     let tried = history.attempts();

@@ -1,10 +1,18 @@
 //! What a topic must be like, the command that makes it so, and what the cluster must allow.
 
+use redrive_core::message::limits;
+
 use super::names::{Role, Topics};
 use crate::{Cluster, KafkaPipeline, TopicsMode};
 
-/// Room for our headers beyond what the source allows for a record.
+/// Room for our headers beyond those of the message itself.
 const HEADER_ROOM_BYTES: i64 = 128 * 1024;
+/// The largest record that we ever write: a message as large as one may be, with our headers. The source's own limit does
+/// not bound it, since that counts the compressed batch, and a producer may compress better than we do.
+const RECORD_BYTES_MAX: i64 =
+    (limits::PAYLOAD_BYTES_MAX + limits::HEADERS_BYTES_MAX + limits::KEY_BYTES_MAX + limits::ID_BYTES_MAX)
+        as i64
+        + HEADER_ROOM_BYTES;
 
 /// A topic as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +34,7 @@ pub struct TopicFacts {
     pub settings_known: bool,
 }
 
-/// A topic as it must be: as safe as the source, with room for our headers, and nothing in it expires.
+/// A topic as it must be: as safe as the source, with room for any message and our headers, and nothing in it expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     pub role: Role,
@@ -50,11 +58,8 @@ impl Planned {
             settings.push(("cleanup.policy", "delete".to_owned()));
             settings.push(("retention.ms", "-1".to_owned()));
             settings.push(("retention.bytes", "-1".to_owned()));
-            // What could not be read of the source is left to the cluster.
-            if source.settings_known {
-                let bytes = source.max_message_bytes + HEADER_ROOM_BYTES;
-                settings.push(("max.message.bytes", bytes.to_string()));
-            }
+            let bytes = RECORD_BYTES_MAX.max(record_bytes_min(source));
+            settings.push(("max.message.bytes", bytes.to_string()));
         }
         // As we write it: what the cluster makes of it by default may be something that a reader does not know.
         settings.push(("compression.type", "producer".to_owned()));
@@ -68,6 +73,16 @@ impl Planned {
             replication: source.replication,
             settings,
         }
+    }
+
+    /// The same for a cluster that forbids such large records: what it must take at least.
+    #[must_use]
+    pub(super) fn with_less_room(mut self, source: &TopicFacts) -> Self {
+        let room = self.settings.iter_mut().find(|(key, _)| *key == "max.message.bytes");
+        if let Some((_, bytes)) = room {
+            *bytes = record_bytes_min(source).to_string();
+        }
+        self
     }
 
     pub fn setting(&self, name: &str) -> Option<&str> {
@@ -86,6 +101,11 @@ impl Planned {
             settings.join(" ")
         )
     }
+}
+
+/// What a topic must take at least: a record as large as the source takes without compression, with our headers.
+pub(super) fn record_bytes_min(source: &TopicFacts) -> i64 {
+    source.max_message_bytes + HEADER_ROOM_BYTES
 }
 
 /// The commands that give a user what a pipeline needs, to be copied as they stand; the last ones only for who replays with

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use rdkafka::admin::{NewPartitions, NewTopic, TopicReplication};
+use rdkafka::admin::{NewPartitions, NewTopic, TopicReplication, TopicResult};
 use rdkafka::metadata::Metadata;
 use rdkafka::types::RDKafkaErrorCode;
 
-use super::describe::{connect, describe, hidden, metadata, options, wait};
+use super::describe::{Admin, connect, describe, hidden, metadata, options, wait};
 use super::fault::{Repair, TopicsFault, Uneven, Wrong};
 use super::names::Topics;
-use super::plan::{Planned, TopicFacts};
+use super::plan::{Planned, TopicFacts, record_bytes_min};
 use crate::client::build::Build;
 use crate::{Cluster, KafkaPipeline};
 
@@ -78,7 +78,8 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
             None if hidden.iter().any(|hidden| hidden == name) => {}
             None => missing.push(planned),
             Some(facts) => {
-                wrong.extend(faults(&planned, facts));
+                wrong.extend(faults(&planned, facts, &source));
+                warnings.extend(little_room(&planned, facts, &source, cluster.bootstrap()));
                 if facts.replication < source.replication {
                     warnings.push(format!(
                         "{name} has {} replicas, its source {}: it is lost with fewer brokers",
@@ -139,7 +140,7 @@ fn codec_fault(build: &Build, facts: &TopicFacts) -> Option<Wrong> {
     Some(Wrong { topic: facts.name.clone(), problem, repair })
 }
 
-fn faults(planned: &Planned, facts: &TopicFacts) -> Vec<Wrong> {
+fn faults(planned: &Planned, facts: &TopicFacts, source: &TopicFacts) -> Vec<Wrong> {
     let mut wrong = Vec::new();
     let mut fault = |problem: String, repair: Repair| {
         wrong.push(Wrong { topic: facts.name.clone(), problem, repair });
@@ -173,8 +174,7 @@ fn faults(planned: &Planned, facts: &TopicFacts) -> Vec<Wrong> {
         let problem = format!("has retention.bytes={}: what is beyond would be lost", facts.retention_bytes);
         fault(problem, wanted("retention.bytes"));
     }
-    let needed = planned.setting("max.message.bytes").and_then(|text| text.parse().ok()).unwrap_or(0_i64);
-    if facts.max_message_bytes < needed {
+    if source.settings_known && facts.max_message_bytes < record_bytes_min(source) {
         let problem = format!(
             "has max.message.bytes={}: a record as large as the source allows would not fit with its headers",
             facts.max_message_bytes
@@ -184,18 +184,31 @@ fn faults(planned: &Planned, facts: &TopicFacts) -> Vec<Wrong> {
     wrong
 }
 
+/// A topic that takes what the source takes uncompressed, but not all that a compressed batch of it may hold: made by
+/// an earlier version, or in a cluster with a limit of its own. It works, so it is no fault.
+fn little_room(
+    planned: &Planned,
+    facts: &TopicFacts,
+    source: &TopicFacts,
+    bootstrap: &str,
+) -> Option<String> {
+    let room: i64 = planned.setting("max.message.bytes")?.parse().ok()?;
+    let is_little = facts.max_message_bytes < room;
+    let is_wrong = source.settings_known && facts.max_message_bytes < record_bytes_min(source);
+    (facts.settings_known && is_little && !is_wrong).then(|| {
+        let Planned { name, .. } = planned;
+        format!(
+            "{name} has max.message.bytes={}: a larger record, which the source may hold in a compressed batch, becomes a \
+             truncated letter; kafka-configs.sh --bootstrap-server {bootstrap} --alter --entity-type topics \
+             --entity-name {name} --add-config max.message.bytes={room}",
+            facts.max_message_bytes
+        )
+    })
+}
+
 /// Makes what is missing and extends what has not grown with its source.
 pub(super) fn make(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault> {
     let admin = connect(cluster)?;
-    let new: Vec<_> = found
-        .missing
-        .iter()
-        .map(|planned| {
-            let replication = TopicReplication::Fixed(planned.replication);
-            let topic = NewTopic::new(&planned.name, planned.partitions, replication);
-            planned.settings.iter().fold(topic, |topic, (key, value)| topic.set(key, value))
-        })
-        .collect();
     let grown: Vec<_> = found
         .wrong
         .iter()
@@ -205,9 +218,18 @@ pub(super) fn make(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault>
         })
         .collect();
     let mut results = Vec::new();
-    if !new.is_empty() {
-        let made = wait(admin.create_topics(new.iter(), &options()));
-        results.extend(made.map_err(|error| cluster.unreachable(&error))?);
+    if !found.missing.is_empty() {
+        let made = create(cluster, &admin, &found.missing)?;
+        let (refused, rest): (Vec<_>, Vec<_>) = made.into_iter().partition(is_against_policy);
+        results.extend(rest);
+        // A managed cluster may allow less than a message can have; `survey` warns of that afterwards.
+        let again = found.missing.iter().filter(|planned| {
+            refused.iter().any(|result| matches!(result, Err((topic, _)) if *topic == planned.name))
+        });
+        let again: Vec<_> = again.map(|planned| planned.clone().with_less_room(&found.source)).collect();
+        if !again.is_empty() {
+            results.extend(create(cluster, &admin, &again)?);
+        }
     }
     if !grown.is_empty() {
         let made = wait(admin.create_partitions(grown.iter(), &options()));
@@ -221,6 +243,22 @@ pub(super) fn make(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault>
         }
     }
     settle(cluster, found)
+}
+
+fn create(cluster: &Cluster, admin: &Admin, planned: &[Planned]) -> Result<Vec<TopicResult>, TopicsFault> {
+    let new: Vec<_> = planned
+        .iter()
+        .map(|planned| {
+            let replication = TopicReplication::Fixed(planned.replication);
+            let topic = NewTopic::new(&planned.name, planned.partitions, replication);
+            planned.settings.iter().fold(topic, |topic, (key, value)| topic.set(key, value))
+        })
+        .collect();
+    wait(admin.create_topics(new.iter(), &options())).map_err(|error| cluster.unreachable(&error))
+}
+
+fn is_against_policy(result: &TopicResult) -> bool {
+    matches!(result, Err((_, RDKafkaErrorCode::PolicyViolation | RDKafkaErrorCode::InvalidConfig)))
 }
 
 /// A new topic is known to the whole cluster a moment later; until then it would look as if it were missing.

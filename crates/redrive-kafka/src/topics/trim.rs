@@ -70,9 +70,9 @@ impl Trimmer {
                 match &trimmed {
                     Ok(Trimmed { deleted: 0, gone: 0, .. }) => {}
                     Ok(Trimmed { deleted, moved, gone }) => {
-                        tracing::info!(deleted, moved, gone, "closed letters have left");
+                        tracing::info!(deleted, moved, gone, "deleted resolved letters");
                     }
-                    Err(error) => tracing::warn!(%error, "closed letters could not be deleted; next time"),
+                    Err(error) => tracing::warn!(%error, "resolved letters could not be deleted; next time"),
                 }
                 if is_asked {
                     *answer.lock().unwrap_or_else(PoisonError::into_inner) = TrimRequest::Done(trimmed);

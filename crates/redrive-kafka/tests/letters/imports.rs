@@ -1,8 +1,8 @@
 //! Letters that died elsewhere: records of `T.DLQ` like any other, made once by whichever process.
 
-use redrive::internal::engine::place::Place;
+use redrive::internal::engine::position::PartitionOffset;
 use redrive::internal::engine::{
-    ForeignLetter, ImportAnswer, LetterChange, LetterState, OnBehalf, ReplayAnswer, SourcePlace,
+    ForeignLetter, ImportAnswer, LetterChange, LetterState, OnBehalf, ReplayAnswer, SourcePosition,
 };
 use redrive_core::{Message, Reason};
 
@@ -15,7 +15,7 @@ fn foreign(fixture: &Fixture, place: Option<(&str, i32, u64)>, payload: &str) ->
         place.map_or("o-1".to_owned(), |(topic, partition, offset)| format!("{topic}/{partition}/{offset}"));
     let message = Message::builder(id).key("c-1").payload(payload.to_owned()).header("trace", "at x");
     let origin =
-        place.map(|(topic, partition, offset)| SourcePlace { topic: topic.into(), partition, offset });
+        place.map(|(topic, partition, offset)| SourcePosition { topic: topic.into(), partition, offset });
     ForeignLetter { message: message.build().unwrap(), origin, meta: copy.meta, history: copy.history }
 }
 
@@ -48,10 +48,10 @@ fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
     assert!(first.iter().all(|(is_new, _)| *is_new));
     assert_eq!(
         first[0].1,
-        Place { partition: 1, offset: 42 }.number(),
+        PartitionOffset { partition: 1, offset: 42 }.number(),
         "its place in the source is its number"
     );
-    assert!(first[1..].iter().all(|(_, number)| Place::of(*number).is_made()));
+    assert!(first[1..].iter().all(|(_, number)| PartitionOffset::of(*number).is_made()));
     assert_eq!(letters.counts().open, 3, "they are there at once");
 
     // The other process knows of them before it does anything, and nothing is written twice.
@@ -59,7 +59,7 @@ fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
     assert_eq!(again, first.iter().map(|(_, number)| (false, *number)).collect::<Vec<_>>());
     let edited = foreign(&fixture, Some((&source, 1, 42)), "{\"a\":2}");
     let edited = number(&other.import(&[edited], false, NOW).unwrap()[0]);
-    assert!(edited.0 && Place::of(edited.1).is_made(), "another payload is another letter");
+    assert!(edited.0 && PartitionOffset::of(edited.1).is_made(), "another payload is another letter");
     eventually("the first process sees it", || letters.counts().open == 4);
     assert_eq!(fixture.copies(&fixture.topics.dlq).len(), 4);
 

@@ -1,4 +1,4 @@
-//! Closed letters leave the topic: a start reads those that are not, and every process forgets the others.
+//! Resolved letters leave the topic: a start reads those that are not, and every process forgets the others.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redrive_kafka::topics::scan::Scan;
 
 use crate::fixture::{Fixture, NOW, eventually, ids, job, state_of};
 
-/// Long after everything was closed.
+/// Long after everything was resolved.
 fn later() -> Time {
     NOW.plus(Duration::from_hours(24))
 }
@@ -44,9 +44,9 @@ fn a_start_reads_the_letters_that_are_left_and_others_forget_those_that_are_gone
     let mut letters = fixture.letters();
     let elsewhere = fixture.letters_at(&fixture.elsewhere("other"));
     // Each partition keeps its last ten.
-    let is_closed = |number: &u64| number & 0xffff_ffff_ffff < 990;
-    let closed: Vec<u64> = numbers.iter().copied().filter(is_closed).collect();
-    succeed(&fixture, &mut letters, &closed);
+    let is_resolved = |number: &u64| number & 0xffff_ffff_ffff < 990;
+    let resolved: Vec<u64> = numbers.iter().copied().filter(is_resolved).collect();
+    succeed(&fixture, &mut letters, &resolved);
     let mut trimmer = letters.trimmer(&fixture.cluster);
     assert_eq!(
         trimmer.run(NOW).unwrap(),
@@ -56,7 +56,7 @@ fn a_start_reads_the_letters_that_are_left_and_others_forget_those_that_are_gone
     assert_eq!(trimmer.run(later()).unwrap(), Trimmed { deleted: 1_980, moved: 0, gone: 1_980 });
     assert_eq!(lows(&fixture), [(990, 1_000); 2]);
     assert_eq!((letters.counts().open, letters.counts().succeeded), (20, 0));
-    assert_eq!(letters.letter(closed[0]).unwrap().map(|letter| letter.state), None);
+    assert_eq!(letters.letter(resolved[0]).unwrap().map(|letter| letter.state), None);
     eventually("the other process forgets them too", || elsewhere.counts() == letters.counts());
     drop((letters, elsewhere));
 
@@ -78,8 +78,8 @@ fn an_old_letter_that_holds_up_many_is_written_again_and_stays_one_letter() {
     let mut letters = fixture.letters();
     let elsewhere = fixture.letters_at(&fixture.elsewhere("other"));
     letters.change_letters(&LetterChange::Discard, &numbers[5..6], NOW).unwrap();
-    let closed: Vec<u64> = numbers.iter().copied().filter(|number| ![3, 5].contains(number)).collect();
-    succeed(&fixture, &mut letters, &closed);
+    let resolved: Vec<u64> = numbers.iter().copied().filter(|number| ![3, 5].contains(number)).collect();
+    succeed(&fixture, &mut letters, &resolved);
     let before = letters.letter(3).unwrap().unwrap();
     let rules = Rules { move_gain_min: 50, ..Rules::default() };
     let trimmed = letters.trimmer(&fixture.cluster).with_rules(rules).run(later()).unwrap();

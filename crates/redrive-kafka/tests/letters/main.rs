@@ -13,4 +13,5 @@ mod leaving;
 mod measures;
 mod replays;
 mod rivals;
+mod sizes;
 mod tools;

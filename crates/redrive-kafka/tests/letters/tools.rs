@@ -6,7 +6,8 @@ use crate::fixture::{Fixture, NOW, job};
 #[test]
 fn the_story_of_a_letter_is_plain_text_in_any_tool() {
     let fixture = Fixture::new("tools", 1);
-    let copy = fixture.copy(0, 1182);
+    let mut copy = fixture.copy(0, 1182);
+    copy.marks.options = Some(r#"{"tiers":["100ms","1s"],"jitter":"none"}"#.into());
     fixture.park(&copy);
     let shown = console(&fixture, &fixture.topics.dlq, 1);
     let headers = [
@@ -21,6 +22,7 @@ fn the_story_of_a_letter_is_plain_text_in_any_tool() {
         "x-error-class:permanent".to_owned(),
         "x-last-error:422: field `currency` must be one of EUR, USD".to_owned(),
         format!("x-dead-at:{}", copy.dead_at.unwrap().as_millis()),
+        r#"x-options:{"tiers":["100ms","1s"],"jitter":"none"}"#.to_owned(),
     ];
     for header in headers {
         assert!(shown.contains(&header), "{header} is not in {shown}");

@@ -35,17 +35,17 @@ pub struct World {
     pub partitions: i32,
     /// Where the tests themselves write and ask.
     pub brokers: String,
-    pub producer: BaseProducer<Places>,
+    pub producer: BaseProducer<ProducedOffsets>,
     _dir: tempfile::TempDir,
 }
 
 /// Remembers where records went.
 #[derive(Default)]
-pub struct Places(std::sync::Mutex<Vec<(usize, i32, i64)>>);
+pub struct ProducedOffsets(std::sync::Mutex<Vec<(usize, i32, i64)>>);
 
-impl rdkafka::ClientContext for Places {}
+impl rdkafka::ClientContext for ProducedOffsets {}
 
-impl ProducerContext for Places {
+impl ProducerContext for ProducedOffsets {
     type DeliveryOpaque = usize;
 
     fn delivery(&self, result: &DeliveryResult<'_>, opaque: usize) {
@@ -97,7 +97,7 @@ impl World {
         };
         let settings: Vec<_> = [("retention.ms", "-1")].iter().chain(settings).copied().collect();
         create_at(brokers, &pipeline.source, partitions, &settings);
-        let producer = client_at(brokers).create_with_context(Places::default()).unwrap();
+        let producer = client_at(brokers).create_with_context(ProducedOffsets::default()).unwrap();
         Self { cluster, pipeline, partitions, brokers: brokers.to_owned(), producer, _dir: dir }
     }
 
@@ -127,7 +127,11 @@ impl World {
         self.produce_by(&self.producer, messages)
     }
 
-    pub fn produce_by(&self, producer: &BaseProducer<Places>, messages: &[Message]) -> Vec<(i32, i64)> {
+    pub fn produce_by(
+        &self,
+        producer: &BaseProducer<ProducedOffsets>,
+        messages: &[Message],
+    ) -> Vec<(i32, i64)> {
         for (at, message) in messages.iter().enumerate() {
             let mut headers = OwnedHeaders::new();
             for (key, value) in message.headers() {
@@ -160,7 +164,8 @@ impl World {
 /// `from` is the record that they replace, `topic/partition/offset`.
 pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
     let from = Origin::parse(from);
-    let producer: BaseProducer<Places> = client().create_with_context(Places::default()).unwrap();
+    let producer: BaseProducer<ProducedOffsets> =
+        client().create_with_context(ProducedOffsets::default()).unwrap();
     for copy in copies {
         let record = || {
             let mut record = BaseRecord::<[u8], [u8], usize>::with_opaque_to(topic, 0)

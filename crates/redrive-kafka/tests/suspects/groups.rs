@@ -1,5 +1,5 @@
-//! Suspects that are announced together, and what must not become of them: nobody is blamed for a pause, a rebalance in order,
-//! or a run that is only slow; and whoever kills the process is blamed all the same.
+//! Suspects that are announced together, and what must not become of them: nothing is suspected for a pause, a rebalance in order,
+//! or a run that is only slow; and whoever kills the process is suspected all the same.
 
 use std::time::Duration;
 
@@ -100,7 +100,7 @@ fn a_rebalance_in_order_is_no_crash_of_those_that_were_announced_and_had_no_turn
 
 /// One that is to run in silence has been announced and waits for the commit when partitions move, in order.
 #[test]
-fn a_rebalance_in_order_convicts_nobody() {
+fn a_rebalance_in_order_quarantines_nothing() {
     let mut world = World::new(1, &TIERS);
     world.produce(&messages(0..2));
     let mut engine = world.open(StoreOptions::default());
@@ -124,7 +124,7 @@ fn a_rebalance_in_order_convicts_nobody() {
 
 /// A suspect in its silent run is slower than the time partitions are given up in. No process dies.
 #[test]
-fn a_slow_suspect_is_not_convicted_by_a_rebalance() {
+fn a_slow_suspect_is_not_quarantined_by_a_rebalance() {
     let options = || StoreOptions { drain: Some(Duration::from_secs(1)), ..StoreOptions::default() };
     let mut world = World::new(1, &TIERS);
     world.produce(&messages(0..2));

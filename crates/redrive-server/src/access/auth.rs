@@ -5,7 +5,7 @@
 //! all that can be said of a connection from loopback: a proxy may stand there too, and it hands on the requests of
 //! others. So a request that shows signs of having come through one, or that asks for a name which is not this machine's
 //! (a page of somebody else's that has its name resolved to loopback: DNS rebinding), needs a token all the same. The
-//! signs can be missing; a configured token, or `reads = "token"`, is what closes the reads for good.
+//! signs can be missing; a configured token, or `reads = "token"`, is what protects the reads for good.
 
 use crate::access::token::{self, Scope, Token};
 use crate::problem::{Code, Problem};
@@ -35,7 +35,7 @@ pub enum Unguarded {
 
 /// What is known of the server when a request is judged.
 #[derive(Clone, Copy, Debug)]
-pub struct Door<'a> {
+pub struct ServerAccess<'a> {
     pub unguarded: Unguarded,
     pub tokens: &'a [Token],
 }
@@ -49,14 +49,14 @@ pub struct Caller<'a> {
 }
 
 /// Lets a request in under a name, or says why not.
-pub fn judge(door: Door<'_>, access: Access, caller: Caller<'_>) -> Result<Actor, Problem> {
+pub fn judge(access_rules: ServerAccess<'_>, access: Access, caller: Caller<'_>) -> Result<Actor, Problem> {
     let Access::Needs(scope) = access else { return Ok(anonymous()) };
     let secret = caller.authorization.and_then(bearer);
-    let token = secret.and_then(|secret| token::find(door.tokens, secret));
+    let token = secret.and_then(|secret| token::find(access_rules.tokens, secret));
     if let Some(token) = token.filter(|token| token.allows(scope)) {
         return Ok(Actor(token.name().to_owned()));
     }
-    let open = match door.unguarded {
+    let open = match access_rules.unguarded {
         Unguarded::Nobody => false,
         Unguarded::Neighbours => caller.neighbour,
         Unguarded::Everybody => true,
@@ -83,7 +83,7 @@ pub fn judge(door: Door<'_>, access: Access, caller: Caller<'_>) -> Result<Actor
                     `token` in the data directory";
         return Err(Problem::new(Code::Unauthorized, message, hint));
     }
-    let message = if scope.is_read() && door.unguarded == Unguarded::Neighbours {
+    let message = if scope.is_read() && access_rules.unguarded == Unguarded::Neighbours {
         "without a token this is answered only to requests straight from this machine, under the names localhost, \
          127.0.0.1 and [::1]"
             .to_owned()
@@ -131,8 +131,8 @@ mod tests {
             Token::new("reader", "reader-secret-0123456789", [Scope::Read]).unwrap(),
             Token::new("scraper", "scraper-secret-0123456789", [Scope::Metrics]).unwrap(),
         ];
-        let door = Door { unguarded, tokens: &tokens };
-        let verdict = judge(door, Access::Needs(scope), Caller { authorization, neighbour });
+        let access_rules = ServerAccess { unguarded, tokens: &tokens };
+        let verdict = judge(access_rules, Access::Needs(scope), Caller { authorization, neighbour });
         verdict.map(|actor| actor.0).map_err(|problem| problem.code)
     }
 

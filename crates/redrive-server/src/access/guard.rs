@@ -26,7 +26,7 @@ pub(crate) async fn guard(
     next: Next,
 ) -> Response {
     let caller = caller(&request, &shared.hosts);
-    match judge(shared.door(), route.access, caller) {
+    match judge(shared.access_rules(), route.access, caller) {
         Ok(actor) => {
             request.extensions_mut().insert(actor);
             match nothing_ignored(&shared, &route, request).await {

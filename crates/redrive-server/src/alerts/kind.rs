@@ -11,7 +11,7 @@ pub enum AlertKind {
     OldestLetter,
     /// Too many messages are pending.
     QueueDepth,
-    /// A message took its worker down again and again, and was set aside.
+    /// A message crashed its worker repeatedly and was quarantined.
     PoisonPill,
     /// The pipeline was paused because most of its messages died.
     Guard,

@@ -101,7 +101,7 @@ fn wish(body: &Edit) -> Result<EditWish, Problem> {
         unset_headers: body.unset_headers.clone(),
     };
     if change.is_empty() && body.payloads.is_none() {
-        let message = "it is not said what shall change".to_owned();
+        let message = "no change given".to_owned();
         return Err(Problem::bad_request(
             message,
             "give `set`, `unset`, `set_headers`, `unset_headers`, `payload` or `payloads`, or `undo` to take an edit back",

@@ -75,7 +75,7 @@ async fn breaker(change: Change, order: BreakerOrder) -> Result<Json<PipelineVie
     let in_cooldown = figures.health.endpoints.as_ref().is_some_and(|all| all.endpoints + all.origins > 0);
     if figures.health.breaker.state == BreakerState::Closed && !in_cooldown {
         let message = format!("the breaker of `{}` is closed", served.handle.name());
-        return Err(Problem::new(Code::Conflict, message, "there is nothing to probe or to close"));
+        return Err(Problem::new(Code::Conflict, message, "there is nothing to probe or to reset"));
     }
     let kind = match order {
         BreakerOrder::Probe => ActionKind::BreakerProbe,
@@ -94,7 +94,7 @@ async fn breaker(change: Change, order: BreakerOrder) -> Result<Json<PipelineVie
     Ok(Json(now(&change.shared, served)))
 }
 
-/// Closes the gate, or opens it as said. The record comes first: what was done is never missing from it.
+/// Shuts the gate, or opens it as said. The record comes first: what was done is never missing from it.
 async fn gate(change: Change, resume: Option<Resume>) -> Result<Json<PipelineView>, Problem> {
     let served = &change.served;
     let (kind, how) = match resume {

@@ -1,6 +1,6 @@
 //! Letters as they leave: with the place they came from, and without what their pipeline redacts.
 
-use redrive::internal::engine::place::Place;
+use redrive::internal::engine::position::PartitionOffset;
 use redrive::internal::letters::select::{LetterIds, Page, SelectError};
 use redrive::letters::Selection;
 use redrive::letters::redact::Secrets;
@@ -29,7 +29,7 @@ impl ShownLetter {
         with_payload: bool,
     ) -> Self {
         let redacts = !served.redaction.is_empty();
-        let place = Some(Place::of(letter.id)).filter(|place| !place.is_made());
+        let place = Some(PartitionOffset::of(letter.id)).filter(|place| !place.is_made());
         let origin = served.source.as_ref().and_then(|topic| Some(format!("{topic}/{}", place?)));
         // The payload has to be in the view, or what other fields repeat of it would not be known.
         let view = LetterView {

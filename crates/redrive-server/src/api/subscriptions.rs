@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use axum::extract::State;
 use redrive::Time;
 use redrive::actions::ActionKind;
-use redrive::internal::subscriptions::{EndpointId, Listed, Standing, Subscriptions, SubscriptionsError};
+use redrive::internal::subscriptions::{
+    EndpointId, Listed, SubscriptionState, Subscriptions, SubscriptionsError,
+};
 use redrive_api::{
     Instant, NamedSubscription, NewSubscription, Purging, PurgingStopped, RemovedSubscription,
     SubscriptionKey, SubscriptionKeys, SubscriptionPage, SubscriptionView, UndoSubscription,
@@ -223,8 +225,8 @@ fn table(served: &Served) -> Result<&Subscriptions, Problem> {
     })
 }
 
-fn standing(name: &str) -> Result<Standing, Problem> {
-    Standing::from_name(name).ok_or_else(|| {
+fn standing(name: &str) -> Result<SubscriptionState, Problem> {
+    SubscriptionState::from_name(name).ok_or_else(|| {
         let message = format!("there is no state `{name}` of a subscription");
         Problem::bad_request(message, "use active, flagged or purged")
     })

@@ -46,8 +46,8 @@ fn endpoints(all: &EndpointFigures) -> Endpoints {
     };
     Endpoints {
         unit: all.limit_by.name().to_owned(),
-        left_alone: all.endpoints,
-        origins_left_alone: all.origins,
+        in_cooldown: all.endpoints,
+        origins_in_cooldown: all.origins,
         waiting: all.waiting,
         waits: all.waits.iter().map(wait).collect(),
     }

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use redrive::internal::adopt::{Dialect, ForeignRecord, Understood};
 use redrive::internal::engine::import::content_hash;
-use redrive::internal::engine::{Attempt, ForeignLetter, History, SourcePlace};
+use redrive::internal::engine::{Attempt, ForeignLetter, History, SourcePosition};
 use redrive::{FailureKind, LetterState, Message, Time, timestamp};
 use redrive_core::message::MessageError;
 use redrive_core::text::secret_header::is_secret_header;
@@ -360,7 +360,7 @@ fn picked(pick: Option<&redrive_core::Pick>, payload: Option<&[u8]>, headers: &H
 }
 
 /// `orders/7/1182`.
-fn place(text: &str) -> Result<SourcePlace, String> {
+fn place(text: &str) -> Result<SourcePosition, String> {
     let wrong = || format!("`origin` is {text:?}, which is no place like orders/7/1182");
     let mut parts = text.rsplitn(3, '/');
     let (offset, partition, topic) = (parts.next(), parts.next(), parts.next());
@@ -368,7 +368,7 @@ fn place(text: &str) -> Result<SourcePlace, String> {
     let partition: u16 = partition.and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
     let offset: i64 = offset.and_then(|text| text.parse().ok()).ok_or_else(wrong)?;
     let offset = u64::try_from(offset).map_err(|_| wrong())?;
-    Ok(SourcePlace { topic: topic.into(), partition: partition.into(), offset })
+    Ok(SourcePosition { topic: topic.into(), partition: partition.into(), offset })
 }
 
 /// An object of names and values, or a list of pairs, in which a name may repeat. What an export has hidden is left out.

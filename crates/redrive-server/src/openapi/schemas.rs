@@ -78,7 +78,7 @@ mod tests {
     use redrive::internal::engine::{
         GroupState, LetterState, MessagePhase, PendingState, ProblemKind, ReplayTarget,
     };
-    use redrive::internal::subscriptions::Standing;
+    use redrive::internal::subscriptions::SubscriptionState;
     use redrive::replay::ReplayState;
     use serde_json::json;
 
@@ -107,7 +107,7 @@ mod tests {
         check("Replay", "state", &ReplayState::ALL.map(ReplayState::name));
         check("Replay", "to", &ReplayTarget::ALL.map(ReplayTarget::name));
         check("ReplayForecast", "to", &ReplayTarget::ALL.map(ReplayTarget::name));
-        check("Subscription", "state", &Standing::ALL.map(Standing::name));
+        check("Subscription", "state", &SubscriptionState::ALL.map(SubscriptionState::name));
     }
 
     #[test]

@@ -175,7 +175,7 @@ impl std::fmt::Debug for SubscriptionGate {
 #[cfg(test)]
 mod tests {
     use hyper::header::HeaderMap;
-    use redrive::internal::subscriptions::{Purge, Standing};
+    use redrive::internal::subscriptions::{Purge, SubscriptionState};
     use redrive_core::Class;
 
     use super::*;
@@ -245,11 +245,11 @@ mod tests {
             (403, Verdict::CREDENTIAL),
         ] {
             pass(&gate, "00ab", None, async { failure(status, verdict) }).await.unwrap_err();
-            assert_eq!(standing(&gate), Some(Standing::Active), "{status}");
+            assert_eq!(standing(&gate), Some(SubscriptionState::Active), "{status}");
         }
         pass(&gate, "00ab", None, async { failure(400, Verdict::Flagged) }).await.unwrap_err();
-        assert_eq!(standing(&gate), Some(Standing::Flagged));
+        assert_eq!(standing(&gate), Some(SubscriptionState::Flagged));
         pass(&gate, "00ab", None, async { Ok(StatusCode::CREATED) }).await.unwrap();
-        assert_eq!(standing(&gate), Some(Standing::Active));
+        assert_eq!(standing(&gate), Some(SubscriptionState::Active));
     }
 }

@@ -159,7 +159,7 @@ fn status(head: &[u8]) -> Option<u16> {
     words.next()?.parse().ok().filter(|status| (100..600).contains(status))
 }
 
-/// Why nobody could be connected to.
+/// Why no connection could be made.
 pub(crate) fn unreachable(error: &(dyn std::error::Error + 'static)) -> ProxyFault {
     let kinds = causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>());
     ProxyFault::Unreachable(match kinds.map(io::Error::kind).next() {

@@ -4,7 +4,7 @@ use hyper::header::{
     AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT,
 };
 use hyper::{Method, Request, Uri};
-use redrive::internal::engine::SourcePlace;
+use redrive::internal::engine::SourcePosition;
 use redrive::{Call, Time};
 use redrive_core::text::connection_header::is_connection_header;
 
@@ -93,7 +93,7 @@ impl Template {
         if let Some(key) = message.key().filter(|key| key.len() <= KEY_BYTES_MAX) {
             headers.insert(KEY, printable(message.wire(), key, is_plain));
         }
-        if let Some(SourcePlace { topic, partition, offset }) = &call.origin {
+        if let Some(SourcePosition { topic, partition, offset }) = &call.origin {
             // Names of topics are letters, digits, dots, dashes and underscores.
             headers.extend(HeaderValue::from_str(topic).ok().map(|topic| (SOURCE_TOPIC, topic)));
             headers.insert(SOURCE_PARTITION, HeaderValue::from(*partition));
@@ -161,7 +161,7 @@ mod tests {
 
     fn sent(message: redrive_core::MessageBuilder, template: &Template) -> HeaderMap {
         let message = message.build().unwrap();
-        let origin = Some(SourcePlace { topic: "shop.orders".into(), partition: 7, offset: 1182 });
+        let origin = Some(SourcePosition { topic: "shop.orders".into(), partition: 7, offset: 1182 });
         let call = Call { message, attempt: 3, replays: 1, pipeline: "orders".into(), origin };
         let endpoint = "http://a.example/x".parse().unwrap();
         let (request, _) =

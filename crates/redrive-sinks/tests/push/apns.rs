@@ -1,6 +1,6 @@
 //! APNs: what is sent, and what every answer means.
 
-use redrive::internal::subscriptions::{Purge, Standing, Subscriptions};
+use redrive::internal::subscriptions::{Purge, SubscriptionState, Subscriptions};
 use redrive::{Class, Message, Time};
 use redrive_sinks::push::Verdict;
 use redrive_sinks::push::failing::PushError;
@@ -140,7 +140,7 @@ async fn the_golden_corpus_of_answers() {
     }
     // Every dead one is purged, and nobody else.
     let dead = corpus.iter().filter(|(_, _, class, _)| *class == Some(Class::Gone)).count();
-    let purged = table.list(Some(Standing::Purged), None, 100);
+    let purged = table.list(Some(SubscriptionState::Purged), None, 100);
     assert_eq!((purged.len(), dead), (2, 2));
     let said = purged.iter().filter_map(|listed| listed.record.as_ref()).map(|record| record.reason.as_str());
     assert!(said.into_iter().all(|said| said.contains("ExpiredToken") || said.contains("Unregistered")));

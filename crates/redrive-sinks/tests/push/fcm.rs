@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use redrive::internal::subscriptions::{Purge, Standing, Subscriptions};
+use redrive::internal::subscriptions::{Purge, SubscriptionState, Subscriptions};
 use redrive::{Class, Failure, Message};
 use redrive_sinks::push::Verdict;
 use redrive_sinks::push::failing::PushError;
@@ -124,7 +124,7 @@ async fn the_golden_corpus_of_answers() {
             assert_eq!(failure.retry_after(), Some(Duration::from_mins(1)), "the quota is by the minute");
         }
     }
-    let purged = table.list(Some(Standing::Purged), None, 100);
+    let purged = table.list(Some(SubscriptionState::Purged), None, 100);
     assert_eq!(purged.len(), 1, "the one that is not registered, and nobody else");
     assert!(purged[0].record.as_ref().unwrap().reason.contains("UNREGISTERED"));
 }

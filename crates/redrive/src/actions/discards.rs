@@ -11,8 +11,8 @@ use super::unfinished::RunningAction;
 use crate::engine::{LetterStanding, LetterState};
 use crate::handle::PipelineHandle;
 
-/// How long a closed letter is kept, counted from its death, so that a discard can be taken back.
-pub const CLOSED_KEEP: Duration = Duration::from_hours(30 * 24);
+/// How long a resolved letter is kept, counted from its death, so that a discard can be taken back.
+pub const RESOLVED_RETENTION: Duration = Duration::from_hours(30 * 24);
 /// Letters that are changed or asked about in one go.
 const BATCH_MAX: usize = 1024;
 /// No replay job has this name: standings are asked for their state alone.
@@ -60,7 +60,7 @@ pub(super) async fn discard(
     running.end().await;
     let discarded = discarded?;
     // The engine counts from a letter's death, so an old one may go with the next cleaning.
-    let undo_until = Some(oldest.plus(CLOSED_KEEP).max(now));
+    let undo_until = Some(oldest.plus(RESOLVED_RETENTION).max(now));
     Ok(Discarded { id: Some(id), discarded, undo_until })
 }
 
@@ -93,8 +93,8 @@ async fn still_discarded(
 ) -> Result<Vec<u64>, ActionError> {
     let later = log.discarded_after(discard.clone()).await?;
     let ids: Vec<u64> = discard.ids.into_iter().filter(|id| !later.contains(id)).collect();
-    let closed = in_state(handle, &ids, LetterState::Discarded).await?;
-    Ok(closed.into_iter().map(|(id, _)| id).collect())
+    let discarded = in_state(handle, &ids, LetterState::Discarded).await?;
+    Ok(discarded.into_iter().map(|(id, _)| id).collect())
 }
 
 /// Does the rest of a discard. A letter that died since is left: that is another failure than the one that was discarded.

@@ -11,7 +11,7 @@ use crate::handle::PipelineHandle;
 use crate::letters::{Filter, SelectError, Selection, groups};
 
 /// Letters that are looked at for one of a group without open letters.
-const CLOSED_LOOKED_AT_MAX: u64 = 200_000;
+const RESOLVED_LOOKED_AT_MAX: u64 = 200_000;
 
 /// The groups of a pipeline with their states, those with the most open letters first.
 pub(super) async fn list(log: &ActionLog, handle: &PipelineHandle) -> Result<Vec<GroupSummary>, ActionError> {
@@ -39,7 +39,7 @@ pub(super) async fn mark(
     let all = list(log, handle).await?;
     let before = match all.into_iter().find(|summary| summary.group() == group) {
         Some(found) => found,
-        None => closed_group(handle, group).await?.ok_or_else(unknown)?,
+        None => resolved_group(handle, group).await?.ok_or_else(unknown)?,
     };
     let note = match note {
         Some(note) => Some(note.trim().to_owned()).filter(|note| !note.is_empty()),
@@ -62,12 +62,15 @@ pub(super) async fn mark(
     Ok(GroupSummary { state, mark: Some(mark), ..before })
 }
 
-/// A group whose letters are all closed, and about which nothing was decided: one of its letters says what it is.
-async fn closed_group(handle: &PipelineHandle, group: GroupId) -> Result<Option<GroupSummary>, ActionError> {
+/// A group whose letters are all resolved, and about which nothing was decided: one of its letters says what it is.
+async fn resolved_group(
+    handle: &PipelineHandle,
+    group: GroupId,
+) -> Result<Option<GroupSummary>, ActionError> {
     let Ok(filter) = Filter::parse(&format!("group:{group}")) else { return Ok(None) };
     let selection = Selection { filter: Some(filter), ..Selection::default() };
     let (mut after, mut looked_at) = (None, 0);
-    while looked_at < CLOSED_LOOKED_AT_MAX {
+    while looked_at < RESOLVED_LOOKED_AT_MAX {
         let page = match selection.page_without_payloads(handle, after, 1).await {
             Ok(page) => page,
             Err(SelectError::Handle(error)) => return Err(error.into()),

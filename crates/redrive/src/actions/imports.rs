@@ -1,4 +1,4 @@
-//! Letters from elsewhere: recorded with who brought them before they are made.
+//! Imports letters; the actor is recorded before they are created.
 
 use redrive_core::Fingerprint;
 

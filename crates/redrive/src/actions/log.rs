@@ -42,7 +42,7 @@ struct SharedLog {
 }
 
 struct LogState {
-    place: LogPlace,
+    place: LogLocation,
     discards: NamedAction,
     edits: NamedAction,
     erasures: NamedAction,
@@ -73,7 +73,7 @@ impl NamedAction {
     }
 }
 
-enum LogPlace {
+enum LogLocation {
     File {
         file: File,
         end: u64,
@@ -90,7 +90,7 @@ impl ActionLog {
     /// Opens or makes the file in `dir`.
     pub(super) fn open(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
         let mut state = LogState {
-            place: LogPlace::Memory { lines: VecDeque::new(), before: 0 },
+            place: LogLocation::Memory { lines: VecDeque::new(), before: 0 },
             discards: NamedAction::default(),
             edits: NamedAction::default(),
             erasures: NamedAction::default(),
@@ -122,7 +122,7 @@ impl ActionLog {
                 file.set_len(whole)?;
                 file.sync_all()?;
             }
-            state.place = LogPlace::File { file, end: whole, failed: false };
+            state.place = LogLocation::File { file, end: whole, failed: false };
         }
         let changing = tokio::sync::Mutex::new(());
         let (state, group) = (Mutex::new(state), SharedActions::default());
@@ -379,7 +379,7 @@ impl LogState {
     fn append(&mut self, action: &Action, record: Option<&str>) -> std::io::Result<()> {
         let line = action.to_line(record);
         let at = match &mut self.place {
-            LogPlace::Memory { lines, before } => {
+            LogLocation::Memory { lines, before } => {
                 if lines.len() == MEMORY_MAX {
                     lines.pop_front();
                     *before += 1;
@@ -390,7 +390,7 @@ impl LogState {
                 lines.push_back(line);
                 *before + lines.len() as u64 - 1
             }
-            LogPlace::File { file, end, failed } => {
+            LogLocation::File { file, end, failed } => {
                 if *failed {
                     return Err(std::io::Error::other("an earlier write failed; start again after a repair"));
                 }
@@ -415,7 +415,7 @@ impl LogState {
     /// Goes through the lines from `from` on until `line` says that it is enough.
     fn each_from(&self, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<()> {
         match &self.place {
-            LogPlace::Memory { lines, before } => {
+            LogLocation::Memory { lines, before } => {
                 for (at, text) in (*before..).zip(lines).skip_while(|(at, _)| *at < from) {
                     if !line(at, text.trim_end()) {
                         break;
@@ -423,7 +423,7 @@ impl LogState {
                 }
                 Ok(())
             }
-            LogPlace::File { file, .. } => walk(file, from, line).map(drop),
+            LogLocation::File { file, .. } => walk(file, from, line).map(drop),
         }
     }
 }

@@ -32,7 +32,7 @@ pub use action::ActionStep;
 pub use action::{Action, ActionKind};
 pub use actions::Actions;
 #[doc(hidden)]
-pub use discards::CLOSED_KEEP;
+pub use discards::RESOLVED_RETENTION;
 pub use discards::{Discarded, Restored};
 pub use edit_undo::{EditUndone, NotUndone};
 pub use edits::{EditPlan, EditWish, NewPayload, Skipped};

@@ -15,7 +15,7 @@ use super::health::HealthChange;
 use super::machine::{Ended, Machine, Start};
 use super::permits::Permit;
 use super::protection::{Admission, CallEnd, CallEvidence, Which};
-use super::resets::{Blame, Closed, Turn};
+use super::resets::{Attribution, Closed, Turn};
 use super::routes::Routed;
 use super::shared_wait::AskedWait;
 use super::unconfirmed::Undecided;
@@ -79,11 +79,11 @@ impl Machine {
     fn suspect(&mut self, delivery: Delivery, suspect: Suspect, now: Time) {
         let Suspect { crashes, first_crash, last_crash } = suspect;
         self.suspects.met();
-        if suspects::is_convicted(crashes, self.policy.crash_threshold()) {
+        if suspects::is_quarantined(crashes, self.policy.crash_threshold()) {
             let message_id = delivery.message.id().to_owned();
             self.protection
-                .note(HealthChange::Convicted { message_id, crashes, first_crash, last_crash }, now);
-            return self.settle(settle::convicted(delivery, &suspect, now), None);
+                .note(HealthChange::Quarantined { message_id, crashes, first_crash, last_crash }, now);
+            return self.settle(settle::quarantined(delivery, &suspect, now), None);
         }
         self.suspects.push(delivery, crashes);
     }
@@ -117,7 +117,7 @@ impl Machine {
                 let settlement = self.defer_unsent(delivery, now.plus(ANOTHER_PROBE), now);
                 self.settle(settlement, None);
             }
-            Admission::Closed => self.settle(settle::released(delivery), None),
+            Admission::Gated => self.settle(settle::released(delivery), None),
         }
     }
 
@@ -299,7 +299,7 @@ impl Machine {
 
     fn attempt_failed(&mut self, mut call: Call, failure: Failure, now: Time, random: Random) {
         self.end_turn_at(&call, now);
-        let (failure, is_shared) = self.blame_for_reset(&mut call, failure, now);
+        let (failure, is_shared) = self.attribute_reset(&mut call, failure, now);
         let asked = failure.retry_after().map(|asked| asked.min(self.policy.retry_after_max()));
         let shared = asked.map(|asked| asked.min(self.policy.retry_after_shared_max()));
         let evidence = CallEvidence::of(&failure, &call.delivery.meta);
@@ -453,9 +453,9 @@ impl Machine {
         }
     }
 
-    /// Attributes a reset. Returns whether another message may have caused it; the failure of a convicted message becomes a
+    /// Attributes a reset. Returns whether another message may have caused it; the failure of a quarantined message becomes a
     /// crash.
-    fn blame_for_reset(&mut self, call: &mut Call, failure: Failure, now: Time) -> (Failure, bool) {
+    fn attribute_reset(&mut self, call: &mut Call, failure: Failure, now: Time) -> (Failure, bool) {
         match failure.kind() {
             FailureKind::Reset => {}
             FailureKind::Status(_) | FailureKind::Other => {
@@ -476,15 +476,15 @@ impl Machine {
             None => self.calls.running(),
         };
         let closed = Closed { message, endpoint, in_turn: call.turn.is_some(), others };
-        let Blame { times, is_shared, is_convicted, is_logged } =
+        let Attribution { times, is_shared, is_quarantined, is_logged } =
             self.resets.closed(closed, &self.policy, now);
-        let threshold = suspects::convicted_at(self.policy.crash_threshold());
+        let threshold = suspects::quarantined_at(self.policy.crash_threshold());
         let message_id = || call.delivery.message.id().to_owned();
         if is_logged {
-            let blame = times.map(|times| (times, threshold));
-            self.protection.tell(HealthChange::ReceiverClosed { message_id: message_id(), blame }, now);
+            let suspicion = times.map(|times| (times, threshold));
+            self.protection.tell(HealthChange::ReceiverClosed { message_id: message_id(), suspicion }, now);
         }
-        let Some(times) = times.filter(|_| is_convicted) else { return (failure, is_shared) };
+        let Some(times) = times.filter(|_| is_quarantined) else { return (failure, is_shared) };
         self.protection.note(HealthChange::ReceiverKilled { message_id: message_id(), times }, now);
         let before = self.policy.crash_threshold().saturating_sub(1);
         call.delivery.meta = Meta { crashes: before, last_crash: Some(now), ..call.delivery.meta };
@@ -508,10 +508,10 @@ impl Machine {
         if let (Some(routes), Some(to)) = (&mut self.routes, call.to) {
             let failed = if let CallEvidence::Sign(Sign::Bad(kind)) = evidence { Some(kind) } else { None };
             let is_answer = failed.is_some() || evidence == CallEvidence::Sign(Sign::Good);
-            let voice = routes.voice(to, call.delivery.message.tenant(), contact, is_answer);
+            let counts_as = routes.counts_as(to, call.delivery.message.tenant(), contact, is_answer);
             let is_first = !matches!(Which::of(&call.delivery.meta), Which::Later { .. });
             let slow = if is_first { routes.slow(failed) } else { None };
-            routes.ended(to, EndpointCall { voice, slow, ..ended }, now);
+            routes.ended(to, EndpointCall { counts_as, slow, ..ended }, now);
         }
     }
 

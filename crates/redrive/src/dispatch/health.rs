@@ -133,7 +133,7 @@ pub enum HealthChange {
         cleared: u64,
     },
     /// A message was given up as a poison pill.
-    Convicted {
+    Quarantined {
         /// The message.
         message_id: String,
         /// Crashes while it ran.
@@ -147,8 +147,8 @@ pub enum HealthChange {
     ReceiverClosed {
         /// The message.
         message_id: String,
-        /// Resets attributed to this message, and how many convict; `None` where resets are common.
-        blame: Option<(u32, u32)>,
+        /// Resets attributed to this message, and how many quarantine it; `None` where resets are common.
+        suspicion: Option<(u32, u32)>,
     },
     /// Resets that were not logged one by one.
     ReceiverClosedMore {
@@ -183,7 +183,7 @@ impl HealthChange {
     pub fn message_id(&self) -> Option<&str> {
         match self {
             Self::RunsAlone { message_id, .. }
-            | Self::Convicted { message_id, .. }
+            | Self::Quarantined { message_id, .. }
             | Self::ReceiverClosed { message_id, .. }
             | Self::ReceiverKilled { message_id, .. }
             | Self::Stuck { message_id, .. } => Some(message_id),
@@ -205,7 +205,7 @@ impl HealthChange {
             | Self::AskedToWait(_)
             | Self::Suspected { .. }
             | Self::UncleanEnds { .. }
-            | Self::Convicted { .. }
+            | Self::Quarantined { .. }
             | Self::ReceiverKilled { .. }
             | Self::StoodStill { .. }
             | Self::Stuck { .. } => true,
@@ -299,7 +299,7 @@ impl fmt::Display for HealthChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Breaker { change: BreakerChange::Opened(why), .. } => {
-                write!(f, "▲ breaker open: {}. Nothing is sent, no attempt burns.", cause(why))
+                write!(f, "▲ breaker open: {}. Nothing is sent, no attempts are used up.", cause(why))
             }
             Self::Breaker { change: BreakerChange::Alert(why), .. } => {
                 write!(f, "▲ breaker would open: {}", cause(why))
@@ -331,7 +331,7 @@ impl fmt::Display for HealthChange {
             Self::Suspected { messages } => write!(
                 f,
                 "▲ the last run ended without a clean stop: {messages} deliveries were started and not settled. \
-                 They are suspects and run alone; others go on."
+                 They are suspects and run alone; others continue."
             ),
             Self::UncleanEnds { runs } => write!(
                 f,
@@ -343,12 +343,12 @@ impl fmt::Display for HealthChange {
                 write!(f, "suspect {message_id} (crash {crashes} of {threshold}) runs {how}; {left} wait")
             }
             Self::SuspectsCleared { cleared } => write!(f, "▼ {cleared} suspects cleared"),
-            Self::Convicted { message_id, crashes, .. } => {
+            Self::Quarantined { message_id, crashes, .. } => {
                 write!(f, "▲ {message_id} dead-lettered: poison_pill, quarantined after {crashes} crashes")
             }
-            Self::ReceiverClosed { message_id, blame } => {
+            Self::ReceiverClosed { message_id, suspicion } => {
                 write!(f, "the receiver closed the connection while handling {message_id}")?;
-                match blame {
+                match suspicion {
                     Some((times, threshold)) => write!(f, " ({times} of {threshold})"),
                     None => Ok(()),
                 }

@@ -32,7 +32,7 @@ use super::sweep::{self, Sweep};
 use super::unconfirmed::Unconfirmed;
 use super::verdicts::{Parked, Verdicts};
 use crate::backoff::Backoff;
-use crate::engine::{Delivery, Receipt, Settlement, SourcePlace, TakeGate, Ticket};
+use crate::engine::{Delivery, Receipt, Settlement, SourcePosition, TakeGate, Ticket};
 use crate::failure::Failure;
 use crate::figures::Figures;
 use crate::settle;
@@ -52,7 +52,7 @@ pub struct Start {
     /// 1 for the first call of the message, or the first since its replay.
     pub attempt: u32,
     pub replays: u32,
-    pub origin: Option<SourcePlace>,
+    pub origin: Option<SourcePosition>,
 }
 
 /// How a call ended.
@@ -335,9 +335,9 @@ impl Machine {
         self.let_all_go();
     }
 
-    /// While the gate is closed nothing waits in place, because nothing shall be started: it waits in the engine behind its gate.
+    /// While the gate is shut nothing waits in place, because nothing shall be started: it waits in the engine behind its gate.
     pub fn gate(&mut self, gate: TakeGate) {
-        self.paused = gate.is_closed();
+        self.paused = gate.is_shut();
         if self.paused {
             self.let_all_go();
         }
@@ -410,7 +410,7 @@ impl Machine {
         let is_probe = self.protection.admit_anybody();
         let Some(SuspectStart { delivery, crashes, silent, left }) = self.suspects.start() else { return };
         let message_id = delivery.message.id().to_owned();
-        let threshold = suspects::convicted_at(self.policy.crash_threshold());
+        let threshold = suspects::quarantined_at(self.policy.crash_threshold());
         self.protection.note(HealthChange::RunsAlone { message_id, crashes, threshold, silent, left }, now);
         self.begin(Call { is_suspect: true, is_probe, ..Call::new(delivery, now, permit) }, starts);
     }

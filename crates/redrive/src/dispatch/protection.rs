@@ -5,9 +5,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use redrive_core::blocked_spans::BlockedSpans;
 use redrive_core::breaker::{Breaker, BreakerChange, BreakerSettings, BreakerState, Retried, Sign};
 use redrive_core::budget::RetryBudget;
-use redrive_core::closed::ClosedSpans;
 use redrive_core::decide::RECONNECTS_MAX;
 use redrive_core::guard::{Flood, Guard, GuardSettings};
 use redrive_core::pulse::{Pulse, Stopped};
@@ -64,7 +64,7 @@ pub(super) enum Admission {
     Probe,
     /// It is the one that opened the breaker; somebody else shall be the probe.
     Another,
-    Closed,
+    Gated,
 }
 
 /// The end of a call, as far as it says something about the sink.
@@ -126,7 +126,7 @@ pub struct Protection {
     many_endpoints: bool,
     halted: Option<Flood>,
     wait: SharedWait,
-    closed: ClosedSpans,
+    blocked: BlockedSpans,
     recording: Recording,
     /// Whether the state for the next process differs from what was written down.
     is_unwritten: bool,
@@ -166,7 +166,7 @@ impl Protection {
             many_endpoints: settings.many_endpoints,
             halted: None,
             wait: SharedWait::default(),
-            closed: ClosedSpans::default(),
+            blocked: BlockedSpans::default(),
             recording: Recording::new(settings.breaker.fast.window),
             is_unwritten: false,
             written: saved_health::PulseWritten::default(),
@@ -224,7 +224,7 @@ impl Protection {
         if self.wait.ask(wait) && is_long {
             self.note(change, now);
         }
-        self.closed.close(now);
+        self.blocked.block(now);
     }
 
     /// An operator ends the wait.
@@ -247,7 +247,7 @@ impl Protection {
     /// Calls begin few and grow, as after an outage: the sink had its reasons.
     fn begin_few(&mut self, few: u32, now: Time) {
         if self.breaker.is_closed() {
-            self.closed.open(now);
+            self.blocked.unblock(now);
             self.ramp = Some(Ramp::new(few, self.limit, now));
         }
     }
@@ -287,7 +287,7 @@ impl Protection {
     /// Whether a message may start beside so many that run.
     pub(super) fn admit(&mut self, message: u64, running: usize) -> Admission {
         if self.room(running) == 0 {
-            return Admission::Closed;
+            return Admission::Gated;
         }
         if self.breaker.is_closed() {
             return Admission::Free;
@@ -369,13 +369,13 @@ impl Protection {
         match change {
             BreakerChange::Opened(cause) => {
                 self.ramp = None;
-                self.closed.close(now);
+                self.blocked.block(now);
                 self.recording.opened(now, cause.failed);
             }
             BreakerChange::Closed { .. } => {
                 self.ramp = Some(Ramp::new(self.breaker.settings().probes, self.limit, now));
                 if self.wait.now().is_none() {
-                    self.closed.open(now);
+                    self.blocked.unblock(now);
                 }
                 self.recording.closed(now);
             }
@@ -388,7 +388,7 @@ impl Protection {
 
     /// How long a message that was ready at `since` was kept from the sink, in milliseconds.
     fn kept_ms(&self, since: Time, now: Time) -> u64 {
-        self.closed.kept_ms(since, now)
+        self.blocked.blocked_ms_between(since, now)
     }
 
     /// For how long a message was held in all, if it is held until `now`.
@@ -411,7 +411,7 @@ impl Protection {
         let Some(open) = left.open else { return };
         self.breaker.reopen(&open);
         if self.is_open() {
-            self.closed.close(open.since);
+            self.blocked.block(open.since);
             self.recording.opened(open.since, open.cause.failed);
         }
     }

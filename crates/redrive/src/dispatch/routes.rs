@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redrive_core::endpoints::{
     Asking, Contact, Endpoint, EndpointCall, EndpointWait, Endpoints, LimitBy, Passage, Unit, WaitList,
-    WaitReason, voice,
+    WaitReason, counts_as,
 };
 use redrive_core::failure_kind::Counted;
 use redrive_core::time::millis;
@@ -258,7 +258,7 @@ impl Routes {
     }
 
     /// On whose behalf a call counts for its origin. `is_answer`: it says that the receiver is well, or is not.
-    pub(super) fn voice(
+    pub(super) fn counts_as(
         &self,
         to: Endpoint,
         tenant: Option<&str>,
@@ -268,7 +268,7 @@ impl Routes {
         if self.router.one_service && contact == Contact::Failed {
             return is_answer.then_some(to.endpoint);
         }
-        voice(to, tenant.map(|tenant| self.tenants.hash_one(tenant)), contact)
+        counts_as(to, tenant.map(|tenant| self.tenants.hash_one(tenant)), contact)
     }
 
     /// What a first attempt is to the slow window of its origin, if that has one.

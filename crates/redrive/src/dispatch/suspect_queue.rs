@@ -46,12 +46,12 @@ pub(super) struct SuspectQueue {
 }
 
 impl SuspectQueue {
-    /// A message is convicted after this many crashes.
+    /// A message is quarantined after this many crashes.
     pub(super) fn new(threshold: u32) -> Self {
         Self { suspects: Suspects::new(threshold), end: SuspectEnd::None, new: 0, has_met_any: false }
     }
 
-    /// A suspect came; it may be convicted already and not be queued.
+    /// A suspect came; it may be quarantined already and not be queued.
     pub(super) fn met(&mut self) {
         self.has_met_any = true;
     }
@@ -129,7 +129,7 @@ impl SuspectQueue {
     }
 
     /// The batch was given to the engine. Returns how many were cleared if that ended the last suspect's turn. A silence
-    /// lasts until the end is stored: until then the suspect would be blamed for what others do.
+    /// lasts until the end is stored: until then the suspect would be suspected of what others do.
     pub(super) fn submitted(&mut self, ticket: Ticket) -> Option<u64> {
         let SuspectEnd::InBatch { cleared } = self.end else { return None };
         if self.suspects.want_silence() {

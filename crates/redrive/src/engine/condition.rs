@@ -52,7 +52,7 @@ pub struct ClusterStanding {
     pub reachable: bool,
     /// How often it was given partitions, since the engine was opened.
     pub rebalances: u64,
-    /// Commits that failed, since the engine was opened. The next one says the same again.
+    /// Commits that failed, since the engine was opened. The next commit covers the same offsets.
     pub commit_failures: u64,
 }
 

@@ -7,7 +7,7 @@ use redrive_core::{Fingerprint, Message, Meta};
 use super::continued::ids_before;
 use super::erase::is_tombstone;
 use super::history::History;
-use super::place::SourcePlace;
+use super::position::SourcePosition;
 
 /// A dead letter of another program, or one that was exported.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub struct ForeignLetter {
     /// The message.
     pub message: Message,
     /// The record it came from, if that is known.
-    pub origin: Option<SourcePlace>,
+    pub origin: Option<SourcePosition>,
     /// What is known of its attempts.
     pub meta: Meta,
     /// Its attempts.

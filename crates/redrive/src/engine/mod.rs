@@ -14,7 +14,7 @@ pub mod letter_options;
 pub mod message_state;
 pub mod meta_codec;
 pub mod pending;
-pub mod place;
+pub mod position;
 pub mod seam;
 pub mod shared_records;
 pub mod store_notice;
@@ -45,7 +45,7 @@ pub use letter::{
 pub use memory::Memory;
 pub use message_state::{KeyLine, MessagePhase, MessageState};
 pub use pending::{PendingAt, PendingMessage, PendingScan, PendingState};
-pub use place::SourcePlace;
+pub use position::SourcePosition;
 pub use seam::{
     AfterDead, Announced, Claimed, Counts, Deliver, Delivery, DeliveryOrder, Engine, Event, Execution,
     KeepLetters, LastEnd, Oldest, OnBehalf, Query, Receipt, Settlement, Settling, StoreOptions, Suspect,

@@ -1,4 +1,4 @@
-//! Maps from numbers that nobody outside can choose: message numbers, due times, seeded hashes of keys.
+//! Fast maps for internal integer keys; never attacker-controlled, so a cheap hasher is safe.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};

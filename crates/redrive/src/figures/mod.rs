@@ -71,7 +71,7 @@ pub struct Figures {
     /// the queue and what comes due next; one that waits far behind these is found when its turn comes.
     pub oldest_pending: Option<Time>,
     /// When the first of the open letters, by number, became one. Letters are searched in steps, so after a start with
-    /// many closed ones it takes a few seconds to show.
+    /// many resolved ones it takes a few seconds to show.
     pub oldest_letter: Option<Time>,
     /// Whether somebody paused it.
     pub paused: bool,
@@ -79,11 +79,11 @@ pub struct Figures {
     pub running: usize,
     /// Calls that wait in place for their next attempt; only in blocking mode.
     pub waiting_in_place: usize,
-    /// Calls that were given up without an end: their effect may have happened, and they will be made again.
+    /// Calls abandoned before they returned: their effect may have happened, and they will be made again.
     pub repeats: u64,
     /// How the sink is doing: breaker, permits, budget, suspects.
     pub health: HealthFigures,
-    /// Keys whose order could not be kept. Always zero on engines with one owner.
+    /// Keys whose order was not preserved. Always zero on engines with one owner.
     pub key_order_voided: u64,
     /// How often the store repaired itself and how far it has checked itself.
     pub upkeep: Upkeep,

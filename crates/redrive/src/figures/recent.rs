@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use redrive_core::closed::ClosedSpans;
+use redrive_core::blocked_spans::BlockedSpans;
 use redrive_core::{FailureKind, Time};
 
 use super::histogram::Histogram;
@@ -60,7 +60,7 @@ impl Default for RecentFigures {
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     slots: Vec<RecentSlot>,
-    gate: ClosedSpans,
+    gate: BlockedSpans,
 }
 
 #[derive(Debug)]
@@ -72,21 +72,21 @@ struct RecentSlot {
 impl Recent {
     /// Whether nothing may be sent from `now` on.
     pub(crate) fn gate(&mut self, is_closed: bool, now: Time) {
-        if is_closed { self.gate.close(now) } else { self.gate.open(now) }
+        if is_closed { self.gate.block(now) } else { self.gate.unblock(now) }
     }
 
     /// A message that was ready at `ready` starts; it is late if it had a due time.
     pub(crate) fn late(&mut self, ready: Time, now: Time) {
         let late = now.as_millis().saturating_sub(ready.as_millis());
-        let held = self.gate.kept_ms(ready, now);
+        let held = self.gate.blocked_ms_between(ready, now);
         self.slot(now).lateness.observe_ms(late.saturating_sub(held));
     }
 
-    /// A message succeeded that was made at `created`, was put off for `put_off_ms` in all without using up an attempt,
-    /// and was last ready at `ready`.
+    /// A message succeeded that was created at `created`, deferred for `put_off_ms` in all without using up an attempt, and
+    /// last ready at `ready`.
     pub(crate) fn succeeded(&mut self, created: Time, put_off_ms: u64, ready: Time, now: Time) {
         let took = now.as_millis().saturating_sub(created.as_millis());
-        let held = put_off_ms.saturating_add(self.gate.kept_ms(ready, now)).min(took);
+        let held = put_off_ms.saturating_add(self.gate.blocked_ms_between(ready, now)).min(took);
         let slot = self.slot(now);
         slot.end_to_end.observe_ms(took - held);
         if held > 0 {

@@ -18,5 +18,5 @@ pub use redact::Redaction;
 pub use select::{Page, SelectError, Selection, letter_id};
 
 pub use crate::engine::{
-    Attempt, GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Handling, History, SourcePlace,
+    Attempt, GroupFigures, GroupMark, GroupMarks, GroupState, GroupSummary, Handling, History, SourcePosition,
 };

@@ -6,7 +6,7 @@ use redrive_core::Time;
 
 use super::filter::Filter;
 use super::groups;
-use crate::engine::place::Place;
+use crate::engine::position::PartitionOffset;
 use crate::engine::{Letter, LetterScan, LetterState};
 use crate::handle::{HandleError, PipelineHandle};
 
@@ -445,12 +445,20 @@ impl<'a> LetterIds<'a> {
     /// The name of a letter: `orders/17`.
     pub fn text(self, number: u64) -> String {
         let Self { pipeline, are_places } = self;
-        if are_places { format!("{pipeline}/{}", Place::of(number)) } else { format!("{pipeline}/{number}") }
+        if are_places {
+            format!("{pipeline}/{}", PartitionOffset::of(number))
+        } else {
+            format!("{pipeline}/{number}")
+        }
     }
 
     /// The number of a full id; `None` if it is none of this pipeline.
     pub fn number(self, id: &str) -> Option<u64> {
         let number = id.strip_prefix(self.pipeline)?.strip_prefix('/')?;
-        if self.are_places { Place::parse(number).map(Place::number) } else { number.parse().ok() }
+        if self.are_places {
+            PartitionOffset::parse(number).map(PartitionOffset::number)
+        } else {
+            number.parse().ok()
+        }
     }
 }

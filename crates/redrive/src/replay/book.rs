@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::error::ReplayError;
 use super::files::{Files, FoundJobs};
 use super::job::{self, Facts, JobProgress, ReplayState, ReplayView};
-use super::live::{Job, Keep, Listener, blocking};
+use super::live::{Job, JobWriter, Listener, blocking};
 use super::others::Others;
 use super::records::{self, JobRecord};
 use super::taken::TakenLetters;
@@ -237,8 +237,8 @@ impl JobBook {
     }
 
     /// Where the progress of a job is written on this machine.
-    pub(super) fn keep_of(&self, job: &Job) -> Keep {
-        Keep { files: self.files.clone().filter(|_| self.started_here(job)) }
+    pub(super) fn keep_of(&self, job: &Job) -> JobWriter {
+        JobWriter { files: self.files.clone().filter(|_| self.started_here(job)) }
     }
 
     /// Forgets the oldest own jobs that are over, beyond the number that is remembered.

@@ -160,7 +160,7 @@ pub struct ReplayView {
     pub succeeded: u64,
     /// Of these: dead again.
     pub dead_again: u64,
-    /// Of these: closed so long ago that the letter is gone.
+    /// Of these: resolved so long ago that the letter is gone.
     pub forgotten: u64,
     /// Letters that were not put back.
     pub skipped: u64,

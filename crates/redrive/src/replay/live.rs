@@ -121,11 +121,11 @@ impl Job {
 
 /// Writes jobs down, where there is a directory for it.
 #[derive(Clone)]
-pub(super) struct Keep {
+pub(super) struct JobWriter {
     pub(super) files: Option<Files>,
 }
 
-impl Keep {
+impl JobWriter {
     /// Writes the job as it is now. A task that cannot write goes on: the letters themselves say what was done.
     pub(super) async fn write(&self, job: &Arc<Job>) {
         if let Err(error) = self.try_write(job).await {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::job::{Facts, ReplayState};
-use super::live::{Job, Keep};
+use super::live::{Job, JobWriter};
 use super::pace::Pace;
 use crate::engine::{EngineError, LetterState, ReplayAnswer, ReplayJob};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::messages::recall;
-use crate::run::dice::Dice;
+use crate::run::random_source::RandomSource;
 
 /// Letters that are put back in one go. The pipeline waits for the disk that long.
 const BATCH_MAX: usize = 256;
@@ -34,7 +34,7 @@ pub(super) fn is_due(last: Option<Instant>, every: Duration) -> bool {
 
 pub(super) struct Task {
     pub job: Arc<Job>,
-    pub keep: Keep,
+    pub keep: JobWriter,
     pub handle: PipelineHandle,
     pub ids: Arc<[u64]>,
     /// Whether the job was begun by an earlier process, or by this one before its pipeline stopped.
@@ -114,7 +114,7 @@ impl Task {
         let begun = Instant::now();
         let Facts { spec, .. } = &self.job.facts;
         let mut pace = Pace::new(spec.rate, begun.elapsed());
-        let mut dice = Dice::from_entropy();
+        let mut random = RandomSource::from_entropy();
         if is_resumed {
             // No more of them can have been in flight when the process ended than may run at once.
             let (most, total) = (self.handle.concurrency() as u64, self.ids.len() as u64);
@@ -135,7 +135,7 @@ impl Task {
                 0
             } else {
                 let wanted = left.len().min(BATCH_MAX);
-                let granted = pace.take(begun.elapsed(), wanted, dice.roll());
+                let granted = pace.take(begun.elapsed(), wanted, random.draw());
                 self.publish(&left[..granted], &mut pace, &mut under_way).await?
             };
             if !under_way.is_empty() && self.is_aborted() && is_due(recalled, RECALL_EVERY) {
@@ -184,7 +184,7 @@ impl Task {
             under_way.append(&mut asked);
         }
         self.job.change(|progress| {
-            // Letters that were closed long ago may be gone; they were counted before.
+            // Letters that were resolved long ago may be gone; they were counted before.
             let (succeeded, dead_again) =
                 (succeeded.max(progress.succeeded), dead_again.max(progress.dead_again));
             // What ended since the progress was written.
@@ -255,7 +255,7 @@ impl Task {
         let is_aborted = self.is_aborted();
         let mut standing = standings.into_iter();
         asked.retain(|_| {
-            // A letter that is gone was closed long ago, and one that is not in the job was skipped.
+            // A letter that is gone was resolved long ago, and one that is not in the job was skipped.
             let Some(letter) = standing.next().flatten().filter(|letter| letter.in_job) else {
                 answered.gone += 1;
                 return false;

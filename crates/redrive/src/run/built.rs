@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use redrive_core::Policy;
 
-use super::board::Board;
 use super::command::EngineSlot;
 use super::hooks::Listeners;
+use super::shared_figures::SharedFigures;
 use super::wake::Wake;
 use super::watchdog::OnStuck;
 use crate::backoff::Backoff;
@@ -19,7 +19,7 @@ use crate::handler::AnyHandler;
 
 pub(crate) struct Built {
     pub(crate) settings: Settings,
-    pub(crate) board: Arc<Board>,
+    pub(crate) board: Arc<SharedFigures>,
     pub(crate) ingest: Option<Arc<dyn Ingest>>,
     pub(crate) shared_records: Option<Arc<dyn SharedRecords>>,
     pub(crate) slot: Arc<EngineSlot>,
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
 
 impl Built {
     pub(crate) fn new(settings: Settings, engine: Box<dyn Engine>) -> Self {
-        let board = Board::new(&settings.policy, engine.counts(), engine.condition());
+        let board = SharedFigures::new(&settings.policy, engine.counts(), engine.condition());
         Self {
             settings,
             board: Arc::new(board),

@@ -33,7 +33,7 @@ impl EngineAccess<'_> {
     /// Closes or opens the gate of all processes that share the pipeline. After an error it is as it was.
     pub(crate) fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
         self.engine.gate_all(gate)?;
-        self.paused.store(gate.is_closed(), Ordering::SeqCst);
+        self.paused.store(gate.is_shut(), Ordering::SeqCst);
         Ok(())
     }
 }
@@ -41,7 +41,7 @@ impl EngineAccess<'_> {
 /// Holds a pipeline's engine before it runs, and the commands for it while it runs.
 pub(crate) struct EngineSlot {
     state: Mutex<EngineState>,
-    /// Whether the engine's gate is closed.
+    /// Whether the engine's gate is shut.
     paused: AtomicBool,
 }
 
@@ -79,14 +79,14 @@ impl EngineSlot {
 
     /// Another process has paused or resumed the pipeline for all.
     pub(crate) fn follow(&self, gate: TakeGate) {
-        self.paused.store(gate.is_closed(), Ordering::SeqCst);
+        self.paused.store(gate.is_shut(), Ordering::SeqCst);
     }
 
     /// Pauses an engine, which is the caller's, for all who share it if they can be told.
     pub(crate) fn pause(&self, engine: &mut dyn Engine) {
         // If the others cannot be told, this process is paused alone.
-        if engine.gate_all(TakeGate::Closed).is_err() {
-            engine.gate(TakeGate::Closed);
+        if engine.gate_all(TakeGate::Shut).is_err() {
+            engine.gate(TakeGate::Shut);
         }
         self.paused.store(true, Ordering::SeqCst);
     }

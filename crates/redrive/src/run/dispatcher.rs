@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use redrive_core::Time;
 use tokio::sync::watch;
 
-use super::board::Board;
 use super::clock::Clock;
 use super::command::{EngineSlot, MachineAccess};
-use super::dice::Dice;
 use super::exchange::Exchange;
 use super::exclusive::PipelineTurn;
 use super::hooks::Hooks;
 use super::last_runs::LastRuns;
+use super::random_source::RandomSource;
 use super::report::PipelineReport;
+use super::shared_figures::SharedFigures;
 use super::steer::DurableAnswers;
 use super::wake::Wake;
 use super::watch::Watch;
@@ -60,7 +60,7 @@ impl Stop {
 pub(crate) struct Dispatcher {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) machine: Machine,
-    pub(crate) board: Arc<Board>,
+    pub(crate) board: Arc<SharedFigures>,
     pub(crate) watch: Watch,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) hooks: Hooks,
@@ -84,7 +84,7 @@ pub(crate) struct Dispatcher {
 /// Reused from round to round.
 #[derive(Debug)]
 pub(crate) struct Buffers {
-    dice: Dice,
+    random: RandomSource,
     events: Vec<Event>,
     deliveries: Vec<Delivery>,
     starts: Vec<Start>,
@@ -97,7 +97,7 @@ pub(crate) struct Buffers {
 impl Default for Buffers {
     fn default() -> Self {
         Self {
-            dice: Dice::from_entropy(),
+            random: RandomSource::from_entropy(),
             events: Vec::new(),
             deliveries: Vec::new(),
             starts: Vec::new(),
@@ -197,7 +197,7 @@ impl Dispatcher {
         };
         self.group_gate = gate;
         match gate {
-            TakeGate::Closed => self.machine.gate(gate),
+            TakeGate::Shut => self.machine.gate(gate),
             TakeGate::Open => {
                 self.engine.gate(gate);
                 self.machine.resume(false);
@@ -211,7 +211,7 @@ impl Dispatcher {
     fn look_after(&mut self) -> Result<(), EngineError> {
         if self.machine.is_halted() && !self.slot.is_paused() {
             self.slot.pause(self.engine.as_mut());
-            self.machine.gate(TakeGate::Closed);
+            self.machine.gate(TakeGate::Shut);
             self.watch.happened();
         }
         // Whoever cannot start now, for whatever reason, keeps nobody else from it.
@@ -275,7 +275,7 @@ impl Dispatcher {
         let mut heard = false;
         for _ in 0..ENDS_PER_ROUND_MAX {
             let Some((call, ended)) = self.exchange.next_end() else { break };
-            let random = self.buffers.dice.roll();
+            let random = self.buffers.random.draw();
             self.machine.ended(call, ended, now, random);
             heard = true;
         }
@@ -340,7 +340,7 @@ impl Dispatcher {
     fn take_back_starts(&mut self) {
         let now = self.clock.now();
         while let Some(call) = self.exchange.take_back() {
-            let random = self.buffers.dice.roll();
+            let random = self.buffers.random.draw();
             self.machine.ended(call, Ended::Unfinished, now, random);
         }
     }

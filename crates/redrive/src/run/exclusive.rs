@@ -1,5 +1,5 @@
-//! Whose turn it is among the pipelines of one process. They die together, so what may have killed the process runs one at
-//! a time in all of them, and silence is silence everywhere.
+//! Coordinates exclusive runs of suspects across all pipelines of a process. They crash together, so suspects run one at a
+//! time in all of them, and an exclusive run stops every pipeline.
 
 use redrive_core::suspects::Run;
 

@@ -2,7 +2,7 @@
 //! runtime.
 
 pub(crate) mod clock;
-pub(crate) mod dice;
+pub(crate) mod random_source;
 pub(crate) mod wake;
 pub(crate) mod yielding;
 
@@ -12,11 +12,11 @@ mod hand_over_tests;
 pub(crate) mod runner;
 
 pub(crate) mod arrivals;
-pub(crate) mod board;
 pub(crate) mod command;
 pub(crate) mod exclusive;
 pub(crate) mod hooks;
 pub(crate) mod last_runs;
+pub(crate) mod shared_figures;
 pub(crate) mod standstill;
 pub(crate) mod steer;
 pub(crate) mod watch;

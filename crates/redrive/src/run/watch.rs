@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use redrive_core::Time;
 
 use super::arrivals::Arrivals;
-use super::board::Board;
 use super::command::EngineSlot;
+use super::shared_figures::SharedFigures;
 use super::standstill::Standstill;
 use crate::dispatch::Machine;
 use crate::engine::{Counts, Engine, EngineError, Oldest, Ticket};
@@ -21,7 +21,7 @@ const PUBLISH_IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct Watch {
-    board: Arc<Board>,
+    board: Arc<SharedFigures>,
     slot: Arc<EngineSlot>,
     given: VecDeque<HandedOver>,
     settle_duration: Histogram,
@@ -49,7 +49,7 @@ struct HandedOver {
 }
 
 impl Watch {
-    pub(crate) fn new(board: Arc<Board>, slot: Arc<EngineSlot>) -> Self {
+    pub(crate) fn new(board: Arc<SharedFigures>, slot: Arc<EngineSlot>) -> Self {
         Self {
             board,
             slot,

@@ -26,7 +26,7 @@ pub const CHECKERS: [&str; 12] = [
     "effect_once",
     "no_dead_for_outage",
     "nothing_sent_while_open",
-    "innocents_go_free",
+    "innocent_messages_are_not_quarantined",
     "replay_once",
     "bounds",
     "liveness",
@@ -297,23 +297,25 @@ pub fn open_over_a_restart(before: &HealthFigures, after: &HealthFigures) -> Che
 
 /// Who runs in silence runs beside nothing.
 pub fn alone(run: Run, running: usize) -> Check {
-    ensure(run == Run::Alone || running == 0, "innocents_go_free", || {
+    ensure(run == Run::Alone || running == 0, "innocent_messages_are_not_quarantined", || {
         format!("a suspect is to run in silence, but {running} calls run")
     })
 }
 
-/// Only who has ended the process is convicted, or who was running alone whenever something else ended it; and three times
+/// Only a message that has ended the process is quarantined, or one that was running alone whenever something else ended it; and three times
 /// is all that anybody may end it.
-pub fn innocents_go_free(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
-    let most = suspects::convicted_at(plan.policy.crash_threshold());
-    ensure(record.kills <= most, "innocents_go_free", || {
+pub fn innocent_messages_are_not_quarantined(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
+    let most = suspects::quarantined_at(plan.policy.crash_threshold());
+    ensure(record.kills <= most, "innocent_messages_are_not_quarantined", || {
         format!("ended the process {} times: {record:?}", record.kills)
     })?;
     let Verdict::Dead { reason: Reason::PoisonPill, .. } = settlement.verdict else { return Ok(()) };
     let guilty = matches!(record.fate, Fate::Crashing | Fate::Deadly)
         || record.kills > 0
         || record.died_alone + 1 >= most;
-    ensure(guilty, "innocents_go_free", || format!("convicted without a reason: {record:?}"))
+    ensure(guilty, "innocent_messages_are_not_quarantined", || {
+        format!("quarantined without a reason: {record:?}")
+    })
 }
 
 /// Invariant 8: an open letter goes through a job once, and more than three times only by force.

@@ -281,7 +281,7 @@ impl World {
         checkers::never_early_verdict(&plan, &before, settlement)?;
         checkers::no_dead_for_outage(&plan, &before, settlement)?;
         checkers::budget_in_a_healthy_sink(&plan, &self.witness, &before, settlement)?;
-        checkers::innocents_go_free(&plan, &before, settlement)?;
+        checkers::innocent_messages_are_not_quarantined(&plan, &before, settlement)?;
         self.record(seq)?.given(settlement, ticket);
         Ok(())
     }

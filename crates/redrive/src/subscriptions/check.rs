@@ -68,7 +68,7 @@ mod tests {
     use redrive_core::Time;
 
     use super::super::entry::Fact;
-    use super::super::record::{Cause, EndpointId, Record, Standing};
+    use super::super::record::{Cause, EndpointId, Record, SubscriptionState};
     use super::*;
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(check(dir.path()).unwrap(), None);
         let at = Time::from_millis(5);
         let entry = |number| {
-            let record = Record::new(Standing::Purged, Cause::Gone, "Gone", at);
+            let record = Record::new(SubscriptionState::Purged, Cause::Gone, "Gone", at);
             Fact::Endpoint(EndpointId::from_number(number), Some(record)).entry()
         };
         SubscriptionFile::open(dir.path()).unwrap().append(&[entry(1), entry(2), entry(3)]).unwrap();

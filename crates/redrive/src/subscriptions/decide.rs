@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use redrive_core::Time;
 
-use super::record::{Cause, Record, Standing};
+use super::record::{Cause, Record, SubscriptionState};
 
 /// How much later than the first a second `gone` confirms it: long enough for a bad deployment to be noticed.
 pub const VERIFY_AFTER: Duration = Duration::from_hours(1);
@@ -77,7 +77,7 @@ pub enum Next {
 pub fn admit(known: Option<&Record>, registered: Option<Time>) -> Admission {
     match known {
         Some(record) if registered.is_some_and(|registered| registered > record.at) => Admission::Returned,
-        Some(record) if record.standing == Standing::Purged => Admission::Purged(record.clone()),
+        Some(record) if record.standing == SubscriptionState::Purged => Admission::Purged(record.clone()),
         _ => Admission::Call,
     }
 }
@@ -85,7 +85,7 @@ pub fn admit(known: Option<&Record>, registered: Option<Time>) -> Admission {
 /// What an answer changes. Two `gone` at least an hour apart, with no success between them, confirm each other.
 pub fn decide(known: Option<&Record>, answer: Answer<'_>, purge: Purge, now: Time) -> Next {
     // A call that was under way when the endpoint was purged says nothing new.
-    if known.is_some_and(|record| record.standing == Standing::Purged) {
+    if known.is_some_and(|record| record.standing == SubscriptionState::Purged) {
         return Next::Keep;
     }
     match answer {
@@ -93,18 +93,20 @@ pub fn decide(known: Option<&Record>, answer: Answer<'_>, purge: Purge, now: Tim
         Answer::Delivered => Next::Keep,
         Answer::Refused { status, reason } => match known {
             Some(_) => Next::Keep,
-            None => Next::Flag(Record::new(Standing::Flagged, Cause::Refused, reason, now).status(status)),
+            None => Next::Flag(
+                Record::new(SubscriptionState::Flagged, Cause::Refused, reason, now).status(status),
+            ),
         },
         Answer::Gone { status, reason } => {
             let record = |standing| Record::new(standing, Cause::Gone, reason, now).status(status);
             let gone_since = known.filter(|known| known.cause == Cause::Gone).map(|known| known.at);
             match (purge, gone_since) {
-                (Purge::AtOnce, _) => Next::Purge(record(Standing::Purged)),
+                (Purge::AtOnce, _) => Next::Purge(record(SubscriptionState::Purged)),
                 (Purge::Verify, Some(since)) if now.since(since) >= VERIFY_AFTER => {
-                    Next::Purge(record(Standing::Purged))
+                    Next::Purge(record(SubscriptionState::Purged))
                 }
                 (_, Some(_)) => Next::Keep,
-                (_, None) => Next::Flag(record(Standing::Flagged)),
+                (_, None) => Next::Flag(record(SubscriptionState::Flagged)),
             }
         }
     }
@@ -123,11 +125,11 @@ mod tests {
     }
 
     fn flagged(cause: Cause, since: u64) -> Record {
-        Record::new(Standing::Flagged, cause, "Gone", at(since)).status(Some(410))
+        Record::new(SubscriptionState::Flagged, cause, "Gone", at(since)).status(Some(410))
     }
 
     fn purged(since: u64) -> Record {
-        Record::new(Standing::Purged, Cause::Gone, "Gone", at(since)).status(Some(410))
+        Record::new(SubscriptionState::Purged, Cause::Gone, "Gone", at(since)).status(Some(410))
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl std::fmt::Debug for Entry {
 mod tests {
     use redrive_core::Time;
 
-    use super::super::record::{Cause, Standing};
+    use super::super::record::{Cause, SubscriptionState};
     use super::super::stored::Registered;
     use super::*;
 
@@ -122,7 +122,7 @@ mod tests {
     fn every_fact_reads_back_and_what_is_unknown_is_left_out() {
         let id = EndpointId::from_number(7);
         let at = Time::from_millis(5);
-        let record = Record::new(Standing::Purged, Cause::Gone, "Gone", at).status(Some(410));
+        let record = Record::new(SubscriptionState::Purged, Cause::Gone, "Gone", at).status(Some(410));
         let registered = Registered { endpoint: id, key: None };
         let stored = Box::new(Stored::new(registered, at, &json!({"token": "t"})));
         let mut sketch = Sketch::default();

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::lines::{ECHO_DISTANCE, KeyDigest, LineHead, ScannedLine, Testimony, testimony};
+use super::lines::{ECHO_DISTANCE, KeyDigest, LineHead, LineTrace, ScannedLine, line_trace};
 
 /// With more of them, one stands for all.
 const HOLES_MAX: usize = 100;
@@ -91,19 +91,19 @@ impl DamagedRun {
         let mut texts = self.texts.as_slice();
         while let [first, rest @ ..] = texts {
             let mended = rest.first().map(|second| [first.as_slice(), b"\n", second].concat());
-            let mended = mended.map(|text| testimony(&text, number));
+            let mended = mended.map(|text| line_trace(&text, number));
             texts = rest;
-            match (testimony(first, number), mended) {
-                (Testimony::Line(key), _) => said.keys.push(key),
-                (_, Some(Testimony::Line(key))) => {
+            match (line_trace(first, number), mended) {
+                (LineTrace::Line(key), _) => said.keys.push(key),
+                (_, Some(LineTrace::Line(key))) => {
                     said.keys.push(key);
                     texts = &rest[1..];
                 }
-                (Testimony::Begins(key), _) => {
+                (LineTrace::Begins(key), _) => {
                     said.keys.push(key);
                     said.is_all = false;
                 }
-                (Testimony::Nothing, _) => said.is_all = false,
+                (LineTrace::Nothing, _) => said.is_all = false,
             }
             number = number.saturating_add(1);
         }

@@ -151,7 +151,7 @@ pub(super) fn entry(line: &[u8], head: Option<LineHead>) -> Option<Entry> {
 
 /// What a damaged text says of the line that it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Testimony {
+pub(super) enum LineTrace {
     /// It was this line, and no other.
     Line(KeyDigest),
     /// It was a line about this key, and there may have been others behind it.
@@ -160,7 +160,7 @@ pub(super) enum Testimony {
 }
 
 /// What is left of a line that had this number. Of one wrong byte, two of three are right: the digest, the key, the seal.
-pub(super) fn testimony(text: &[u8], number: u32) -> Testimony {
+pub(super) fn line_trace(text: &[u8], number: u32) -> LineTrace {
     let digest = text.get(HEAD_BYTES - DIGITS - 1..HEAD_BYTES - 1).and_then(hex).map(KeyDigest);
     let key = text.windows(2).position(|two| two == b"[\"").and_then(|at| {
         let mut texts = serde_json::Deserializer::from_slice(&text[at + 1..]).into_iter::<String>();
@@ -169,19 +169,19 @@ pub(super) fn testimony(text: &[u8], number: u32) -> Testimony {
     let seal = text.len().checked_sub(DIGITS).map(|at| &text[at..]).unwrap_or_default();
     let known = || [digest, key].into_iter().flatten().filter(|digest| digest.is_known());
     if let Some(sealed) = known().find(|digest| digest.seal(number).as_bytes() == seal) {
-        return Testimony::Line(sealed);
+        return LineTrace::Line(sealed);
     }
     match (digest, key) {
         (Some(digest), Some(key)) if digest == key && digest.is_known() => {
             let right = digest.seal(number);
             let wrong = right.bytes().zip(seal).filter(|(right, given)| right != *given).count();
             if wrong <= 1 && seal.len() == DIGITS {
-                Testimony::Line(digest)
+                LineTrace::Line(digest)
             } else {
-                Testimony::Begins(digest)
+                LineTrace::Begins(digest)
             }
         }
-        _ => Testimony::Nothing,
+        _ => LineTrace::Nothing,
     }
 }
 
@@ -299,11 +299,11 @@ mod tests {
         for (at, bit) in (0..whole.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
             let mut flipped = whole.to_vec();
             flipped[at] ^= 1 << bit;
-            assert_eq!(testimony(&flipped, 7), Testimony::Line(key), "byte {at}, bit {bit}");
+            assert_eq!(line_trace(&flipped, 7), LineTrace::Line(key), "byte {at}, bit {bit}");
         }
         // Two lines about the same key, with something else between them that is lost.
         let mut two = [whole, b"\n", entry("b").as_bytes(), whole].concat();
         two[60..100].fill(0);
-        assert_ne!(testimony(&two, 6), Testimony::Line(key), "the seal is of another number");
+        assert_ne!(line_trace(&two, 6), LineTrace::Line(key), "the seal is of another number");
     }
 }

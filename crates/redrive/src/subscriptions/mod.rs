@@ -48,7 +48,7 @@ pub use error::SubscriptionsError;
 pub use guard::Stopped;
 pub use holes::Loss;
 pub use lines::DamagedLine;
-pub use record::{Cause, EndpointId, Record, Standing};
+pub use record::{Cause, EndpointId, Record, SubscriptionState};
 pub use store::{Loaded, SubscriptionStore};
 pub use stored::{Registered, Stored};
 pub use subscriptions::{Known, Reader, Subscriptions};

@@ -53,7 +53,7 @@ pub struct NotAHash;
 
 /// How an endpoint stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Standing {
+pub enum SubscriptionState {
     Active,
     /// It is called, and watched.
     Flagged,
@@ -61,7 +61,7 @@ pub enum Standing {
     Purged,
 }
 
-impl Standing {
+impl SubscriptionState {
     pub const ALL: [Self; 3] = [Self::Active, Self::Flagged, Self::Purged];
 
     pub const fn name(self) -> &'static str {
@@ -106,8 +106,8 @@ impl Cause {
 /// A flag or a purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// [`Standing::Flagged`] or [`Standing::Purged`]; an active endpoint has no record.
-    pub standing: Standing,
+    /// [`SubscriptionState::Flagged`] or [`SubscriptionState::Purged`]; an active endpoint has no record.
+    pub standing: SubscriptionState,
     pub cause: Cause,
     /// What the push service or the operator said.
     pub reason: String,
@@ -121,7 +121,7 @@ pub struct Record {
 }
 
 impl Record {
-    pub fn new(standing: Standing, cause: Cause, reason: &str, at: Time) -> Self {
+    pub fn new(standing: SubscriptionState, cause: Cause, reason: &str, at: Time) -> Self {
         let end = (0..=REASON_BYTES_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or(0);
         let reason = reason[..end.min(reason.len())].to_owned();
         Self { standing, cause, reason, status: None, at, actor: None, before: None }
@@ -151,7 +151,7 @@ impl Record {
             return self.clone();
         }
         let reason = format!("what came after this is lost: {}, {}", self.standing.name(), self.reason);
-        Self::new(Standing::Flagged, Cause::Damage, &reason, self.at).status(self.status)
+        Self::new(SubscriptionState::Flagged, Cause::Damage, &reason, self.at).status(self.status)
     }
 
     pub fn to_json(&self) -> Value {
@@ -174,7 +174,9 @@ impl Record {
     /// `None` if it is not the JSON of a record.
     pub fn from_json(value: &Value) -> Option<Self> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
-        let standing = text("state").and_then(Standing::from_name).filter(|it| *it != Standing::Active)?;
+        let standing = text("state")
+            .and_then(SubscriptionState::from_name)
+            .filter(|it| *it != SubscriptionState::Active)?;
         let cause = text("cause").and_then(|name| Cause::ALL.into_iter().find(|it| it.name() == name))?;
         let at = Time::from_millis(value.get("at_ms").and_then(Value::as_u64)?);
         let status = value.get("status").and_then(Value::as_u64).and_then(|code| u16::try_from(code).ok());
@@ -202,15 +204,16 @@ mod tests {
     #[test]
     fn a_record_reads_back_and_a_long_reason_is_cut() {
         let reason = "ü".repeat(200);
-        let record = Record::new(Standing::Purged, Cause::Gone, &reason, Time::from_millis(7));
+        let record = Record::new(SubscriptionState::Purged, Cause::Gone, &reason, Time::from_millis(7));
         let record = record.status(Some(410)).actor("ops");
         assert_eq!(record.reason.len(), REASON_BYTES_MAX);
-        let over = Record::new(Standing::Purged, Cause::Operator, "", Time::ZERO).instead_of(Some(&record));
+        let over =
+            Record::new(SubscriptionState::Purged, Cause::Operator, "", Time::ZERO).instead_of(Some(&record));
         assert_eq!(Record::from_json(&over.to_json()), Some(over.clone()));
         assert_eq!(Record::from_json(&record.to_json()), Some(record.clone()));
         let twice = record.instead_of(Some(&over));
         assert_eq!(twice.before.unwrap().before, None, "one state before is enough");
-        let bare = Record::new(Standing::Flagged, Cause::Operator, "", Time::ZERO);
+        let bare = Record::new(SubscriptionState::Flagged, Cause::Operator, "", Time::ZERO);
         assert_eq!(Record::from_json(&bare.to_json()), Some(bare));
         assert_eq!(Record::from_json(&json!({"state": "active", "cause": "gone", "at_ms": 1})), None);
         assert_eq!(Record::from_json(&json!({})), None);

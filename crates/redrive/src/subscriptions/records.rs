@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 
 use redrive_core::Time;
 
-use super::record::{EndpointId, Record, Standing};
+use super::record::{EndpointId, Record, SubscriptionState};
 
 /// Flags and purges that are remembered. Beyond, endpoints are called as if nothing were known of them.
 pub(super) const RECORDS_MAX: usize = 1_000_000;
@@ -36,7 +36,7 @@ impl Records {
     }
 
     pub(super) fn is_purged(&self, id: EndpointId) -> bool {
-        self.get(id).is_some_and(|record| record.standing == Standing::Purged)
+        self.get(id).is_some_and(|record| record.standing == SubscriptionState::Purged)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -70,13 +70,14 @@ impl Records {
 
     /// Endpoints purged at `since` or later.
     pub(super) fn purged_since(&self, since: Time) -> impl Iterator<Item = EndpointId> {
-        let purged = move |record: &Record| record.standing == Standing::Purged && record.at >= since;
+        let purged =
+            move |record: &Record| record.standing == SubscriptionState::Purged && record.at >= since;
         self.iter().filter(move |(_, record)| purged(record)).map(|(id, _)| id)
     }
 }
 
 fn is_flag(record: Option<&Record>) -> u64 {
-    u64::from(record.is_some_and(|record| record.standing == Standing::Flagged))
+    u64::from(record.is_some_and(|record| record.standing == SubscriptionState::Flagged))
 }
 
 #[cfg(test)]
@@ -89,10 +90,10 @@ mod tests {
         let mut records = Records::default();
         let (one, other) = (EndpointId::from_number(1), EndpointId::from_number(2));
         let record = |standing| Some(Record::new(standing, Cause::Gone, "", Time::from_millis(5)));
-        records.set(one, record(Standing::Flagged));
-        records.set(other, record(Standing::Flagged));
+        records.set(one, record(SubscriptionState::Flagged));
+        records.set(other, record(SubscriptionState::Flagged));
         assert_eq!((records.flagged(), records.purged()), (2, 0));
-        records.set(one, record(Standing::Purged));
+        records.set(one, record(SubscriptionState::Purged));
         assert_eq!((records.flagged(), records.purged()), (1, 1));
         assert_eq!(records.purged_since(Time::from_millis(5)).collect::<Vec<_>>(), [one]);
         assert_eq!(records.purged_since(Time::from_millis(6)).count(), 0);

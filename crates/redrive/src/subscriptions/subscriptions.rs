@@ -14,7 +14,7 @@ use super::change::Changed;
 use super::counts::Counts;
 use super::decide::{Admission, Answer, Purge};
 use super::error::{ID_BYTES_MAX, SubscriptionsError};
-use super::record::{Cause, EndpointId, Record, Standing};
+use super::record::{Cause, EndpointId, Record, SubscriptionState};
 use super::store::SubscriptionStore;
 use super::stored::{Registered, Stored};
 use super::table::{Effects, Listed, Table};
@@ -161,7 +161,7 @@ impl Subscriptions {
         self.table().unannounced(after, limit)
     }
 
-    /// What there is to say of a purge that is not announced; `None` if it does not hold any more.
+    /// Details of an unannounced purge; `None` if it was undone.
     pub fn announcement(&self, purge: (Time, EndpointId)) -> Option<Changed> {
         self.table().announcement(purge)
     }
@@ -262,7 +262,7 @@ impl Subscriptions {
         actor: &str,
         now: Time,
     ) -> Result<Listed, SubscriptionsError> {
-        self.mark(name, Standing::Flagged, reason, actor, now).await
+        self.mark(name, SubscriptionState::Flagged, reason, actor, now).await
     }
 
     /// Purges an endpoint, by its hash or the id of its subscription.
@@ -273,13 +273,13 @@ impl Subscriptions {
         actor: &str,
         now: Time,
     ) -> Result<Listed, SubscriptionsError> {
-        self.mark(name, Standing::Purged, reason, actor, now).await
+        self.mark(name, SubscriptionState::Purged, reason, actor, now).await
     }
 
     async fn mark(
         &self,
         name: &str,
-        standing: Standing,
+        standing: SubscriptionState,
         reason: &str,
         actor: &str,
         now: Time,
@@ -362,7 +362,12 @@ impl Subscriptions {
     }
 
     /// Stored subscriptions and whatever is flagged or purged, in the order of their hashes.
-    pub fn list(&self, standing: Option<Standing>, after: Option<EndpointId>, limit: usize) -> Vec<Listed> {
+    pub fn list(
+        &self,
+        standing: Option<SubscriptionState>,
+        after: Option<EndpointId>,
+        limit: usize,
+    ) -> Vec<Listed> {
         self.table().list(standing, after, limit.min(LIST_MAX))
     }
 
@@ -430,7 +435,7 @@ impl Subscriptions {
 
 fn markable(table: &Table, name: &str) -> Result<EndpointId, SubscriptionsError> {
     let endpoint = table.find(name).ok_or_else(|| not_found(name))?;
-    if table.show(endpoint).standing() == Standing::Purged {
+    if table.show(endpoint).standing() == SubscriptionState::Purged {
         return Err(SubscriptionsError::AlreadyPurged(name.to_owned()));
     }
     Ok(endpoint)

@@ -9,9 +9,9 @@ use serde::Deserialize as _;
 use tokio::task::JoinSet;
 
 use super::kafka::TopicRecords;
+use super::produced_ids::{Marks, ProducedIds};
 use super::reconcile::{IdFate, fate};
-use super::roll::{Marks, Roll};
-use super::witness::{AuditWitness, Testimony};
+use super::witness::{AuditWitness, WitnessReport};
 use crate::client::{Api, ClientFault, PageQuery, Session};
 use crate::exit::Failed;
 use crate::output::Output;
@@ -33,7 +33,7 @@ pub struct AuditFindings {
     pub not_produced: u64,
     /// Second letters for an id that has one: a copy after a crash.
     pub twins: u64,
-    pub testimony: Testimony,
+    pub report: WitnessReport,
     /// Whether there was a table of effects to look for second ones.
     pub effects_table: Option<String>,
     /// The topic whose records were read, where they were.
@@ -44,7 +44,7 @@ pub struct AuditFindings {
 
 pub async fn gather(
     pipeline: &str,
-    roll: &mut Roll,
+    produced: &mut ProducedIds,
     witness: &AuditWitness,
     effects: Option<&str>,
     session: &Session,
@@ -57,20 +57,20 @@ pub async fn gather(
     };
     // A pipeline that does not exist is found out before a long read.
     session.api.pipeline(pipeline).await?;
-    ask_witness(roll, &mut seen, witness, effects, out).await?;
-    letters(pipeline, roll, &mut seen, session).await?;
-    messages(pipeline, roll, session, out).await?;
-    if !roll.some(0, 1, is_missing).0.is_empty() {
-        witness.applied(&mut |id| _ = roll.mark(id, Marks::APPLIED)).await?;
+    ask_witness(produced, &mut seen, witness, effects, out).await?;
+    letters(pipeline, produced, &mut seen, session).await?;
+    messages(pipeline, produced, session, out).await?;
+    if !produced.some(0, 1, is_missing).0.is_empty() {
+        witness.applied(&mut |id| _ = produced.mark(id, Marks::APPLIED)).await?;
     }
-    seen.testimony = witness.testimony().await?;
+    seen.report = witness.report().await?;
     Ok(seen)
 }
 
 /// The same from the topics of a pipeline, whoever runs it. Its messages move while they are read, so who is still
 /// unaccounted for is looked for once more.
 pub async fn gather_records(
-    roll: &mut Roll,
+    produced: &mut ProducedIds,
     witness: &AuditWitness,
     effects: Option<&str>,
     records: &TopicRecords,
@@ -81,22 +81,22 @@ pub async fn gather_records(
         effects_table: effects.map(str::to_owned),
         ..AuditFindings::default()
     };
-    ask_witness(roll, &mut seen, witness, effects, out).await?;
+    ask_witness(produced, &mut seen, witness, effects, out).await?;
     for _ in 0..LOOKS_MAX {
         out.note("reading letters and what is pending …");
-        seen.twins = records.letters(roll)?;
-        records.pending(roll)?;
-        if roll.some(0, 1, is_missing).0.is_empty() {
+        seen.twins = records.letters(produced)?;
+        records.pending(produced)?;
+        if produced.some(0, 1, is_missing).0.is_empty() {
             break;
         }
-        witness.applied(&mut |id| _ = roll.mark(id, Marks::APPLIED)).await?;
+        witness.applied(&mut |id| _ = produced.mark(id, Marks::APPLIED)).await?;
     }
-    seen.testimony = witness.testimony().await?;
+    seen.report = witness.report().await?;
     Ok(seen)
 }
 
 async fn ask_witness(
-    roll: &mut Roll,
+    produced: &mut ProducedIds,
     seen: &mut AuditFindings,
     witness: &AuditWitness,
     effects: Option<&str>,
@@ -104,24 +104,24 @@ async fn ask_witness(
 ) -> Result<(), Failed> {
     out.note("reading what the witness has …");
     witness
-        .applied(&mut |id| match roll.get(id) {
+        .applied(&mut |id| match produced.get(id) {
             None => seen.not_produced += 1,
-            Some(marks) if marks.has(Marks::APPLIED) => _ = roll.mark(id, Marks::APPLIED_AGAIN),
-            Some(_) => _ = roll.mark(id, Marks::APPLIED),
+            Some(marks) if marks.has(Marks::APPLIED) => _ = produced.mark(id, Marks::APPLIED_AGAIN),
+            Some(_) => _ = produced.mark(id, Marks::APPLIED),
         })
         .await?;
     let Some(table) = effects else { return Ok(()) };
     witness
         .effects(table, &mut |id| {
-            let again = roll.get(id).is_some_and(|marks| marks.has(Marks::EFFECT));
-            roll.mark(id, if again { Marks::APPLIED_AGAIN } else { Marks::EFFECT });
+            let again = produced.get(id).is_some_and(|marks| marks.has(Marks::EFFECT));
+            produced.mark(id, if again { Marks::APPLIED_AGAIN } else { Marks::EFFECT });
         })
         .await
 }
 
 async fn letters(
     pipeline: &str,
-    roll: &mut Roll,
+    produced: &mut ProducedIds,
     seen: &mut AuditFindings,
     session: &Session,
 ) -> Result<(), Failed> {
@@ -130,15 +130,15 @@ async fn letters(
         let page = session.api.letters(pipeline, &query).await?.view;
         for letter in &page.letters {
             let letter = LetterView::deserialize(letter).map_err(|error| session.strange(&error))?;
-            let Some(before) = roll.get(&letter.message) else { continue };
+            let Some(before) = produced.get(&letter.message) else { continue };
             let has_letter = [Marks::OPEN, Marks::DISCARDED, Marks::REPLAYING];
             seen.twins += u64::from(has_letter.iter().any(|mark| before.has(*mark)));
             // A letter whose replay succeeded proves nothing: the witness has the effect, or it is missing. That it goes on
             // under a new id is known from it all the same.
             if letter.state == "erased" {
-                roll.erased(&letter.message);
+                produced.erased(&letter.message);
             } else {
-                roll.mark(&letter.message, letter_mark(&letter.state));
+                produced.mark(&letter.message, letter_mark(&letter.state));
             }
         }
         query.cursor = page.next;
@@ -164,17 +164,17 @@ fn is_missing(marks: Marks) -> bool {
 /// Asks for the state of every id that neither the witness nor the letters have.
 async fn messages(
     pipeline: &str,
-    roll: &mut Roll,
+    produced: &mut ProducedIds,
     session: &Session,
     out: &mut Output,
 ) -> Result<(), Failed> {
-    let mut bar = out.progress("asking for what is pending", roll.len());
+    let mut bar = out.progress("asking for what is pending", produced.len());
     let mut from = Some(0);
     while let Some(start) = from {
         bar.at(start as u64);
-        let (ids, next) = roll.some(start, ASK_AT_ONCE, is_missing);
+        let (ids, next) = produced.some(start, ASK_AT_ONCE, is_missing);
         for (id, mark) in states(pipeline, ids, &session.api).await? {
-            roll.mark(&id, mark);
+            produced.mark(&id, mark);
         }
         from = next;
     }
@@ -218,7 +218,7 @@ fn message_mark(state: &str) -> Option<Marks> {
         "ready" | "delayed" | "in_flight" | "key_wait" | "held" => Some(Marks::PENDING),
         "replaying" => Some(Marks::REPLAYING),
         "dead" => Some(Marks::OPEN),
-        // An erased one is closed too, and was counted with the letters.
+        // An erased one is resolved too, and was counted with the letters.
         "discarded" | "erased" => Some(Marks::DISCARDED),
         // We say so ourselves, and the witness does not have it.
         "succeeded" => Some(Marks::NONE),

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, Read};
 
-use super::roll::{LISTED_MAX, RANGE_MAX, Roll, number};
+use super::produced_ids::{LISTED_MAX, ProducedIds, RANGE_MAX, number};
 
 /// A message id has at most 512 bytes; a longer line is no list of ids.
 const LINE_BYTES_MAX: u64 = 4_096;
@@ -28,19 +28,19 @@ pub enum IdsFault {
 }
 
 /// Reads `--ids`.
-pub fn parse(text: &str) -> Result<Roll, IdsFault> {
+pub fn parse(text: &str) -> Result<ProducedIds, IdsFault> {
     if let Some((first, last)) = text.split_once("..") {
         let wrong = || IdsFault::Range(text.to_owned());
         let (prefix, first) = split(first).ok_or_else(wrong)?;
         let (other, last) = split(last).ok_or_else(wrong)?;
         return Some(())
             .filter(|()| prefix == other)
-            .and_then(|()| Roll::range(prefix, first, last))
+            .and_then(|()| ProducedIds::range(prefix, first, last))
             .ok_or_else(wrong);
     }
-    let mut roll = Roll::listed();
-    text.split(',').map(str::trim).filter(|id| !id.is_empty()).for_each(|id| _ = roll.add(id));
-    if roll.is_empty() { Err(IdsFault::None) } else { Ok(roll) }
+    let mut produced = ProducedIds::listed();
+    text.split(',').map(str::trim).filter(|id| !id.is_empty()).for_each(|id| _ = produced.add(id));
+    if produced.is_empty() { Err(IdsFault::None) } else { Ok(produced) }
 }
 
 /// `o-17` as `o-` and 17.
@@ -51,8 +51,8 @@ fn split(id: &str) -> Option<(&str, u64)> {
 }
 
 /// Reads one id per line; empty lines do not count.
-pub fn read(name: &str, mut lines: impl BufRead) -> Result<Roll, IdsFault> {
-    let mut roll = Roll::listed();
+pub fn read(name: &str, mut lines: impl BufRead) -> Result<ProducedIds, IdsFault> {
+    let mut produced = ProducedIds::listed();
     let mut buffer = Vec::new();
     for line in 1.. {
         buffer.clear();
@@ -65,11 +65,11 @@ pub fn read(name: &str, mut lines: impl BufRead) -> Result<Roll, IdsFault> {
         let too_long = buffer.len() as u64 == LINE_BYTES_MAX && !buffer.ends_with(b"\n");
         let id = std::str::from_utf8(&buffer).ok().filter(|_| !too_long);
         let id = id.ok_or_else(|| IdsFault::Line { name: name.to_owned(), line })?.trim();
-        if !id.is_empty() && !roll.add(id) {
+        if !id.is_empty() && !produced.add(id) {
             return Err(IdsFault::TooMany { name: name.to_owned() });
         }
     }
-    if roll.is_empty() { Err(IdsFault::Empty { name: name.to_owned() }) } else { Ok(roll) }
+    if produced.is_empty() { Err(IdsFault::Empty { name: name.to_owned() }) } else { Ok(produced) }
 }
 
 #[cfg(test)]
@@ -96,8 +96,8 @@ mod tests {
 
     #[test]
     fn a_file_has_one_id_per_line() {
-        let roll = read("ids.txt", "o-1\r\n\no-2\no-1".as_bytes()).unwrap();
-        assert_eq!(roll.len(), 2);
+        let produced = read("ids.txt", "o-1\r\n\no-2\no-1".as_bytes()).unwrap();
+        assert_eq!(produced.len(), 2);
     }
 
     #[test]

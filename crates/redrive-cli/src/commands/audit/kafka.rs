@@ -16,7 +16,7 @@ use redrive_kafka::{Cluster, KafkaPipeline};
 use serde::Deserialize;
 
 use super::Within;
-use super::roll::{Marks, Roll};
+use super::produced_ids::{Marks, ProducedIds};
 use crate::config::Config;
 use crate::exit::Failed;
 use crate::service::engine_failed::engine_failed;
@@ -70,7 +70,7 @@ impl TopicRecords {
 
     /// Every id of the source within these times, and the ranges of offsets that retention has taken before anybody could
     /// count them.
-    pub fn produced(&self, within: Within) -> Result<(Roll, Vec<String>), Failed> {
+    pub fn produced(&self, within: Within) -> Result<(ProducedIds, Vec<String>), Failed> {
         let failed = |error| engine_failed(&error);
         let all = self.scan.spans(&self.topics.source).map_err(failed)?;
         let spans = self.scan.within(&all, within.since, within.until).map_err(failed)?;
@@ -79,15 +79,19 @@ impl TopicRecords {
         let lost = all.iter().zip(&spans).filter(is_lost);
         let lost =
             lost.map(|(all, _)| format!("{}/{}/0..{}", all.topic, all.partition, all.low - 1)).collect();
-        let (mut roll, mut full) = (Roll::listed(), false);
+        let (mut produced, mut full) = (ProducedIds::listed(), false);
         self.scan
-            .read(&spans, |span| span.low, |record| full |= self.id(record).is_some_and(|id| !roll.add(&id)))
+            .read(
+                &spans,
+                |span| span.low,
+                |record| full |= self.id(record).is_some_and(|id| !produced.add(&id)),
+            )
             .map_err(failed)?;
         if full {
             return Err(Failed::usage("the topic has more ids than fit an audit")
                 .hint("audit a part of it: --since 1d, or --since 2026-11-01 --until 2026-11-08"));
         }
-        Ok((roll, lost))
+        Ok((produced, lost))
     }
 
     /// The id of a fresh record of the source; a letter that was put back onto it was produced before.
@@ -100,7 +104,7 @@ impl TopicRecords {
     }
 
     /// Marks what has a letter. Gives the number of twins: second letters of one generation.
-    pub fn letters(&self, roll: &mut Roll) -> Result<u64, Failed> {
+    pub fn letters(&self, produced: &mut ProducedIds) -> Result<u64, Failed> {
         let mut letters: HashMap<u64, Parked> = HashMap::new();
         self.read(
             &self.topics.dlq,
@@ -141,20 +145,20 @@ impl TopicRecords {
                 None | Some("open") => Marks::OPEN,
                 Some("discarded") => Marks::DISCARDED,
                 Some("erased") => {
-                    roll.erased(&parked.id);
+                    produced.erased(&parked.id);
                     continue;
                 }
                 Some("replaying") => Marks::REPLAYING,
                 // We say so ourselves: the witness has the effect, or it is missing.
                 Some(_) => Marks::NONE,
             };
-            roll.mark(&parked.id, mark);
+            produced.mark(&parked.id, mark);
         }
         Ok(twins)
     }
 
     /// Marks what lies beyond the committed offsets: it waits, or runs, or is about to.
-    pub fn pending(&self, roll: &mut Roll) -> Result<(), Failed> {
+    pub fn pending(&self, produced: &mut ProducedIds) -> Result<(), Failed> {
         let tiers = self.topics.tiers.iter().map(|(_, name)| name).chain(&self.topics.retired);
         let all = std::iter::once(&self.topics.source).chain(tiers).chain([&self.topics.replay]);
         for topic in all {
@@ -167,7 +171,7 @@ impl TopicRecords {
                         Ok(Read::Copy(copy)) => copy.message.id().to_owned(),
                         Err(unreadable) => unreadable.rest.message.id().to_owned(),
                     };
-                    roll.mark(&id, Marks::PENDING);
+                    produced.mark(&id, Marks::PENDING);
                 },
             )?;
         }

@@ -1,9 +1,9 @@
 //! `redrive audit`: what became of every produced id, by an independent witness; and who did what.
 //!
-//! - `ids` and `roll`: the produced ids, one byte of knowledge each
+//! - `ids` and `produced_ids`: the produced ids, one byte of knowledge each
 //! - `witness`, `postgres`, `stub`: who saw the effects
 //! - `gather`: asks the witness and the processor; `kafka`: what the topics themselves say, record by record
-//! - `reconcile`: the reckoning, pure
+//! - `reconcile`: the reconciliation, pure
 //! - `report`: how it is printed
 //! - `actions`: the action log
 
@@ -16,9 +16,9 @@ mod kafka;
 #[path = "no_kafka.rs"]
 mod kafka;
 mod postgres;
+mod produced_ids;
 mod reconcile;
 mod report;
-mod roll;
 mod stub;
 mod witness;
 
@@ -27,7 +27,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
 use kafka::TopicRecords;
-use roll::Roll;
+use produced_ids::ProducedIds;
 use witness::AuditWitness;
 
 use redrive::Time;
@@ -110,13 +110,13 @@ pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, 
     let witness = AuditWitness::at(args.applied.as_deref().unwrap_or_default(), global.ca_file.as_deref())?;
     let within = Within::of(args)?;
     if let Some(records) = on_kafka(args, global)? {
-        let (roll, lost) = if args.ids.is_some() || args.ids_file.is_some() {
+        let (produced, lost) = if args.ids.is_some() || args.ids_file.is_some() {
             (produced(args)?, Vec::new())
         } else {
             out.note(&format!("reading {} …", records.source()));
             records.produced(within)?
         };
-        return block_on(audit_records(args, (roll, lost), &witness, &records, out));
+        return block_on(audit_records(args, (produced, lost), &witness, &records, out));
     }
     if within.is_part() {
         return Err(Failed::usage(
@@ -124,8 +124,8 @@ pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, 
         )
         .hint("give the ids of that time: --ids o-0..o-9999, or --ids-file FILE"));
     }
-    let roll = produced(args)?;
-    with_api(global, out, async |session, out| audit(args, roll, &witness, session, out).await)
+    let produced = produced(args)?;
+    with_api(global, out, async |session, out| audit(args, produced, &witness, session, out).await)
 }
 
 /// The topics of the pipeline, if the configuration says that it lives in Kafka.
@@ -142,47 +142,51 @@ fn on_kafka(args: &AuditArgs, global: &Global) -> Result<Option<TopicRecords>, F
 
 async fn audit_records(
     args: &AuditArgs,
-    (mut roll, lost): (Roll, Vec<String>),
+    (mut produced, lost): (ProducedIds, Vec<String>),
     witness: &AuditWitness,
     records: &TopicRecords,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
-    let mut seen = gather::gather_records(&mut roll, witness, args.effects.as_deref(), records, out).await?;
+    let mut seen =
+        gather::gather_records(&mut produced, witness, args.effects.as_deref(), records, out).await?;
     seen.source = Some(records.source().to_owned());
     seen.lost = lost;
     if Within::of(args)?.is_part() {
         // What was produced before and after is none of ours.
         seen.not_produced = 0;
     }
-    finish(args, &roll, &seen, out)
+    finish(args, &produced, &seen, out)
 }
 
 fn finish(
     args: &AuditArgs,
-    roll: &Roll,
+    produced: &ProducedIds,
     seen: &gather::AuditFindings,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
     let named = if out.is_json() { NAMED_JSON } else { NAMED };
-    let reckoning = reconcile::reconcile(roll, named);
-    report::write(&report::AuditReport { pipeline: &args.pipeline, reckoning: &reckoning, seen }, out)?;
-    Ok(if reckoning.is_good() && seen.lost.is_empty() { Exit::Ok } else { Exit::Bad })
+    let reconciliation = reconcile::reconcile(produced, named);
+    report::write(
+        &report::AuditReport { pipeline: &args.pipeline, reconciliation: &reconciliation, seen },
+        out,
+    )?;
+    Ok(if reconciliation.is_good() && seen.lost.is_empty() { Exit::Ok } else { Exit::Bad })
 }
 
 async fn audit(
     args: &AuditArgs,
-    mut roll: Roll,
+    mut produced: ProducedIds,
     witness: &AuditWitness,
     session: &Session,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
     let seen =
-        gather::gather(&args.pipeline, &mut roll, witness, args.effects.as_deref(), session, out).await?;
-    finish(args, &roll, &seen, out)
+        gather::gather(&args.pipeline, &mut produced, witness, args.effects.as_deref(), session, out).await?;
+    finish(args, &produced, &seen, out)
 }
 
-fn produced(args: &AuditArgs) -> Result<Roll, Failed> {
-    let roll = match (&args.ids, &args.ids_file) {
+fn produced(args: &AuditArgs) -> Result<ProducedIds, Failed> {
+    let produced = match (&args.ids, &args.ids_file) {
         (Some(text), _) => ids::parse(text),
         (None, Some(path)) if path == Path::new("-") => ids::read("stdin", io::stdin().lock()),
         (None, Some(path)) => {
@@ -194,5 +198,5 @@ fn produced(args: &AuditArgs) -> Result<Roll, Failed> {
         }
         (None, None) => Err(ids::IdsFault::None),
     };
-    roll.map_err(|fault| Failed::usage(fault.to_string()))
+    produced.map_err(|fault| Failed::usage(fault.to_string()))
 }

@@ -1,6 +1,6 @@
 //! In place of `kafka` in a build without it: no pipeline lives there.
 
-use super::roll::Roll;
+use super::produced_ids::ProducedIds;
 use crate::config::Config;
 use crate::exit::Failed;
 
@@ -16,15 +16,15 @@ impl TopicRecords {
         match *self {}
     }
 
-    pub fn produced(&self, _: super::Within) -> Result<(Roll, Vec<String>), Failed> {
+    pub fn produced(&self, _: super::Within) -> Result<(ProducedIds, Vec<String>), Failed> {
         match *self {}
     }
 
-    pub fn letters(&self, _: &mut Roll) -> Result<u64, Failed> {
+    pub fn letters(&self, _: &mut ProducedIds) -> Result<u64, Failed> {
         match *self {}
     }
 
-    pub fn pending(&self, _: &mut Roll) -> Result<(), Failed> {
+    pub fn pending(&self, _: &mut ProducedIds) -> Result<(), Failed> {
         match *self {}
     }
 }

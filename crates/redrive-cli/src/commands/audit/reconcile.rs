@@ -1,6 +1,6 @@
-//! The reckoning: what became of every produced id. Pure; the marks come from outside.
+//! Reconciles every produced id with its outcome. Pure; the marks come from outside.
 
-use super::roll::{Marks, Roll};
+use super::produced_ids::{Marks, ProducedIds};
 
 /// What became of one produced id. Every id has exactly one fate, so the counts always add up to what was produced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub fn fate(marks: Marks) -> IdFate {
 
 /// The counts of an audit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reckoning {
+pub struct Reconciliation {
     pub produced: u64,
     pub succeeded: u64,
     pub dead_open: u64,
@@ -57,7 +57,7 @@ pub struct Reckoning {
     pub continued_applied_before: u64,
 }
 
-impl Reckoning {
+impl Reconciliation {
     pub fn dead(&self) -> u64 {
         self.dead_open + self.dead_discarded + self.dead_erased
     }
@@ -68,38 +68,42 @@ impl Reckoning {
 }
 
 /// Counts the fates of all ids; names at most `name` missing ones.
-pub fn reconcile(roll: &Roll, name: usize) -> Reckoning {
-    let (continued, continued_applied_before) = roll.continued();
-    let mut reckoning =
-        Reckoning { produced: roll.len(), continued, continued_applied_before, ..Reckoning::default() };
-    roll.each(|marks, id| {
+pub fn reconcile(produced: &ProducedIds, name: usize) -> Reconciliation {
+    let (continued, continued_applied_before) = produced.continued();
+    let mut reconciliation = Reconciliation {
+        produced: produced.len(),
+        continued,
+        continued_applied_before,
+        ..Reconciliation::default()
+    };
+    produced.each(|marks, id| {
         match fate(marks) {
-            IdFate::Succeeded => reckoning.succeeded += 1,
+            IdFate::Succeeded => reconciliation.succeeded += 1,
             IdFate::DeadOpen { applied } => {
-                reckoning.dead_open += 1;
-                reckoning.dead_also_succeeded += u64::from(applied);
+                reconciliation.dead_open += 1;
+                reconciliation.dead_also_succeeded += u64::from(applied);
             }
             IdFate::DeadDiscarded { applied } => {
-                let is_erased = roll.is_erased(&id());
-                reckoning.dead_erased += u64::from(is_erased);
-                reckoning.dead_discarded += u64::from(!is_erased);
-                reckoning.dead_also_succeeded += u64::from(applied);
+                let is_erased = produced.is_erased(&id());
+                reconciliation.dead_erased += u64::from(is_erased);
+                reconciliation.dead_discarded += u64::from(!is_erased);
+                reconciliation.dead_also_succeeded += u64::from(applied);
             }
-            IdFate::Pending => reckoning.pending += 1,
+            IdFate::Pending => reconciliation.pending += 1,
             IdFate::Missing => {
-                reckoning.missing += 1;
-                reckoning.missing_ids.push(id());
+                reconciliation.missing += 1;
+                reconciliation.missing_ids.push(id());
                 // Cut now and then, so that a witness that lost everything does not double our memory.
-                if reckoning.missing_ids.len() >= name.saturating_mul(2).max(1_024) {
-                    keep_first(&mut reckoning.missing_ids, name);
+                if reconciliation.missing_ids.len() >= name.saturating_mul(2).max(1_024) {
+                    keep_first(&mut reconciliation.missing_ids, name);
                 }
             }
         }
-        reckoning.duplicate_effects += u64::from(marks.has(Marks::APPLIED_AGAIN));
-        reckoning.listed_again += u64::from(marks.has(Marks::LISTED_AGAIN));
+        reconciliation.duplicate_effects += u64::from(marks.has(Marks::APPLIED_AGAIN));
+        reconciliation.listed_again += u64::from(marks.has(Marks::LISTED_AGAIN));
     });
-    keep_first(&mut reckoning.missing_ids, name);
-    reckoning
+    keep_first(&mut reconciliation.missing_ids, name);
+    reconciliation
 }
 
 /// Shorter ids first, so that `o-9` stands before `o-10`.
@@ -137,23 +141,23 @@ mod tests {
 
     #[test]
     fn an_erased_letter_is_dead_and_counted_apart_from_discarded_ones() {
-        let mut roll = Roll::range("o-", 0, 3).unwrap();
-        roll.mark("o-0", Marks::APPLIED);
-        roll.mark("o-1", Marks::DISCARDED);
-        roll.erased("o-2");
-        roll.erased("o-9");
-        roll.mark("o-3", Marks::OPEN);
-        let found = reconcile(&roll, 9);
+        let mut produced = ProducedIds::range("o-", 0, 3).unwrap();
+        produced.mark("o-0", Marks::APPLIED);
+        produced.mark("o-1", Marks::DISCARDED);
+        produced.erased("o-2");
+        produced.erased("o-9");
+        produced.mark("o-3", Marks::OPEN);
+        let found = reconcile(&produced, 9);
         assert_eq!((found.dead(), found.dead_discarded, found.dead_erased, found.missing), (3, 1, 1, 0));
     }
 
     #[test]
     fn missing_ids_are_named_in_the_order_people_count() {
-        let roll = Roll::range("o-", 0, 4_999).unwrap();
-        let reckoning = reconcile(&roll, 12);
-        assert_eq!(reckoning.missing, 5_000);
+        let produced = ProducedIds::range("o-", 0, 4_999).unwrap();
+        let reconciliation = reconcile(&produced, 12);
+        assert_eq!(reconciliation.missing, 5_000);
         let first: Vec<_> = (0..12).map(|i| format!("o-{i}")).collect();
-        assert_eq!(reckoning.missing_ids, first);
+        assert_eq!(reconciliation.missing_ids, first);
     }
 
     type Ids = BTreeSet<u16>;
@@ -162,7 +166,7 @@ mod tests {
         btree_set(0_u16..60, 0..50)
     }
 
-    /// The same reckoning by set arithmetic, as one would write it on paper.
+    /// The same reconciliation by set arithmetic, as one would write it on paper.
     fn on_paper(produced: &Ids, applied: &Ids, open: &Ids, discarded: &Ids, pending: &Ids) -> [u64; 5] {
         let open: Ids = produced & open;
         let discarded: Ids = &(produced & discarded) - &open;
@@ -178,19 +182,19 @@ mod tests {
         fn the_counts_are_those_of_set_arithmetic(
             produced in ids(), applied in ids(), open in ids(), discarded in ids(), pending in ids(),
         ) {
-            let mut roll = Roll::listed();
+            let mut marked = ProducedIds::listed();
             for id in &produced {
-                prop_assert!(roll.add(&id.to_string()));
+                prop_assert!(marked.add(&id.to_string()));
             }
             for (set, mark) in [
                 (&applied, Marks::APPLIED), (&open, Marks::OPEN), (&discarded, Marks::DISCARDED),
                 (&pending, Marks::PENDING),
             ] {
                 for id in set {
-                    prop_assert_eq!(roll.mark(&id.to_string(), mark), produced.contains(id));
+                    prop_assert_eq!(marked.mark(&id.to_string(), mark), produced.contains(id));
                 }
             }
-            let found = reconcile(&roll, 100);
+            let found = reconcile(&marked, 100);
             prop_assert_eq!(found.produced, produced.len() as u64);
             prop_assert_eq!(found.succeeded + found.dead() + found.pending + found.missing, found.produced);
             prop_assert_eq!(
@@ -207,8 +211,8 @@ mod tests {
         #[test]
         fn a_range_and_a_list_of_the_same_ids_agree(marks in vec(0_usize..256, 1..80)) {
             let all: Vec<Marks> = Marks::all().collect();
-            let mut range = Roll::range("x", 0, marks.len() as u64 - 1).unwrap();
-            let mut listed = Roll::listed();
+            let mut range = ProducedIds::range("x", 0, marks.len() as u64 - 1).unwrap();
+            let mut listed = ProducedIds::listed();
             for (i, mark) in marks.iter().enumerate() {
                 let id = format!("x{i}");
                 prop_assert!(listed.add(&id));
@@ -220,12 +224,12 @@ mod tests {
         #[test]
         fn losing_one_row_of_the_witness_makes_exactly_that_id_missing(count in 1_u64..50, lost in 0_u64..50) {
             let lost = lost % count;
-            let mut roll = Roll::range("o-", 0, count - 1).unwrap();
+            let mut produced = ProducedIds::range("o-", 0, count - 1).unwrap();
             for id in (0..count).filter(|id| *id != lost) {
                 let id = format!("o-{id}");
-                prop_assert!(roll.mark(&id, Marks::APPLIED));
+                prop_assert!(produced.mark(&id, Marks::APPLIED));
             }
-            let found = reconcile(&roll, 20);
+            let found = reconcile(&produced, 20);
             prop_assert_eq!(found.missing_ids, [format!("o-{lost}")]);
         }
     }

@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::gather::AuditFindings;
-use super::reconcile::Reckoning;
+use super::reconcile::Reconciliation;
 use crate::exit::Failed;
 use crate::output::{Output, Style, count, safe};
 
 #[derive(Debug)]
 pub struct AuditReport<'a> {
     pub pipeline: &'a str,
-    pub reckoning: &'a Reckoning,
+    pub reconciliation: &'a Reconciliation,
     pub seen: &'a AuditFindings,
 }
 
@@ -18,51 +18,52 @@ pub fn write(report: &AuditReport<'_>, out: &mut Output) -> Result<(), Failed> {
     if out.is_json() {
         return out.json(&to_json(report));
     }
-    let AuditReport { reckoning, seen, .. } = report;
+    let AuditReport { reconciliation, seen, .. } = report;
     let row = |label: &str, number: u64, text: &str| {
         let line = format!("{label:<16}{:>16}   {text}", count(number));
         line.trim_end().to_owned()
     };
-    let (sign, style) = if reckoning.missing == 0 { ("✓", Style::Good) } else { ("✗", Style::Error) };
+    let (sign, style) =
+        if reconciliation.missing == 0 { ("✓", Style::Good) } else { ("✗", Style::Error) };
     let produced = match &seen.source {
         Some(topic) => format!("by reading {topic} (records, not offsets)"),
         None => "ids".to_owned(),
     };
-    out.line(&row("produced", reckoning.produced, &produced))?;
-    out.line(&row("  succeeded", reckoning.succeeded, "id found in applied"))?;
-    let erased = match reckoning.dead_erased {
+    out.line(&row("produced", reconciliation.produced, &produced))?;
+    out.line(&row("  succeeded", reconciliation.succeeded, "id found in applied"))?;
+    let erased = match reconciliation.dead_erased {
         0 => String::new(),
         erased => format!(" · erased {}", count(erased)),
     };
     let dead = format!(
         "open {} · discarded {}{erased} · of these also succeeded {}",
-        count(reckoning.dead_open),
-        count(reckoning.dead_discarded),
-        count(reckoning.dead_also_succeeded)
+        count(reconciliation.dead_open),
+        count(reconciliation.dead_discarded),
+        count(reconciliation.dead_also_succeeded)
     );
-    out.line(&row("  dead", reckoning.dead(), &dead))?;
-    out.line(&row("  pending", reckoning.pending, ""))?;
+    out.line(&row("  dead", reconciliation.dead(), &dead))?;
+    out.line(&row("  pending", reconciliation.pending, ""))?;
     let sign = out.paint(style, sign);
-    out.line(&row("  missing", reckoning.missing, &sign))?;
-    for id in &reckoning.missing_ids {
+    out.line(&row("  missing", reconciliation.missing, &sign))?;
+    for id in &reconciliation.missing_ids {
         out.line(&format!("    {}", safe::line(id)))?;
     }
-    let unnamed = reckoning.missing - reckoning.missing_ids.len() as u64;
+    let unnamed = reconciliation.missing - reconciliation.missing_ids.len() as u64;
     if unnamed > 0 {
         out.line(&format!("    … and {} more (--json names them)", count(unnamed)))?;
     }
-    out.line(&merged(reckoning, seen))?;
-    if reckoning.listed_again > 0 {
-        out.line(&format!("listed more than once   {}, counted once", count(reckoning.listed_again)))?;
+    out.line(&merged(reconciliation, seen))?;
+    if reconciliation.listed_again > 0 {
+        out.line(&format!("listed more than once   {}, counted once", count(reconciliation.listed_again)))?;
     }
-    if reckoning.continued > 0 {
-        let before = match reckoning.continued_applied_before {
+    if reconciliation.continued > 0 {
+        let before = match reconciliation.continued_applied_before {
             0 => String::new(),
             some => format!("; {} of them were applied under an earlier id too", count(some)),
         };
         out.line(&format!(
             "continued under a new id (edit --new-id)   {}, each counted once{before}",
-            count(reckoning.continued)
+            count(reconciliation.continued)
         ))?;
     }
     if seen.not_produced > 0 {
@@ -77,45 +78,45 @@ pub fn write(report: &AuditReport<'_>, out: &mut Output) -> Result<(), Failed> {
     out.line(&format!("proof   {}", seen.proof))
 }
 
-fn merged(reckoning: &Reckoning, seen: &AuditFindings) -> String {
+fn merged(reconciliation: &Reconciliation, seen: &AuditFindings) -> String {
     let mut parts = Vec::new();
     if seen.twins > 0 {
         parts.push(format!("twins (same id, second copy after a crash)   {}, all merged", count(seen.twins)));
     }
-    if let Some(repeats) = seen.testimony.repeats_merged {
+    if let Some(repeats) = seen.report.repeats_merged {
         parts.push(format!("repeated calls   {}, all merged", count(repeats)));
     }
     let by = seen.effects_table.as_deref().map(|table| format!("   (rows of {table})")).unwrap_or_default();
-    parts.push(format!("duplicate effects   {}{by}", count(reckoning.duplicate_effects)));
+    parts.push(format!("duplicate effects   {}{by}", count(reconciliation.duplicate_effects)));
     parts.join("      ")
 }
 
 fn to_json(report: &AuditReport<'_>) -> Value {
-    let AuditReport { pipeline, reckoning, seen } = report;
+    let AuditReport { pipeline, reconciliation, seen } = report;
     json!({
         "pipeline": pipeline,
-        "produced": reckoning.produced,
-        "succeeded": reckoning.succeeded,
+        "produced": reconciliation.produced,
+        "succeeded": reconciliation.succeeded,
         "dead": {
-            "total": reckoning.dead(),
-            "open": reckoning.dead_open,
-            "discarded": reckoning.dead_discarded,
-            "erased": reckoning.dead_erased,
-            "also_succeeded": reckoning.dead_also_succeeded,
+            "total": reconciliation.dead(),
+            "open": reconciliation.dead_open,
+            "discarded": reconciliation.dead_discarded,
+            "erased": reconciliation.dead_erased,
+            "also_succeeded": reconciliation.dead_also_succeeded,
         },
-        "pending": reckoning.pending,
-        "missing": reckoning.missing,
-        "missing_ids": reckoning.missing_ids,
-        "duplicate_effects": reckoning.duplicate_effects,
-        "repeated_calls": seen.testimony.repeats_merged,
+        "pending": reconciliation.pending,
+        "missing": reconciliation.missing,
+        "missing_ids": reconciliation.missing_ids,
+        "duplicate_effects": reconciliation.duplicate_effects,
+        "repeated_calls": seen.report.repeats_merged,
         "twins": seen.twins,
-        "listed_again": reckoning.listed_again,
-        "continued": reckoning.continued,
-        "continued_applied_before": reckoning.continued_applied_before,
+        "listed_again": reconciliation.listed_again,
+        "continued": reconciliation.continued,
+        "continued_applied_before": reconciliation.continued_applied_before,
         "not_produced": seen.not_produced,
         "proof": seen.proof,
         "source": seen.source,
         "lost": seen.lost,
-        "ok": reckoning.is_good() && seen.lost.is_empty(),
+        "ok": reconciliation.is_good() && seen.lost.is_empty(),
     })
 }

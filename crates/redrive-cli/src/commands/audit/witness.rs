@@ -20,7 +20,7 @@ pub enum AuditWitness {
 
 /// What else a witness says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Testimony {
+pub struct WitnessReport {
     /// Calls that came again after their effect, and did nothing.
     pub repeats_merged: Option<u64>,
 }
@@ -74,10 +74,10 @@ impl AuditWitness {
         }
     }
 
-    pub async fn testimony(&self) -> Result<Testimony, Failed> {
+    pub async fn report(&self) -> Result<WitnessReport, Failed> {
         match self {
-            Self::Postgres(_) | Self::File(_) => Ok(Testimony::default()),
-            Self::Stub(stub) => Ok(Testimony { repeats_merged: stub.duplicates().await? }),
+            Self::Postgres(_) | Self::File(_) => Ok(WitnessReport::default()),
+            Self::Stub(stub) => Ok(WitnessReport { repeats_merged: stub.duplicates().await? }),
         }
     }
 }

@@ -112,7 +112,8 @@ fn topics(
     let found = match survey(cluster, pipeline) {
         Ok(found) => found,
         Err(TopicsFault::NoSource { topic }) => {
-            let text = format!("the source topic {topic} does not exist; Redrive never makes it");
+            let text =
+                format!("the source topic {topic} does not exist; Redrive does not create source topics");
             let mut finding = KafkaFinding::new(Some(false), text);
             let bootstrap = cluster.bootstrap();
             finding.more = vec![
@@ -319,7 +320,7 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
     if let Some(lost) = spans.iter().find(|span| span.committed.is_some_and(|committed| committed < span.low))
     {
         let text = format!(
-            "group {group} stands at {} of {}/{}, whose first record is {}: what lay between has expired",
+            "group {group} is at {} of {}/{}, whose first record is {}; the records in between have expired",
             lost.committed.unwrap_or_default(),
             lost.topic,
             lost.partition,

@@ -31,7 +31,7 @@ pub struct CheckArgs {
     /// Dead letters that people look at: 200/s
     #[arg(long, value_name = "RATE", value_parser = rate::parse)]
     pub triage: Option<f64>,
-    /// How long the downstream is gone
+    /// Length of the outage
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = outage)]
     pub outage: Duration,
     /// The size of a payload, for the size of dead letters
@@ -52,7 +52,7 @@ pub struct CheckArgs {
 
 fn outage(text: &str) -> Result<Duration, String> {
     let outage = duration::parse(text).map_err(|error| error.to_string())?;
-    if outage.is_zero() { Err("an outage of no time is none".to_owned()) } else { Ok(outage) }
+    if outage.is_zero() { Err("the outage must be longer than zero".to_owned()) } else { Ok(outage) }
 }
 
 #[cfg(feature = "kafka")]

@@ -27,7 +27,7 @@ pub struct DemoArgs {
     /// Share of the orders that fail at first
     #[arg(long, value_name = "SHARE", default_value = "15%", value_parser = share::parse)]
     pub transient_rate: Ratio,
-    /// When the downstream is gone
+    /// When the downstream is down
     #[arg(long, value_name = "LENGTH@AFTER", default_value = "10s@1m")]
     pub outage_window: OutageWindow,
     /// The same seed makes the same orders fail

@@ -54,7 +54,7 @@ pub async fn watch(handle: PipelineHandle, downstream: Arc<Downstream>) {
         let gone = downstream.outage().is_some();
         if gone != away {
             away = gone;
-            let what = if gone { "▲ the downstream is gone" } else { "▼ the downstream is back" };
+            let what = if gone { "▲ the downstream is down" } else { "▼ the downstream is back" };
             println!("{}  {what}", clock(now));
         }
         let figures = handle.figures();

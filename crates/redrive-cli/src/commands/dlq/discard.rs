@@ -33,7 +33,7 @@ pub struct UndoArgs {
 pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let reason = args.reason.trim();
     if reason.is_empty() {
-        return Err(Failed::usage("--reason is empty").hint("say why the letters may go, in a few words"));
+        return Err(Failed::usage("--reason is empty").hint("give the reason for discarding, in a few words"));
     }
     let discard = Discard {
         reason: Some(reason.to_owned()),

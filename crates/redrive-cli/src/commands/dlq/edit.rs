@@ -154,7 +154,7 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     };
     if !args.says_what() {
         let [letter] = &args.selection.ids[..] else {
-            return Err(Failed::usage("it is not said what shall change")
+            return Err(Failed::usage("no change given")
                 .hint("give --set /path=json, --unset, --set-header or --unset-header; one letter of --ids opens in $EDITOR"));
         };
         let shown = session.api.letter(pipeline, letter).await?.view;

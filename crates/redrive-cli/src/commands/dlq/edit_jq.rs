@@ -130,7 +130,7 @@ impl NewPayloads {
                 format!("{} letters, or {} MB of payloads", count(LETTERS_MAX as u64), BYTES_MAX >> 20);
             return Err(Failed::new(
                 Exit::Bad,
-                format!("these letters are more than one --jq edit takes: {most}"),
+                format!("too many letters for one --jq edit; the limit is {most}"),
             )
             .hint("nothing was changed; narrow the selection down, for example by --since or --where"));
         }

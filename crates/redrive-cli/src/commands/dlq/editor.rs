@@ -35,7 +35,7 @@ pub async fn edit(text: &str) -> Result<Option<Draft>, Failed> {
         ["VISUAL", "EDITOR"].iter().find_map(|name| std::env::var(name).ok().filter(|e| !e.is_empty()));
     let Some(editor) = editor else {
         return Err(Failed::usage("neither VISUAL nor EDITOR is set")
-            .hint("set one, or say what shall change with --set /path=json"));
+            .hint("set one, or describe the change with --set /path=json"));
     };
     let path = scratch(text).map_err(|error| failed(&format!("a file for the editor: {error}")))?;
     let status =

@@ -1,4 +1,4 @@
-//! `redrive dlq export`: letters with their payloads as NDJSON, without what was asked to stay.
+//! `redrive dlq export`: letters with their payloads as NDJSON, with requested values redacted.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ pub struct ExportArgs {
     /// Letters that died since: 1h ago, or an instant in RFC 3339
     #[arg(long, value_name = "AGE|TIME")]
     pub since: Option<String>,
-    /// JSON pointers into the payload whose values must not leave, as in /card,/customer/email
+    /// JSON pointers into the payload whose values are redacted, as in /card,/customer/email
     #[arg(long, value_name = "POINTERS", value_delimiter = ',')]
     pub redact: Vec<String>,
 }

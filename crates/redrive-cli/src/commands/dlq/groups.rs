@@ -27,13 +27,13 @@ pub struct GroupsArgs {
     /// Count the open letters by this instead of by what they died of
     #[arg(long, value_name = "WHAT", conflicts_with_all = ["group", "all"])]
     pub by: Option<By>,
-    /// Somebody works on it
+    /// Mark as being worked on
     #[arg(long, requires = "group", help_heading = DECISION)]
     pub acknowledge: bool,
     /// It is fixed; letters that come from now on make it regressed
     #[arg(long, requires = "group", conflicts_with = "acknowledge", help_heading = DECISION)]
     pub resolve: bool,
-    /// Quiet for so long, or until an instant in RFC 3339
+    /// Snooze for this long, or until an instant in RFC 3339
     #[arg(long, value_name = "SPAN|TIME", requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
     pub snooze: Option<String>,
     /// Quiet until so many more letters are open
@@ -42,7 +42,7 @@ pub struct GroupsArgs {
     /// As if nothing had been decided
     #[arg(long, requires = "group", conflicts_with_all = ["acknowledge", "resolve", "snooze", "snooze_more"], help_heading = DECISION)]
     pub reopen: bool,
-    /// A note for the others; an empty one takes it away
+    /// A note for the others; an empty note removes it
     #[arg(long, value_name = "TEXT", requires = "group", help_heading = DECISION)]
     pub note: Option<String>,
 }
@@ -206,7 +206,7 @@ fn lines(group: &GroupView, now: redrive::Time) -> Vec<String> {
                 format!("as = {:?}, which the configuration does not have any more", safe::line(&rule.name))
             }
         };
-        lines.push(format!("because  of the rule [[pipeline.group]] {rule}"));
+        lines.push(format!("because  matched by rule [[pipeline.group]] {rule}"));
     } else if !why.is_empty() {
         lines.push(format!("because  the same error as above, {}", why.join(", ")));
     }

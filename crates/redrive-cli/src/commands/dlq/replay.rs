@@ -136,7 +136,7 @@ pub async fn run(args: &ReplayArgs, session: &Session, out: &mut Output) -> Resu
         let of = session.api.replay(id).await?.view.pipeline;
         if of != *pipeline {
             let message =
-                format!("replay {id} is one of pipeline `{}`, not of `{pipeline}`", safe::line(&of));
+                format!("replay {id} belongs to pipeline `{}`, not to `{pipeline}`", safe::line(&of));
             return Err(Failed::usage(message)
                 .hint("nothing was done; leave the pipeline out, or name the right one"));
         }
@@ -242,8 +242,12 @@ async fn resume(id: &str, session: &Session) -> Result<(ApiAnswer<ReplayJob>, St
     match job.view.state {
         JobState::Running | JobState::Paused | JobState::Stopped | JobState::Done => {}
         state @ (JobState::Aborted | JobState::Failed) => {
-            let message =
-                format!("replay {} is {} and does not go on: {}", job.view.id, state.name(), sum(&job.view));
+            let message = format!(
+                "replay {} is {} and cannot be resumed: {}",
+                job.view.id,
+                state.name(),
+                sum(&job.view)
+            );
             let open = job.view.untouched + job.view.dead_again;
             let hint = format!(
                 "{} of its letters are open: replay them with a new job, redrive dlq replay {} …",

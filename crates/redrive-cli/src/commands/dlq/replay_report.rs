@@ -28,7 +28,7 @@ pub(super) fn sum(job: &ReplayJob) -> String {
         format!("untouched {}", count(job.untouched)),
     ];
     if job.forgotten > 0 {
-        parts.push(format!("closed and forgotten {}", count(job.forgotten)));
+        parts.push(format!("resolved and removed {}", count(job.forgotten)));
     }
     parts.join("   ")
 }

@@ -54,7 +54,7 @@ impl Selection {
         };
         let by_rule = letters.filter.is_some() || letters.since.is_some();
         match (self.all, letters.ids.is_some(), by_rule) {
-            (false, false, false) => Err(Failed::usage(format!("{verb} needs to be told which letters"))
+            (false, false, false) => Err(Failed::usage(format!("{verb} needs a selection of letters"))
                 .hint("give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all")),
             (true, true, _) | (true, _, true) => {
                 Err(Failed::usage("--all and another selection contradict each other")
@@ -150,7 +150,7 @@ mod tests {
             let failed = empty.letters("replay", NOW).unwrap_err();
             assert_eq!(
                 failed.to_string(),
-                "replay needs to be told which letters\n  give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all"
+                "replay needs a selection of letters\n  give --group, --filter EXPR, --edit e-12, --ids a,b, --since 1h or --all"
             );
             assert_eq!(failed.exit.code(), 2);
         }

@@ -24,7 +24,7 @@ pub struct StatusArgs {
     /// Print a line every second until ^C
     #[arg(long)]
     pub watch: bool,
-    /// Say whom the messages of this key wait for, where `ordering` is key
+    /// Show what the messages of this key wait behind, where `ordering` is key
     #[arg(long, value_name = "KEY", requires = "pipeline", conflicts_with = "watch")]
     pub key: Option<String>,
     /// Show the processes of the Kafka group, with their partitions; needs the configuration, not a processor

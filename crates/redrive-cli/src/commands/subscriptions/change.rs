@@ -20,7 +20,7 @@ pub struct MarkArgs {
     /// A hash as in hmac-sha256:5bdcc146bf60754e, or the id of a stored subscription
     #[arg(value_name = "HASH|ID")]
     pub id: String,
-    /// Why; it stands in the record beside your name
+    /// Reason, recorded with your name
     #[arg(long)]
     pub reason: String,
 }

@@ -74,7 +74,8 @@ fn exit(page: &SubscriptionPage<Value>) -> Exit {
 fn warn(pipeline: &str, page: &SubscriptionPage<Value>, out: &mut Output) {
     if let Some(stopped) = &page.stopped {
         let why = if stopped.active == 0 && stopped.purged == 0 {
-            "subscriptions.log is damaged where it says whether purging is stopped".to_owned()
+            "the damaged part of subscriptions.log records whether purging is stopped, so it stays stopped"
+                .to_owned()
         } else {
             let percent = stopped.percent;
             format!(

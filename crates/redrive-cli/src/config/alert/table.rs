@@ -197,7 +197,7 @@ fn target(reader: &mut SettingReader, section: &Section<'_>, at: &At) -> Option<
         return None;
     }
     if section.get("webhook").or_else(|| section.get("command")).is_none() {
-        let problem = "neither `webhook` nor `command` says who is told";
+        let problem = "neither `webhook` nor `command` is set";
         let fix =
             "webhook = \"https://chat.example.com/hooks/redrive\", or command = [\"/usr/local/bin/page-me\"]";
         reader.fault(section, Fault::line("webhook", problem, fix, vec![at.clone()]));

@@ -33,6 +33,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::default("jitter", Text, r#""equal""#, "none | full | equal | decorrelated | plus(50%) | plus(1s) | around(10%)"),
             Setting::default("retry_after_jitter", Text, r#""10%""#, "Retry-After is a floor; this is added at most"),
             Setting::default("retry_after_max", Duration, r#""24h""#, "a longer Retry-After is cut to this; jitter goes on top"),
+            Setting::default("retry_after_min", Duration, r#""0s""#, "a shorter Retry-After waits this long"),
             Setting::default("retry_after_shared_max", Duration, r#""5m""#, "how long other messages of the same endpoint wait for it, at most"),
             Setting::example("ttl", Duration, r#""1h""#, "the age at which a message expires; never, unless set"),
             Setting::example("cap_ttl_share", Number, "0.5", "no delay is longer than this share of the ttl"),

@@ -87,7 +87,7 @@ impl BreakerSettings {
         Self { enabled: false, ..Self::default() }
     }
 
-    /// How long it stays closed in a round, counted from 0.
+    /// Cooldown before probe round `round` (0-based); doubles up to `cooldown_max`.
     pub fn cooldown_of(&self, round: u32) -> Duration {
         self.cooldown.saturating_mul(1 << round.min(16)).min(self.cooldown_max.max(self.cooldown))
     }

@@ -44,8 +44,8 @@ pub struct EndpointCall {
     pub is_good: Option<bool>,
     /// What it asked for.
     pub retry_after: Option<Duration>,
-    /// On whose behalf it counts for the origin; see [`voice`]. `None`: it says nothing about the origin.
-    pub voice: Option<u64>,
+    /// On whose behalf it counts for the origin; see [`counts_as`]. `None`: it says nothing about the origin.
+    pub counts_as: Option<u64>,
     /// Of a first attempt at an origin that is one service: whether it failed as the slow window counts it.
     pub slow: Option<bool>,
 }
@@ -53,10 +53,10 @@ pub struct EndpointCall {
 /// On whose behalf a call counts for its origin.
 ///
 /// Several customers may have endpoints at one origin (an automation service, a shared gateway), and what one of them
-/// does must not stop deliveries to the others. So failures are counted per tenant: a tenant has one voice, however many
-/// of its endpoints fail. An origin that cannot be reached at all is nobody's doing, so there each endpoint has a voice.
+/// does must not stop deliveries to the others. So failures are counted per tenant: a tenant counts once, however many
+/// of its endpoints fail. An origin that cannot be reached at all is nobody's doing, so there each endpoint counts.
 /// An answered failure of a message without a tenant has none: it may come from the same customer as all the others.
-pub fn voice(to: Endpoint, tenant: Option<u64>, how: Contact) -> Option<u64> {
+pub fn counts_as(to: Endpoint, tenant: Option<u64>, how: Contact) -> Option<u64> {
     match how {
         Contact::NotMade => None,
         Contact::Unreachable => Some(to.endpoint),

@@ -111,11 +111,11 @@ impl Endpoints {
         endpoints + origins
     }
 
-    /// Whether a message may go. One that may is a probe if its endpoint was closed.
+    /// Whether a message may go. One that may is a probe if its endpoint was in cooldown.
     pub fn ask(&mut self, to: Endpoint, asking: Asking, now: Time) -> Passage {
         let Asking { waited, latest, random } = asking;
-        let closed = [self.origins.not_before(to.origin, now), self.own.not_before(to.endpoint, now)];
-        if let Some(until) = closed.into_iter().flatten().max() {
+        let cooldowns = [self.origins.not_before(to.origin, now), self.own.not_before(to.endpoint, now)];
+        if let Some(until) = cooldowns.into_iter().flatten().max() {
             // Those that wait must not come back at one instant: they are spread over half the wait once more.
             let spread = millis(until.since(now)) / 2 + 1_000;
             return Passage::NotBefore(until.plus(Duration::from_millis(random.below_ms(spread))));
@@ -182,16 +182,16 @@ impl Endpoints {
 
 #[cfg(test)]
 mod tests {
-    use super::super::call::{Contact, voice};
+    use super::super::call::{Contact, counts_as};
+    use super::super::tenant_outcomes::SERVED_MAX;
     use super::super::troubled::REMEMBERED_MAX;
-    use super::super::voices::SERVED_MAX;
     use super::*;
     use crate::Random;
 
     const TO: Endpoint = Endpoint { origin: 1, endpoint: 2 };
     const OTHER: Endpoint = Endpoint { origin: 1, endpoint: 3 };
     const BAD: EndpointCall =
-        EndpointCall { counts: true, is_good: Some(false), retry_after: None, voice: None, slow: None };
+        EndpointCall { counts: true, is_good: Some(false), retry_after: None, counts_as: None, slow: None };
     const GOOD: EndpointCall = EndpointCall { is_good: Some(true), ..BAD };
 
     const ANY: Asking = Asking { waited: false, latest: Time::MAX, random: Random(0) };
@@ -232,8 +232,11 @@ mod tests {
     /// A call of `tenant` to an endpoint of origin 1, and what it says about the origin.
     fn heard(all: &mut Endpoints, endpoint: u64, tenant: Option<u64>, how: Contact, now: Time) {
         let to = Endpoint { origin: 1, endpoint };
-        let said =
-            EndpointCall { is_good: Some(how == Contact::Served), voice: voice(to, tenant, how), ..BAD };
+        let said = EndpointCall {
+            is_good: Some(how == Contact::Served),
+            counts_as: counts_as(to, tenant, how),
+            ..BAD
+        };
         call(all, to, said, now);
     }
 
@@ -241,7 +244,7 @@ mod tests {
     const NEIGHBOUR: Endpoint = Endpoint { origin: 1, endpoint: 9_999 };
 
     #[test]
-    fn an_origin_that_cannot_be_reached_is_closed_whoever_asks() {
+    fn an_origin_that_cannot_be_reached_is_in_cooldown_whoever_asks() {
         for tenant in [None, Some(7)] {
             let mut all = endpoints();
             (0..20).for_each(|n| heard(&mut all, n, tenant, Contact::Unreachable, at(0)));
@@ -261,13 +264,13 @@ mod tests {
             let mut all = endpoints();
             for n in 0..5_000 {
                 heard(&mut all, n, tenant, Contact::Failed, at(n));
-                assert!(goes(&mut all, NEIGHBOUR, at(n)), "{tenant:?}: closed after {n}");
+                assert!(goes(&mut all, NEIGHBOUR, at(n)), "{tenant:?}: in cooldown after {n}");
             }
         }
     }
 
     #[test]
-    fn an_origin_that_fails_most_of_its_tenants_is_closed() {
+    fn an_origin_that_fails_most_of_its_tenants_is_in_cooldown() {
         let mut all = endpoints();
         for tenant in 0..20 {
             heard(&mut all, tenant, Some(tenant), Contact::Failed, at(0));
@@ -284,14 +287,14 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_that_serves_many_is_not_closed_however_many_others_fail() {
+    fn an_origin_that_serves_many_is_not_in_cooldown_however_many_others_fail() {
         let mut all = endpoints();
         heard(&mut all, 0, Some(5_000), Contact::Failed, at(0));
         (0..SERVED_MAX as u64)
             .for_each(|tenant| heard(&mut all, tenant, Some(tenant), Contact::Served, at(0)));
         (1_000..2_000).for_each(|tenant| heard(&mut all, tenant, Some(tenant), Contact::Failed, at(0)));
         assert!(goes(&mut all, NEIGHBOUR, at(0)));
-        let known = all.origins.voices_of(1);
+        let known = all.origins.tenants_of(1);
         assert!(known.failed.len() <= 20 && known.served.len() <= SERVED_MAX, "bounded: {known:?}");
     }
 
@@ -328,7 +331,7 @@ mod tests {
     fn a_million_endpoints_take_no_more_room_than_a_hundred_thousand() {
         let mut all = endpoints();
         for endpoint in 0..250_000 {
-            let bad = EndpointCall { voice: Some(endpoint), ..BAD };
+            let bad = EndpointCall { counts_as: Some(endpoint), ..BAD };
             call(&mut all, Endpoint { origin: endpoint, endpoint }, bad, at(endpoint));
         }
         assert_eq!(all.troubled(at(250_000)).0, REMEMBERED_MAX);
@@ -356,7 +359,7 @@ mod tests {
         let mut next = endpoints();
         next.resume(&left);
         assert_eq!(next.cooldowns(at(30_000)), left, "also if it is restarted again at once");
-        assert!(!goes(&mut next, NEIGHBOUR, at(59_999)), "the origin is closed");
+        assert!(!goes(&mut next, NEIGHBOUR, at(59_999)), "the origin is in cooldown");
         assert!(!goes(&mut next, Endpoint { origin: 5, endpoint: 6 }, at(36_999)));
         assert!(goes(&mut next, Endpoint { origin: 5, endpoint: 6 }, at(37_000)));
         let own = Endpoint { origin: 77, ..TO };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::call::EndpointCall;
 use super::saved_cooldown::Cooldown;
-use super::voices::Voices;
+use super::tenant_outcomes::TenantOutcomes;
 use super::waits::{EndpointWait, Unit, WaitReason};
 use crate::Time;
 use crate::protection::breaker::{BreakerSettings, SlowAction};
@@ -32,8 +32,8 @@ struct EndpointTrouble {
     began: Time,
     calls: u32,
     failed: u32,
-    /// For an origin, instead of calls: who was heard in the window.
-    voices: Voices,
+    /// For an origin, instead of calls: the tenants of the window.
+    tenants: TenantOutcomes,
     /// For an origin that is one service: its first attempts over the slow window.
     slow: Option<Box<Window>>,
     open_until: Option<Time>,
@@ -157,7 +157,7 @@ impl Troubled {
         }
         if trouble.open_until.is_some() {
             // An origin that answers is back, whatever the answer is worth to one customer.
-            let answers = unit == Unit::Origin && call.voice.is_none();
+            let answers = unit == Unit::Origin && call.counts_as.is_none();
             let is_good = call.is_good.map(|is_good| is_good || answers);
             trouble.probe_ended(is_good, settings, now);
             if trouble.open_until.is_none() && trouble.not_before <= now {
@@ -200,16 +200,16 @@ impl Troubled {
 
 impl EndpointTrouble {
     fn not_before(&self, now: Time) -> Option<Time> {
-        let closed = match self.open_until {
+        let cooldown = match self.open_until {
             // A probe is in flight.
             Some(_) if self.probing => Some(now.plus(PROBE_WAIT)),
             Some(until) if now < until => Some(until),
             _ => None,
         };
-        closed.into_iter().chain((now < self.not_before).then_some(self.not_before)).max()
+        cooldown.into_iter().chain((now < self.not_before).then_some(self.not_before)).max()
     }
 
-    /// Counts a call. Whether enough failed: for an endpoint of its calls, for an origin of those who were heard.
+    /// Counts a call. Whether enough failed: for an endpoint of its calls, for an origin of its tenants.
     fn count(
         &mut self,
         unit: Unit,
@@ -221,7 +221,7 @@ impl EndpointTrouble {
         let limit = &settings.fast;
         if now.since(self.began) >= limit.window || now < self.began {
             (self.began, self.calls, self.failed) = (now, 0, 0);
-            self.voices = Voices::default();
+            self.tenants = TenantOutcomes::default();
         }
         match unit {
             Unit::Endpoint => {
@@ -231,9 +231,9 @@ impl EndpointTrouble {
                 sum.calls >= limit.min && sum.reaches(limit.failures)
             }
             Unit::Origin => {
-                let is_down = call.voice.is_some_and(|voice| {
-                    self.voices.hear(voice, is_good, limit.min);
-                    self.voices.reach(limit)
+                let is_down = call.counts_as.is_some_and(|tenant| {
+                    self.tenants.record(tenant, is_good, limit.min);
+                    self.tenants.reach(limit)
                 });
                 // Both count it, whatever the first one finds.
                 self.count_slow(call, settings, now) || is_down
@@ -254,7 +254,7 @@ impl EndpointTrouble {
         sum.calls >= least && window.is_full(now) && sum.exceeds(limit.failures)
     }
 
-    /// A call ended while it was closed: the probe, or one that was in flight before.
+    /// A call ended while it was in cooldown: the probe, or one that was in flight before.
     fn probe_ended(&mut self, is_good: Option<bool>, settings: &BreakerSettings, now: Time) {
         if !self.probing {
             return;
@@ -278,7 +278,7 @@ impl Troubled {
         self.touched.len()
     }
 
-    pub(super) fn voices_of(&self, key: u64) -> &Voices {
-        &self.known[&key].voices
+    pub(super) fn tenants_of(&self, key: u64) -> &TenantOutcomes {
+        &self.known[&key].tenants
     }
 }

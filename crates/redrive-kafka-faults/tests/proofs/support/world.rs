@@ -24,8 +24,8 @@ pub(crate) const SESSION: Duration = Duration::from_secs(3);
 /// The same where nobody is meant to be put out, so that a machine that is busy elsewhere does not do it.
 const PATIENT_SESSION: Duration = Duration::from_secs(30);
 /// Whoever runs alone whenever somebody ends the process from outside cannot be told from one that ends it, and many kills
-/// come right after a start, when the most suspicious one runs. Who is convicted is the matter of the proofs of pills.
-const NOBODY_IS_CONVICTED: &str = "100";
+/// come right after a start, when the most suspicious one runs. Which message is quarantined is the matter of the proofs of pills.
+const NEVER_QUARANTINED: &str = "100";
 /// What a member says when it goes on where another, or itself, has lost a partition.
 const TOOK_OVER: [&str; 2] =
     ["the last owner did not end in order", "the partition was lost, and has come back to this process"];
@@ -78,12 +78,12 @@ impl World {
 
     /// Starts a member with a name of its own that it keeps over restarts.
     pub(crate) fn member(&self, name: &str) -> Member {
-        self.member_with(&["--member", name, "--state", name, "--crash-threshold", NOBODY_IS_CONVICTED])
+        self.member_with(&["--member", name, "--state", name, "--crash-threshold", NEVER_QUARANTINED])
     }
 
     /// Starts a member that the group knows only as long as it lives.
     pub(crate) fn stranger(&self, state: &str) -> Member {
-        self.member_with(&["--state", state, "--crash-threshold", NOBODY_IS_CONVICTED])
+        self.member_with(&["--state", state, "--crash-threshold", NEVER_QUARANTINED])
     }
 
     pub(crate) fn member_with(&self, flags: &[&str]) -> Member {

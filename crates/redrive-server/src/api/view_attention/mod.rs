@@ -204,7 +204,8 @@ fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<A
 
 fn purging(name: &str, stopped: Stopped) -> AttentionNotice {
     let text = if stopped.is_unknown() {
-        "purging of subscriptions is stopped, because subscriptions.log is damaged where it says whether it was".to_owned()
+        "the damaged part of subscriptions.log records whether purging is stopped, so it stays stopped"
+            .to_owned()
     } else {
         format!(
             "purging of subscriptions stopped at {}: {} % of the active ones were gone within 5 min (limit 2 %). That looks \

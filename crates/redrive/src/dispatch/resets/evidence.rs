@@ -1,8 +1,8 @@
 //! Which message a receiver dies of, from the connections it closes.
 //!
-//! When a receiver dies, every call in flight there breaks at once, and any of them may be the cause. A message is blamed
+//! When a receiver dies, every call in flight there breaks at once, and any of them may be the cause. A message is suspected
 //! only if its connection breaks repeatedly, the endpoint answers others in between, and nothing else was in flight the
-//! last time. Where resets are common they say nothing about a message, and nobody is blamed. In memory only: a restart
+//! last time. Where resets are common they say nothing about a message, and nothing is suspected. In memory only: a restart
 //! starts over.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,8 +35,8 @@ pub(super) struct Reset {
     pub(super) in_turn: bool,
     /// Whether other calls to this endpoint were in flight.
     pub(super) beside_others: bool,
-    /// Number of resets that convict.
-    pub(super) convicts: u32,
+    /// Number of resets that quarantine a message.
+    pub(super) quarantines_at: u32,
 }
 
 /// What a reset says about its message.
@@ -46,7 +46,7 @@ pub(super) struct Finding {
     pub(super) times: Option<u32>,
     /// Whether another message may be the cause.
     pub(super) is_shared: bool,
-    pub(super) is_convicted: bool,
+    pub(super) is_quarantined: bool,
 }
 
 /// A message with resets attributed to it.
@@ -118,9 +118,9 @@ impl Evidence {
 
     /// A receiver closed the connection.
     pub(super) fn broke_off(&mut self, reset: Reset, now: Time) -> Finding {
-        let Reset { message, endpoint: at, in_turn, beside_others, convicts } = reset;
+        let Reset { message, endpoint: at, in_turn, beside_others, quarantines_at } = reset;
         if !self.endpoints.contains_key(&at) && self.endpoints.len() >= ENDPOINTS_MAX {
-            return Finding { times: None, is_shared: beside_others, is_convicted: false };
+            return Finding { times: None, is_shared: beside_others, is_quarantined: false };
         }
         let endpoint = self.endpoints.entry(at).or_default();
         let is_shared = endpoint.breaks_at(now) || beside_others;
@@ -128,7 +128,7 @@ impl Evidence {
             self.messages.len() < REMEMBERED_MAX && endpoint.messages < REMEMBERED_PER_ENDPOINT_MAX;
         if !self.messages.contains_key(&message) {
             if !has_room {
-                return Finding { times: None, is_shared, is_convicted: false };
+                return Finding { times: None, is_shared, is_quarantined: false };
             }
             endpoint.messages += 1;
         }
@@ -141,20 +141,20 @@ impl Evidence {
         let is_first = known.resets == 0;
         // Without an answer to anyone in between the endpoint is simply down.
         let is_there = endpoint.answered.is_some_and(|answered| answered >= known.last);
-        let would_convict = known.times + 1 >= convicts;
-        let may_be_its_doing = !is_shared || (in_turn && !would_convict);
+        let would_quarantine = known.times + 1 >= quarantines_at;
+        let may_be_its_doing = !is_shared || (in_turn && !would_quarantine);
         known.times += u32::from(is_first || (is_there && may_be_its_doing));
         known.resets += 1;
         known.last = now;
         let (times, resets) = (known.times, known.resets);
         let is_common = endpoint.is_common(resets);
-        let is_convicted = times >= convicts && !is_common;
-        if is_convicted {
+        let is_quarantined = times >= quarantines_at && !is_common;
+        if is_quarantined {
             // These breaks are explained.
             endpoint.breaks.truncate(endpoint.breaks.len().saturating_sub(resets));
             self.forget(message);
         }
-        Finding { times: (!is_common).then_some(times), is_shared, is_convicted }
+        Finding { times: (!is_common).then_some(times), is_shared, is_quarantined }
     }
 
     /// Time has passed: removes old entries once a minute.
@@ -205,7 +205,7 @@ mod tests {
     }
 
     fn alone(message: u64) -> Reset {
-        Reset { message, endpoint: ENDPOINT, in_turn: true, beside_others: false, convicts: 3 }
+        Reset { message, endpoint: ENDPOINT, in_turn: true, beside_others: false, quarantines_at: 3 }
     }
 
     fn beside(message: u64) -> Reset {
@@ -213,22 +213,22 @@ mod tests {
     }
 
     #[test]
-    fn three_resets_convict_if_others_were_answered_in_between_and_it_was_alone_the_last_time() {
+    fn three_resets_quarantine_if_others_were_answered_in_between_and_it_was_alone_the_last_time() {
         let mut evidence = Evidence::default();
         assert_eq!(evidence.broke_off(beside(1), at(0)).times, Some(1));
         evidence.answered(50, ENDPOINT, at(500));
         let second = evidence.broke_off(Reset { in_turn: true, ..beside(1) }, at(1_000));
-        assert_eq!((second.times, second.is_convicted), (Some(2), false));
+        assert_eq!((second.times, second.is_quarantined), (Some(2), false));
         evidence.answered(51, ENDPOINT, at(1_500));
         let beside_others = evidence.broke_off(Reset { in_turn: true, ..beside(1) }, at(2_000));
         assert_eq!(
-            (beside_others.times, beside_others.is_convicted),
+            (beside_others.times, beside_others.is_quarantined),
             (Some(2), false),
             "whose fault was it?"
         );
         evidence.answered(52, ENDPOINT, at(2_500));
         let last = evidence.broke_off(alone(1), at(3_000));
-        assert!(last.is_convicted && last.times == Some(3) && !last.is_shared, "{last:?}");
+        assert!(last.is_quarantined && last.times == Some(3) && !last.is_shared, "{last:?}");
         assert_eq!((evidence.len(), evidence.suspicion(1)), (0, None));
     }
 
@@ -237,7 +237,7 @@ mod tests {
         let mut evidence = Evidence::default();
         for n in 0..20 {
             let finding = evidence.broke_off(alone(1), at(n * 60_000));
-            assert_eq!((finding.times, finding.is_convicted), (Some(1), false));
+            assert_eq!((finding.times, finding.is_quarantined), (Some(1), false));
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn where_resets_are_common_nobody_is_blamed() {
+    fn where_resets_are_common_nothing_is_suspected() {
         let mut evidence = Evidence::default();
         for n in 0..20 {
             evidence.broke_off(alone(100 + n), at(n * 1_000));
@@ -270,7 +270,7 @@ mod tests {
         }
         for n in 0..5 {
             let finding = evidence.broke_off(alone(1), at(30_000 + n * 1_000));
-            assert_eq!((finding.times, finding.is_convicted), (None, false));
+            assert_eq!((finding.times, finding.is_quarantined), (None, false));
             evidence.answered(2, ENDPOINT, at(30_500 + n * 1_000));
         }
         assert_eq!(evidence.suspicion(1), None, "it runs like everybody else");
@@ -283,16 +283,16 @@ mod tests {
     #[test]
     fn eight_pills_are_told_from_a_network_that_drops_connections() {
         let mut evidence = Evidence::default();
-        let mut convicted = 0;
+        let mut quarantined = 0;
         for round in 0..3 {
             for pill in 0..8 {
                 let now = round * 10_000 + pill * 1_000;
                 let reset = if round < 2 { Reset { in_turn: true, ..beside(pill) } } else { alone(pill) };
-                convicted += u32::from(evidence.broke_off(reset, at(now)).is_convicted);
+                quarantined += u32::from(evidence.broke_off(reset, at(now)).is_quarantined);
                 evidence.answered(99, ENDPOINT, at(now + 500));
             }
         }
-        assert_eq!(convicted, 8);
+        assert_eq!(quarantined, 8);
     }
 
     #[test]

@@ -6,4 +6,4 @@ mod suspects;
 mod turns;
 
 pub use suspects::ResetFigures;
-pub(super) use suspects::{Blame, Closed, ResetSuspects, SOLE_ENDPOINT, Turn};
+pub(super) use suspects::{Attribution, Closed, ResetSuspects, SOLE_ENDPOINT, Turn};

@@ -28,12 +28,12 @@ pub(in crate::dispatch) struct Closed {
 
 /// What a closed connection says about its message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::dispatch) struct Blame {
+pub(in crate::dispatch) struct Attribution {
     /// Resets attributed to this message; `None` if it is not tracked.
     pub(in crate::dispatch) times: Option<u32>,
     /// Whether the receiver may have died of another message.
     pub(in crate::dispatch) is_shared: bool,
-    pub(in crate::dispatch) is_convicted: bool,
+    pub(in crate::dispatch) is_quarantined: bool,
     /// Whether to log it on a line of its own.
     pub(in crate::dispatch) is_logged: bool,
 }
@@ -78,8 +78,8 @@ impl ResetSuspects {
         let Some(suspicion) = self.evidence.suspicion(delivery.receipt.number()) else {
             return Some(delivery);
         };
-        let convicts = suspects::convicted_at(policy.crash_threshold());
-        let is_last = suspicion.times + 1 >= convicts || is_last_attempt(&delivery.meta, policy);
+        let quarantines_at = suspects::quarantined_at(policy.crash_threshold());
+        let is_last = suspicion.times + 1 >= quarantines_at || is_last_attempt(&delivery.meta, policy);
         let wants = if is_last { Wants::Alone } else { Wants::Turn };
         self.turns.wait(suspicion.endpoint, delivery, wants, now).err()
     }
@@ -115,13 +115,13 @@ impl ResetSuspects {
         self.evidence.forget(message);
     }
 
-    pub(in crate::dispatch) fn closed(&mut self, closed: Closed, policy: &Policy, now: Time) -> Blame {
+    pub(in crate::dispatch) fn closed(&mut self, closed: Closed, policy: &Policy, now: Time) -> Attribution {
         let Closed { message, endpoint, in_turn, others } = closed;
-        let convicts = suspects::convicted_at(policy.crash_threshold());
-        let reset = Reset { message, endpoint, in_turn, beside_others: others > 0, convicts };
-        let Finding { times, is_shared, is_convicted } = self.evidence.broke_off(reset, now);
-        let is_logged = self.notices.closed(now) && !is_convicted;
-        Blame { times, is_shared, is_convicted, is_logged }
+        let quarantines_at = suspects::quarantined_at(policy.crash_threshold());
+        let reset = Reset { message, endpoint, in_turn, beside_others: others > 0, quarantines_at };
+        let Finding { times, is_shared, is_quarantined } = self.evidence.broke_off(reset, now);
+        let is_logged = self.notices.closed(now) && !is_quarantined;
+        Attribution { times, is_shared, is_quarantined, is_logged }
     }
 
     /// Time has passed. Returns the number of resets to log as a summary, with the span they fell into.

@@ -1,5 +1,5 @@
 //! Turns of messages whose receiver closed the connection: one at a time at each endpoint, and the last run before a
-//! conviction with nothing else in flight there.
+//! quarantine with nothing else in flight there.
 //!
 //! Waiting takes no permit. Everything is bounded: how many wait, for how long, and how long and how often an endpoint is
 //! reserved for one of them.

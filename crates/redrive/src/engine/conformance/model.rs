@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive_core::{Message, Meta, Reason, Time};
 
 use super::check::{Check, Violation, violation};
-use super::situation::{LetterModel, Maybe, Position, Situation, Standing, Tracked, Wait};
+use super::situation::{LetterModel, LineMembership, Maybe, Position, Situation, Tracked, Wait};
 use crate::engine::history::History;
 use crate::engine::import::ForeignLetter;
 use crate::engine::ingest::{Accepted, NewMessage};
@@ -19,7 +19,7 @@ pub(super) struct Model {
     pub options: StoreOptions,
     pub messages: BTreeMap<u64, Tracked>,
     /// Offered, but the process died before the answer came.
-    pub unanswered: Vec<(NewMessage, Standing)>,
+    pub unanswered: Vec<(NewMessage, LineMembership)>,
     /// The latest accepted number of an id, and when.
     seen: BTreeMap<String, (u64, Time)>,
     /// The latest moment the engine was ever told of.
@@ -44,15 +44,15 @@ impl Model {
         }
     }
 
-    pub(super) fn standing_of(new: &NewMessage) -> Standing {
-        if new.due.is_some() { Standing::NOT_JOINED } else { Standing::JOINED }
+    pub(super) fn standing_of(new: &NewMessage) -> LineMembership {
+        if new.due.is_some() { LineMembership::NOT_JOINED } else { LineMembership::JOINED }
     }
 
     /// An answer to one offered message.
     pub(super) fn accepted(
         &mut self,
         new: &NewMessage,
-        standing: Standing,
+        membership: LineMembership,
         answer: Accepted,
         now: Time,
     ) -> Check {
@@ -97,13 +97,13 @@ impl Model {
                 self.unanswered.retain(|(lost, _)| {
                     lost.message.id() != id || high_water.since(lost.message.created()) >= window
                 });
-                self.insert(seq, new, standing, now);
+                self.insert(seq, new, membership, now);
             }
         }
         Ok(())
     }
 
-    fn insert(&mut self, seq: u64, new: &NewMessage, standing: Standing, now: Time) {
+    fn insert(&mut self, seq: u64, new: &NewMessage, membership: LineMembership, now: Time) {
         let message = new.message.clone();
         let latest = self.seen.entry(message.id().to_owned()).or_insert((seq, now));
         *latest = (*latest).max((seq, now));
@@ -117,7 +117,7 @@ impl Model {
                 edits: Vec::new(),
                 now,
                 maybe: None,
-                standing,
+                membership,
                 twin: false,
                 claimed: false,
                 shown_early: None,
@@ -147,7 +147,7 @@ impl Model {
                 edits: Vec::new(),
                 now,
                 maybe: None,
-                standing: Standing::JOINED,
+                membership: LineMembership::JOINED,
                 twin: false,
                 claimed: false,
                 shown_early: None,
@@ -162,9 +162,9 @@ impl Model {
         let Some(at) = self.unanswered.iter().position(|(new, _)| fits(new)) else {
             return violation("conservation", format!("{seq} ({id}) was never accepted"));
         };
-        let (new, standing) = self.unanswered.remove(at);
+        let (new, membership) = self.unanswered.remove(at);
         let accepted_at = new.message.created();
-        self.insert(seq, &new, standing, accepted_at);
+        self.insert(seq, &new, membership, accepted_at);
         Ok(())
     }
 
@@ -340,9 +340,9 @@ impl Model {
             if tracked.maybe.as_ref().is_some_and(|maybe| maybe.then == tracked.now) {
                 tracked.maybe = None;
             }
-            if tracked.standing.floating {
+            if tracked.membership.floating {
                 // An engine may remember that it had joined, or let it join again.
-                tracked.standing = Standing::NOT_JOINED;
+                tracked.membership = LineMembership::NOT_JOINED;
             }
         }
     }

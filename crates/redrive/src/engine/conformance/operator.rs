@@ -4,7 +4,7 @@ use redrive_core::{Class, Reason, Time};
 
 use super::check::{Check, violation};
 use super::command::{How, Pick};
-use super::situation::{Position, Standing, Wait};
+use super::situation::{LineMembership, Position, Wait};
 use super::suite::{Suite, failed};
 use crate::engine::EngineError;
 use crate::engine::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob, ReplayTarget};
@@ -160,7 +160,7 @@ impl Suite {
             tracked.maybe = None;
             tracked.now.meta = tracked.now.meta.replayed();
             tracked.now.at = Position::Waiting(Wait::until(job.due, high_water));
-            tracked.standing = Standing::JOINED;
+            tracked.membership = LineMembership::JOINED;
             if let Some(letter) = &mut tracked.now.letter {
                 letter.state = LetterState::Replaying;
                 letter.job = Some(job.id);

@@ -26,7 +26,7 @@ impl Model {
             if *other_seq == seq || other.twin || !other.is_key(&key) || other.now.is_terminal() {
                 continue;
             }
-            let stands_before = other.standing.surely && *other_seq < seq;
+            let stands_before = other.membership.surely && *other_seq < seq;
             // One that was claimed does not run, but keeps its place until it is settled.
             let runs = other.now.is_in_flight() && !other.claimed;
             if !runs && !stands_before {
@@ -47,7 +47,7 @@ impl Model {
             return violation("key_order", what);
         }
         if let Some(this) = self.messages.get_mut(&seq) {
-            this.standing.surely = true;
+            this.membership.surely = true;
         }
         Ok(())
     }
@@ -56,8 +56,8 @@ impl Model {
     pub(super) fn take_saw_all(&mut self, now: Time) {
         for tracked in self.messages.values_mut() {
             let all = tracked.candidates().all(|s| s.waiting().is_some_and(|w| w.due_latest <= now));
-            if all && tracked.standing.floating {
-                tracked.standing.surely = true;
+            if all && tracked.membership.floating {
+                tracked.membership.surely = true;
             }
         }
     }
@@ -101,7 +101,7 @@ impl Model {
             if self.unanswered.iter().any(|(new, _)| new.message.key() == Some(key)) {
                 continue;
             }
-            let first = members.iter().find(|(_, t)| t.standing.surely).map_or(u64::MAX, |(seq, _)| *seq);
+            let first = members.iter().find(|(_, t)| t.membership.surely).map_or(u64::MAX, |(seq, _)| *seq);
             let quiet = members.iter().all(|(_, t)| !t.twin && t.is_certain() && !t.now.is_in_flight());
             // Whoever may be first: the first that surely stands in line, and whoever may have joined before it.
             let mut may_be_first = members.iter().filter(|(seq, _)| *seq <= first);

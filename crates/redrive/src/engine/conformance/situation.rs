@@ -90,13 +90,13 @@ impl Situation {
 /// Whether a message stands in its key's line, as far as the model can know. Fresh messages and replays surely do; one
 /// that was ingested with a delay joins some time between the first take that could see it and the first that must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct LineMembership {
     pub surely: bool,
     /// That it stands in line rests on having come due, which an engine need not remember over a crash.
     pub floating: bool,
 }
 
-impl Standing {
+impl LineMembership {
     pub(super) const JOINED: Self = Self { surely: true, floating: false };
     pub(super) const NOT_JOINED: Self = Self { surely: false, floating: true };
 }
@@ -116,7 +116,7 @@ pub(super) struct Tracked {
     pub edits: Vec<(String, Message)>,
     pub now: Situation,
     pub maybe: Option<Maybe>,
-    pub standing: Standing,
+    pub membership: LineMembership,
     /// It may exist more than once, and nothing else is known of it any more.
     pub twin: bool,
     /// It was taken out by name: a retry then does not write its place in the line down.
@@ -178,7 +178,7 @@ impl Tracked {
             self.now = maybe.then;
             // A retry writes the place down; a release leaves everything as it was.
             if !self.claimed {
-                self.standing.floating &= self.now.waiting().is_some_and(|wait| wait.came_due);
+                self.membership.floating &= self.now.waiting().is_some_and(|wait| wait.came_due);
             }
         }
     }

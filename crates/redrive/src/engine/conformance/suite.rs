@@ -104,7 +104,7 @@ impl Suite {
 
     fn ingest(&mut self, offers: &[Offer], crash: bool) -> Check {
         let batch: Vec<NewMessage> = offers.iter().map(|offer| self.offer(*offer)).collect();
-        let standings: Vec<_> = batch.iter().map(super::model::Model::standing_of).collect();
+        let memberships: Vec<_> = batch.iter().map(super::model::Model::standing_of).collect();
         let mut answer = self.harness.submit(batch.clone(), self.now);
         if crash {
             self.harness.crash_and_reopen();
@@ -115,14 +115,14 @@ impl Suite {
                 Ok(Ok(answers)) => {
                     // Durable is not yet known to the engine's owner: that takes a poll.
                     self.poll()?;
-                    return self.accepted(&batch, &standings, &answers);
+                    return self.accepted(&batch, &memberships, &answers);
                 }
                 Err(tokio::sync::oneshot::error::TryRecvError::Empty) => {
                     self.poll()?;
                     self.harness.idle();
                 }
                 Ok(Err(_)) | Err(_) if crash => {
-                    self.model.unanswered.extend(batch.into_iter().zip(standings));
+                    self.model.unanswered.extend(batch.into_iter().zip(memberships));
                     return Ok(());
                 }
                 Ok(Err(error)) => return violation("ingest", format!("refused: {error}")),
@@ -135,14 +135,14 @@ impl Suite {
     fn accepted(
         &mut self,
         batch: &[NewMessage],
-        standings: &[super::situation::Standing],
+        memberships: &[super::situation::LineMembership],
         answers: &[Accepted],
     ) -> Check {
         if answers.len() != batch.len() {
             return violation("ingest", format!("{} answers for {} messages", answers.len(), batch.len()));
         }
-        for ((new, standing), answer) in batch.iter().zip(standings).zip(answers) {
-            self.model.accepted(new, *standing, *answer, self.now)?;
+        for ((new, membership), answer) in batch.iter().zip(memberships).zip(answers) {
+            self.model.accepted(new, *membership, *answer, self.now)?;
         }
         Ok(())
     }

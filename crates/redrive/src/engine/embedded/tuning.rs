@@ -16,8 +16,8 @@ pub struct Tuning {
     pub checkpoint_changes: usize,
     /// The journal is not cleaned below this size, unless a segment is dead as a whole.
     pub clean_above_bytes: u64,
-    /// How long closed letters are kept.
-    pub closed_keep: Duration,
+    /// How long resolved letters are kept.
+    pub resolved_retention: Duration,
     /// How often everything that is stored is read to see whether it still can be; `None`: never.
     pub scrub: Option<Duration>,
     /// Open although a part of the journal is missing.
@@ -33,7 +33,7 @@ impl Default for Tuning {
             checkpoint_bytes: 1 << 30,
             checkpoint_changes: 400_000,
             clean_above_bytes: 512 << 20,
-            closed_keep: Duration::from_hours(30 * 24),
+            resolved_retention: Duration::from_hours(30 * 24),
             scrub: None,
             accept_missing: false,
         }

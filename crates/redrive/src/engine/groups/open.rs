@@ -29,7 +29,7 @@ impl OpenGroups {
         self.reserved = groups.into_iter().collect();
     }
 
-    /// A letter opens. Returns the group it is counted in, which it leaves when it is closed.
+    /// A letter opens. Returns the group it is counted in, which it leaves when it is resolved.
     pub fn enter(&mut self, group: GroupId, dead_at: Time, number: u64) -> GroupId {
         let group = self.enter_again(group, dead_at, number);
         if let Some(open) = self.groups.get_mut(&group) {
@@ -49,7 +49,7 @@ impl OpenGroups {
         group
     }
 
-    /// A letter is closed, or dies again.
+    /// A letter is resolved, or dies again.
     pub fn leave(&mut self, group: GroupId, dead_at: Time, number: u64) {
         let Some(open) = self.groups.get_mut(&group) else { return };
         open.times.remove(&(dead_at, number));

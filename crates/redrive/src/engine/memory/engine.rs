@@ -137,7 +137,7 @@ impl Deliver for Memory {
     }
 
     fn gate(&mut self, gate: TakeGate) {
-        self.lock().gated = gate.is_closed();
+        self.lock().gated = gate.is_shut();
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {

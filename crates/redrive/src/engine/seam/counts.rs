@@ -30,7 +30,7 @@ pub struct Counts {
     pub letters_erased: u64,
     /// How many messages were ever accepted by what is counted here; zero where messages enter elsewhere.
     pub accepted: u64,
-    /// Keys whose order could not be kept, since the engine was opened. Always zero on engines with one owner.
+    /// Keys whose order was not preserved, since the engine was opened. Always zero on engines with one owner.
     pub key_order_voided: u64,
 }
 

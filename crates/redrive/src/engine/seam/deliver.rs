@@ -41,15 +41,15 @@ pub trait Deliver: Send + 'static {
     /// The earliest moment at which time alone makes `take` hand out more; `None` if time changes nothing.
     fn next_due(&self) -> Option<Time>;
 
-    /// Takes one message out of where it waits, whatever it waits for, also while the gate is closed. The caller settles
+    /// Takes one message out of where it waits, whatever it waits for, also while the gate is shut. The caller settles
     /// the delivery and does not start it: this is how a message is cancelled, or made due if it waits for its time. No
     /// later message of its key starts until it is settled.
     fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError>;
 
-    /// Closes or opens the gate of this process: while it is closed nothing is taken and nothing is rewritten.
+    /// Shuts or opens the gate of this process: while it is shut nothing is taken and nothing is rewritten.
     fn gate(&mut self, gate: TakeGate);
 
-    /// Closes or opens the gate of all processes that share the pipeline, for an operator who pauses or resumes it. An error
+    /// Shuts or opens the gate of all processes that share the pipeline, for an operator who pauses or resumes it. An error
     /// means that nothing has changed.
     fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
         self.gate(gate);

@@ -3,7 +3,7 @@
 use redrive_core::{Message, Meta, Reason, Time};
 
 use crate::engine::history::{Attempt, History};
-use crate::engine::place::SourcePlace;
+use crate::engine::position::SourcePosition;
 
 /// Names one delivery towards the engine that handed it out. Opaque to everybody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub struct Delivery {
     /// When the process first had it, if that was later than its creation: it waited for nobody else before.
     pub arrived: Option<Time>,
     /// The record it came from, for engines that read a topic.
-    pub origin: Option<SourcePlace>,
+    pub origin: Option<SourcePosition>,
     /// Set if it must not be started but settled as dead for this reason: its bytes are damaged, or its key is blocked.
     pub doomed: Option<Reason>,
     /// Set if it was running when a process died: it runs alone, and is announced before.
@@ -98,7 +98,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// Whether it says that the process survived the message: it ran and came back, or ended without running. A pill that
-    /// is convicted has not.
+    /// is quarantined has not.
     pub const fn clears(&self) -> bool {
         !matches!(self, Self::Release | Self::Dead { reason: Reason::PoisonPill, .. })
     }
@@ -174,18 +174,18 @@ pub enum TakeGate {
     /// Deliveries are handed out.
     Open,
     /// Nothing is taken and nothing is rewritten.
-    Closed,
+    Shut,
 }
 
 impl TakeGate {
     /// The gate of a pipeline that is paused, or is not.
     pub const fn of_pause(paused: bool) -> Self {
-        if paused { Self::Closed } else { Self::Open }
+        if paused { Self::Shut } else { Self::Open }
     }
 
     /// Whether nothing is handed out.
-    pub const fn is_closed(self) -> bool {
-        matches!(self, Self::Closed)
+    pub const fn is_shut(self) -> bool {
+        matches!(self, Self::Shut)
     }
 }
 

@@ -16,7 +16,7 @@ mod options;
 mod query;
 
 pub use super::error::EngineError;
-pub use super::place::SourcePlace;
+pub use super::position::SourcePosition;
 pub use counts::{Counts, Oldest, Settling};
 pub use deliver::Deliver;
 pub use delivery::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::change::Changed;
 use super::super::entry::Entry;
-use super::super::record::{EndpointId, Record, Standing};
+use super::super::record::{EndpointId, Record, SubscriptionState};
 use super::super::stored::Stored;
 
 /// What a change brings with it.
@@ -34,7 +34,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    pub fn standing(&self) -> Standing {
-        self.record.as_ref().map_or(Standing::Active, |record| record.standing)
+    pub fn standing(&self) -> SubscriptionState {
+        self.record.as_ref().map_or(SubscriptionState::Active, |record| record.standing)
     }
 }

@@ -7,7 +7,7 @@
 use super::super::entry::{Entry, Fact};
 use super::super::guard::Stopped;
 use super::super::holes::Loss;
-use super::super::record::{Cause, EndpointId, Record, Standing};
+use super::super::record::{Cause, EndpointId, Record, SubscriptionState};
 use super::super::store::Loaded;
 use super::Table;
 
@@ -52,7 +52,7 @@ impl Table {
             drop(self.take_stored(&id));
             self.doubts.forgotten.push(id);
         }
-        let purges = self.records.iter().filter(|(_, record)| record.standing == Standing::Purged);
+        let purges = self.records.iter().filter(|(_, record)| record.standing == SubscriptionState::Purged);
         let unannounced = purges.filter(|(id, _)| loss.may_be_of(&Fact::unannounced_key(*id)));
         for (id, at) in unannounced.map(|(id, record)| (id, record.at)).collect::<Vec<_>>() {
             self.unannounced.put(id, at, None);
@@ -79,7 +79,7 @@ impl Table {
     fn follow_loss(&mut self, entry: &Entry, loss: &Loss) {
         let Some(Fact::Endpoint(id, Some(record))) = Fact::of(entry) else { return };
         let is_lost = loss.may_be_of(&Fact::unannounced_key(id)) && !self.unannounced.contains(id);
-        if record.standing == Standing::Purged && is_lost {
+        if record.standing == SubscriptionState::Purged && is_lost {
             self.unannounced.put(id, record.at, None);
         }
     }

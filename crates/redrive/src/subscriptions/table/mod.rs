@@ -14,7 +14,7 @@ use super::decide::{self, Admission, Answer, Next, Purge};
 use super::entry::{Entry, Fact};
 use super::guard::{PurgeGuard, Stopped};
 use super::recent::RecentCalls;
-use super::record::{Cause, EndpointId, Record, Standing};
+use super::record::{Cause, EndpointId, Record, SubscriptionState};
 use super::records::Records;
 use super::seen::{PurgedLately, Seen};
 use super::stored::Stored;
@@ -87,13 +87,14 @@ impl Table {
     pub(super) fn apply(&mut self, entry: &Entry) {
         match Fact::of(entry) {
             Some(Fact::Endpoint(id, record)) => {
-                let purged =
-                    record.as_ref().filter(|it| it.standing == Standing::Purged && it.cause == Cause::Gone);
+                let purged = record
+                    .as_ref()
+                    .filter(|it| it.standing == SubscriptionState::Purged && it.cause == Cause::Gone);
                 if let Some(purged) = purged.filter(|purged| self.records.get(id) != Some(purged)) {
                     self.guard.count(purged.at);
                 }
                 // An announcement is of one purge, and stands before it in the store.
-                let purged = record.as_ref().filter(|record| record.standing == Standing::Purged);
+                let purged = record.as_ref().filter(|record| record.standing == SubscriptionState::Purged);
                 if !purged.is_some_and(|purged| self.unannounced.is_of(id, purged.at)) {
                     self.unannounced.take(id);
                 }
@@ -114,7 +115,8 @@ impl Table {
     }
 
     fn set_record(&mut self, id: EndpointId, record: Option<Record>) {
-        let purged_at = |it: Option<&Record>| it.filter(|it| it.standing == Standing::Purged).map(|it| it.at);
+        let purged_at =
+            |it: Option<&Record>| it.filter(|it| it.standing == SubscriptionState::Purged).map(|it| it.at);
         if let Some(at) = purged_at(self.records.get(id)) {
             self.purged_lately.remove(at);
         }
@@ -204,7 +206,7 @@ impl Table {
             effects.changes.push(Changed::of_all(now, Change::PurgingStopped(stopped)));
         }
         if !self.records.contains(id) {
-            let record = Record { standing: Standing::Flagged, ..record };
+            let record = Record { standing: SubscriptionState::Flagged, ..record };
             self.change(id, Some(record), Change::Flagged, now, effects);
         }
     }
@@ -212,7 +214,8 @@ impl Table {
     /// Flags or purges for a person. The guard has no say in it.
     pub(super) fn mark(&mut self, id: EndpointId, record: Record, now: Time) -> Effects {
         let mut effects = Effects::default();
-        let change = if record.standing == Standing::Purged { Change::Purged } else { Change::Flagged };
+        let change =
+            if record.standing == SubscriptionState::Purged { Change::Purged } else { Change::Flagged };
         let record = record.instead_of(self.records.get(id));
         self.change(id, Some(record), change, now, &mut effects);
         effects
@@ -309,7 +312,8 @@ impl Table {
     /// stored ids of one endpoint are one.
     pub(super) fn active(&mut self, now: Time) -> u64 {
         if let Some(mut purged) = self.purged_lately.begin(now) {
-            let records = self.records.iter().filter(|(_, record)| record.standing == Standing::Purged);
+            let records =
+                self.records.iter().filter(|(_, record)| record.standing == SubscriptionState::Purged);
             records.for_each(|(id, record)| purged.add(id, record.at));
             self.purged_lately = purged;
         }
@@ -365,14 +369,14 @@ impl Table {
     /// Endpoints that are stored, flagged or purged, in the order of their hashes.
     pub(super) fn list(
         &self,
-        standing: Option<Standing>,
+        standing: Option<SubscriptionState>,
         after: Option<EndpointId>,
         limit: usize,
     ) -> Vec<Listed> {
-        let fits = |it: &Standing| standing.is_none_or(|wanted| wanted == *it);
+        let fits = |it: &SubscriptionState| standing.is_none_or(|wanted| wanted == *it);
         let marked = self.records.after(after).filter(|(_, record)| fits(&record.standing));
         let mut found: Vec<EndpointId> = marked.take(limit).map(|(id, _)| id).collect();
-        if fits(&Standing::Active) {
+        if fits(&SubscriptionState::Active) {
             let active = self.stored.endpoints_after(after);
             found.extend(active.filter(|id| !self.records.contains(*id)).take(limit));
         }
@@ -387,7 +391,8 @@ impl Table {
 
     /// What there is to say of a purge; `None` if it does not hold any more.
     pub(super) fn announcement(&self, (at, id): AnnouncementKey) -> Option<Changed> {
-        let record = self.records.get(id).filter(|it| it.standing == Standing::Purged && it.at == at);
+        let record =
+            self.records.get(id).filter(|it| it.standing == SubscriptionState::Purged && it.at == at);
         let record = Some(record?.clone());
         let has_not_moved = |name: &&String| self.stored.get(name).is_none_or(|stored| stored.endpoint == id);
         let ids = match self.unannounced.get(id).and_then(|waits| waits.ids.as_ref()) {

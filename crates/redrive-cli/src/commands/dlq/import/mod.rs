@@ -2,7 +2,7 @@
 //!
 //! - `topic`: reads a topic from outside of any group, and what pointers point at; `file`: reads lines
 //! - `line`: a record as the API takes a letter; `batch`: as many as one request may have
-//! - `tally`, `places`: what was read and what became of it
+//! - `tally`, `offset_ranges`: what was read and what became of it
 
 mod batch;
 mod file;
@@ -10,7 +10,7 @@ mod file;
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod line;
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
-mod places;
+mod offset_ranges;
 #[cfg_attr(not(feature = "kafka"), allow(dead_code))]
 mod tally;
 #[cfg(feature = "kafka")]

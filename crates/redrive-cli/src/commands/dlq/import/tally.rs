@@ -6,7 +6,7 @@ use redrive::internal::adopt::{Dialect, ForeignRecord, NotUnderstood, Understood
 use redrive_api::ImportedLetters;
 use serde_json::{Value, json};
 
-use super::places::Places;
+use super::offset_ranges::OffsetRanges;
 use crate::exit::Failed;
 use crate::output::{Output, count};
 
@@ -24,9 +24,9 @@ pub struct Tally {
     dialects: BTreeMap<Dialect, u64>,
     /// Topics that messages came from.
     origins: BTreeMap<String, u64>,
-    not_understood: BTreeMap<NotUnderstood, Places>,
+    not_understood: BTreeMap<NotUnderstood, OffsetRanges>,
     /// Messages that records point at, and that are not there any more.
-    pub lost: Places,
+    pub lost: OffsetRanges,
 }
 
 impl Tally {
@@ -76,7 +76,8 @@ impl Tally {
             let without = count(self.without_origin());
             parts.push(format!("{without} without origin headers → need --source {source}"));
         }
-        let other: u64 = self.not_understood.values().map(Places::count).sum::<u64>() - self.without_origin();
+        let other: u64 =
+            self.not_understood.values().map(OffsetRanges::count).sum::<u64>() - self.without_origin();
         if other > 0 {
             parts.push(format!("{} not understood", count(other)));
         }

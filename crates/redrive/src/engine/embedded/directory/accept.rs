@@ -10,7 +10,7 @@ use super::manifest::Holding;
 use super::unusable::failed;
 use crate::engine::embedded::disk::real::{Disk as _, RealDisk};
 use crate::engine::embedded::journal::frame::HEADER_BYTES;
-use crate::engine::embedded::journal::watermark::Vouched;
+use crate::engine::embedded::journal::watermark::WatermarkState;
 use crate::engine::embedded::state::book::Book;
 use crate::engine::embedded::store::location::{StoreLocation, seed};
 use crate::engine::embedded::store::open_logs::{IndexKnows, open_logs};
@@ -109,7 +109,7 @@ pub fn accept_loss(path: &Path, pipeline: &str) -> Result<Loss, EngineError> {
     if loss.is_nothing() {
         return Ok(loss);
     }
-    let vouched = Vouched {
+    let vouched = WatermarkState {
         journal: logs.journal.extent(),
         letters: logs.letters.extent(),
         next_seq: logs.vouched.next_seq.max(found),

@@ -235,14 +235,14 @@ impl Cell for LineSlot {
 
 /// Where a message waits, as its number alone does not say: the rest of its key in the delay table or in the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WaitPlace {
+pub enum WaitLocation {
     /// Until its due time, in milliseconds.
     Due(u64),
     /// Behind an earlier message of its key, whose hash this is.
     Line(u64),
 }
 
-impl Cell for WaitPlace {
+impl Cell for WaitLocation {
     fn write(&self, out: &mut Vec<u8>) {
         let (code, number) = match self {
             Self::Due(due) => (1, due),
@@ -450,11 +450,11 @@ mod tests {
             let slot = IdSlot { seq: 1, at: 2, deadline };
             assert_eq!(IdSlot::read(&slot.bytes()), Some(slot));
         }
-        for place in [WaitPlace::Due(7), WaitPlace::Line(u64::MAX)] {
-            assert_eq!(WaitPlace::read(&place.bytes()), Some(place));
+        for place in [WaitLocation::Due(7), WaitLocation::Line(u64::MAX)] {
+            assert_eq!(WaitLocation::read(&place.bytes()), Some(place));
         }
         assert_eq!(IdSlot::read(&[0; 17]), None);
-        assert_eq!(WaitPlace::read(&[]), None);
-        assert_eq!(WaitPlace::read(&[3; 9]), None);
+        assert_eq!(WaitLocation::read(&[]), None);
+        assert_eq!(WaitLocation::read(&[3; 9]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What a store has to do still: its pending messages, its letters and their states, as its frames tell them to somebody who only reads.
+//! A store's pending messages and letters, read from its frames.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -17,7 +17,7 @@ use crate::engine::embedded::index::runs;
 use crate::engine::embedded::journal::log::LogOptions;
 use crate::engine::embedded::journal::recover::newest_version;
 use crate::engine::embedded::journal::segment::WATERMARK_SINCE;
-use crate::engine::embedded::journal::watermark::{Found, Vouched, Watermark};
+use crate::engine::embedded::journal::watermark::{Found, Watermark, WatermarkState};
 use crate::engine::seam::EngineError;
 
 /// How often the index of a running owner is read again before it counts as damaged.
@@ -93,7 +93,10 @@ pub fn check_index(path: &Path, pipeline: &str) -> Option<String> {
 }
 
 /// What the watermark vouches for, and what is wrong with it.
-fn watermark(journal: &Path, store_id: [u8; 16]) -> Result<(Vouched, Option<&'static str>), EngineError> {
+fn watermark(
+    journal: &Path,
+    store_id: [u8; 16],
+) -> Result<(WatermarkState, Option<&'static str>), EngineError> {
     let disk = ReadOnlyDisk(journal.to_owned());
     let found = Watermark::open(&disk, &store_id).map_err(|error| failed("reading", journal, &error))?;
     let is_older = || -> Result<bool, EngineError> {
@@ -102,12 +105,12 @@ fn watermark(journal: &Path, store_id: [u8; 16]) -> Result<(Vouched, Option<&'st
     };
     Ok(match found {
         Found::Whole(watermark) => (watermark.vouched(), None),
-        Found::Nothing if is_older()? => (Vouched::default(), None),
+        Found::Nothing if is_older()? => (WatermarkState::default(), None),
         Found::Nothing => {
-            (Vouched::default(), Some("the watermark is missing: where the logs end is not known"))
+            (WatermarkState::default(), Some("the watermark is missing: where the logs end is not known"))
         }
         Found::Damaged => {
-            (Vouched::default(), Some("the watermark is damaged: where the logs end is not known"))
+            (WatermarkState::default(), Some("the watermark is damaged: where the logs end is not known"))
         }
     })
 }

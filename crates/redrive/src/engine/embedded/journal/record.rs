@@ -32,7 +32,7 @@ pub mod kind {
     pub const LETTER_STATE: u8 = 8;
     /// The cleaner copied letters into the letter log.
     pub const LETTER_MOVED: u8 = 9;
-    /// Closed letters were forgotten after their time.
+    /// Resolved letters were forgotten after their time.
     pub const PURGED: u8 = 10;
     /// Ids of messages whose frames the cleaner dropped, kept for deduplication.
     pub const SEEN: u8 = 11;

@@ -26,7 +26,7 @@ pub struct Extent {
 
 /// What the store vouches for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Vouched {
+pub struct WatermarkState {
     pub journal: Extent,
     pub letters: Extent,
     /// All messages have lower numbers.
@@ -39,7 +39,7 @@ pub struct Vouched {
     pub owner: u64,
 }
 
-impl Vouched {
+impl WatermarkState {
     fn numbers(&self) -> [u64; NUMBERS] {
         [
             self.journal.start,
@@ -74,7 +74,7 @@ pub struct Watermark<F> {
     turn: u64,
     /// The turn in the other slot.
     before: Option<u64>,
-    vouched: Vouched,
+    vouched: WatermarkState,
     unsynced: bool,
 }
 
@@ -109,7 +109,11 @@ impl<F: DiskFile> Watermark<F> {
     }
 
     /// Makes the file, or writes it anew, and makes it durable.
-    pub fn create<D: Disk<File = F>>(disk: &D, store_id: &[u8; 16], vouched: Vouched) -> io::Result<Self> {
+    pub fn create<D: Disk<File = F>>(
+        disk: &D,
+        store_id: &[u8; 16],
+        vouched: WatermarkState,
+    ) -> io::Result<Self> {
         let is_there = disk.list()?.iter().any(|name| name == NAME);
         let file = if is_there { disk.open(NAME)? } else { disk.create(NAME)? };
         let salt = crc32fast::hash(store_id);
@@ -121,12 +125,12 @@ impl<F: DiskFile> Watermark<F> {
         Ok(made)
     }
 
-    pub fn vouched(&self) -> Vouched {
+    pub fn vouched(&self) -> WatermarkState {
         self.vouched
     }
 
     /// Says what is durable now. Survives the process at once, a power cut after [`Self::sync`].
-    pub fn note(&mut self, vouched: Vouched) -> io::Result<()> {
+    pub fn note(&mut self, vouched: WatermarkState) -> io::Result<()> {
         if vouched == self.vouched {
             return Ok(());
         }
@@ -148,7 +152,7 @@ impl<F: DiskFile> Watermark<F> {
     }
 
     /// The last word of a clean end: in both slots.
-    pub fn close(&mut self, vouched: Vouched) -> io::Result<()> {
+    pub fn close(&mut self, vouched: WatermarkState) -> io::Result<()> {
         self.note(vouched)?;
         self.write()?;
         self.unsynced = true;
@@ -176,7 +180,7 @@ impl<F: DiskFile> Watermark<F> {
     }
 }
 
-type Slot = Option<(u64, Vouched)>;
+type Slot = Option<(u64, WatermarkState)>;
 
 /// What stands in the slots that are whole.
 fn slots<F: DiskFile>(file: &F, salt: u32) -> io::Result<[Slot; 2]> {
@@ -196,7 +200,7 @@ fn read(raw: &[u8], salt: u32) -> Slot {
     for slot in &mut vouched {
         *slot = numbers.next()?;
     }
-    Some((turn, Vouched::of_numbers(vouched)))
+    Some((turn, WatermarkState::of_numbers(vouched)))
 }
 
 fn checksum(salt: u32, raw: &[u8]) -> u32 {
@@ -212,8 +216,8 @@ mod tests {
 
     const STORE: [u8; 16] = [7; 16];
 
-    fn vouched(end: u64) -> Vouched {
-        Vouched { journal: Extent { start: 0, end }, next_seq: end / 10, ..Vouched::default() }
+    fn vouched(end: u64) -> WatermarkState {
+        WatermarkState { journal: Extent { start: 0, end }, next_seq: end / 10, ..WatermarkState::default() }
     }
 
     fn open(disk: &SimDisk) -> Option<Watermark<SimFile>> {
@@ -256,11 +260,11 @@ mod tests {
     #[test]
     fn another_store_and_another_owner_are_noticed() {
         let disk = SimDisk::new();
-        let mut ours = Watermark::create(&disk, &STORE, Vouched { owner: 1, ..vouched(10) }).unwrap();
-        ours.note(Vouched { owner: 1, ..vouched(20) }).unwrap();
+        let mut ours = Watermark::create(&disk, &STORE, WatermarkState { owner: 1, ..vouched(10) }).unwrap();
+        ours.note(WatermarkState { owner: 1, ..vouched(20) }).unwrap();
         assert!(ours.is_ours().unwrap());
         let mut theirs = open(&disk).unwrap();
-        theirs.note(Vouched { owner: 2, ..vouched(30) }).unwrap();
+        theirs.note(WatermarkState { owner: 2, ..vouched(30) }).unwrap();
         assert!(!ours.is_ours().unwrap());
         assert!(matches!(Watermark::open(&disk, &[8; 16]).unwrap(), Found::Damaged));
         assert!(matches!(Watermark::open(&SimDisk::new(), &STORE).unwrap(), Found::Nothing));

@@ -49,8 +49,8 @@ pub struct Cleaner<D: Disk, S> {
     pub dedup: Option<Duration>,
     /// Hashes keys as the book does.
     pub hash_seed: u64,
-    /// How long closed letters are kept.
-    pub closed_keep: Duration,
+    /// How long resolved letters are kept.
+    pub resolved_retention: Duration,
 }
 
 impl<D: Disk, S: IndexTables> Cleaner<D, S> {
@@ -174,7 +174,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
         Far::<u64, LetterSlot>::get(&table, &seq)
     }
 
-    /// A letter whose content is at `position` goes to the letter log, unless it has been closed for long enough.
+    /// A letter whose content is at `position` goes to the letter log, unless it has been resolved for long enough.
     fn dead(
         &self,
         frame: &Frame,
@@ -197,8 +197,8 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
     }
 
     fn is_over(&self, slot: &LetterSlot, piece: &Piece) -> bool {
-        let closed = matches!(slot.state, LetterState::Succeeded | LetterState::Discarded);
-        closed && piece.now.since(slot.dead_at) >= self.closed_keep
+        let resolved = matches!(slot.state, LetterState::Succeeded | LetterState::Discarded);
+        resolved && piece.now.since(slot.dead_at) >= self.resolved_retention
     }
 
     /// A frame that says something about a letter goes away: if the letter lies in the letter log, the log must know.

@@ -1,8 +1,10 @@
 //! The state that follows from the journal: who is ready, who waits and for what, which letters there are.
 //!
-//! [`Book::fold`] is the only thing that changes it, with the same frames in the same order while running and after a
-//! restart: the fields are private to this module, and everybody else reads. What is in flight is not part of it: a new
-//! process starts without.
+//! The state of a message changes only in [`Book::fold`] (and `fold_letter`, for the letter log), with the same frames in the
+//! same order while running and after a restart: the fields are private to `state/`. The other methods that take `&mut self`
+//! change no message's state. They set where folding begins (`begin_at`, `begin_with`, `reserve_numbers`), move changes
+//! between memory and the tables at a checkpoint (`freeze`, `thaw`), load caches, or mark entries of the due window as handed
+//! out (`pop_due`, `hand_out_delayed`, `put_back_delayed`). What is in flight is not part of it: a new process starts without.
 
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use crate::engine::completion::CompletionSet;
 use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::embedded::index::tables::{
     Cell, IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, Patience, Pointer, Reading, Space, Table,
-    WaitPlace, Write,
+    WaitLocation, Write,
 };
 use crate::engine::groups::GroupFigures;
 use crate::engine::overlay::{Changes, Overlay};
@@ -49,7 +51,7 @@ pub struct Book<S> {
     pub(super) letters: LetterIndex,
     pub(super) ids: Overlay<Vec<u8>, IdSlot>,
     /// Mirrors the delay table and the blocked in the lines, by number. Empty where ids are not remembered.
-    pub(super) places: Overlay<u64, WaitPlace>,
+    pub(super) places: Overlay<u64, WaitLocation>,
     pub(super) live: Live,
     pub(super) blocked: u64,
     /// Of the delayed, those that were deferred.
@@ -78,7 +80,7 @@ pub struct Frozen {
     pub lines: Arc<Changes<LineKey, LineSlot>>,
     pub letters: LetterChanges,
     pub ids: Arc<Changes<Vec<u8>, IdSlot>>,
-    pub places: Arc<Changes<u64, WaitPlace>>,
+    pub places: Arc<Changes<u64, WaitLocation>>,
     pub meta: Vec<u64>,
 }
 
@@ -292,7 +294,7 @@ impl<S: IndexTables> Book<S> {
         &self.ids
     }
 
-    pub fn places(&self) -> &Overlay<u64, WaitPlace> {
+    pub fn places(&self) -> &Overlay<u64, WaitLocation> {
         &self.places
     }
 
@@ -359,13 +361,13 @@ impl<S: IndexTables> Book<S> {
     }
 
     /// Where a message waits, and the frame with its content.
-    pub fn place_of(&self, seq: u64) -> Result<Option<(WaitPlace, Pointer)>, IndexError> {
+    pub fn place_of(&self, seq: u64) -> Result<Option<(WaitLocation, Pointer)>, IndexError> {
         let Some(place) = self.places.get(&seq, &self.asked().table(Space::Places))? else {
             return Ok(None);
         };
         let pointer = match place {
-            WaitPlace::Due(due) => self.delay.get(&(due, seq), &self.asked().table(Space::Delay))?,
-            WaitPlace::Line(hash) => {
+            WaitLocation::Due(due) => self.delay.get(&(due, seq), &self.asked().table(Space::Delay))?,
+            WaitLocation::Line(hash) => {
                 match self.lines.get(&(hash, seq), &self.asked().table(Space::Lines))? {
                     Some(LineSlot::Blocked(pointer)) => Some(pointer),
                     Some(LineSlot::Delayed) | None => None,

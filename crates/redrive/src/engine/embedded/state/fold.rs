@@ -6,7 +6,7 @@ use super::book::{Book, Folded};
 use crate::engine::completion::CompletionSet;
 use crate::engine::delay::DelayKey;
 use crate::engine::embedded::index::tables::{
-    IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, Pointer, Reading, Space, WaitPlace,
+    IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, Pointer, Reading, Space, WaitLocation,
 };
 use crate::engine::embedded::journal::frame::{Frame, frame_len};
 use crate::engine::embedded::journal::record::{
@@ -86,7 +86,7 @@ impl<S: IndexTables> Book<S> {
         if let Some(due) = body.due {
             self.departed.insert(seq);
             self.delay.put((due, seq), pointer);
-            self.waits_at(seq, WaitPlace::Due(due));
+            self.waits_at(seq, WaitLocation::Due(due));
             self.live.add(pointer);
         }
         if self.options.dedup.is_some()
@@ -120,7 +120,7 @@ impl<S: IndexTables> Book<S> {
     }
 
     /// A message that waited nowhere waits from now on.
-    fn waits_at(&mut self, seq: u64, place: WaitPlace) {
+    fn waits_at(&mut self, seq: u64, place: WaitLocation) {
         if self.options.dedup.is_none() {
             return;
         }
@@ -158,7 +158,7 @@ impl<S: IndexTables> Book<S> {
         self.leave_state(seq, stored.was, stored.key)?;
         let due = stored.due.unwrap_or(0);
         self.delay_until((due, seq), Pointer { deferred: stored.meta.deferred, ..pointer });
-        self.waits_at(seq, WaitPlace::Due(due));
+        self.waits_at(seq, WaitLocation::Due(due));
         self.live.add(pointer);
         if let Some(key) = stored.key {
             self.lines.set((key, seq), LineSlot::Delayed);
@@ -183,7 +183,7 @@ impl<S: IndexTables> Book<S> {
         let pointer = Pointer::new(pointer.0, pointer.1);
         let hash = blocked.key;
         self.lines.set((hash, blocked.seq), LineSlot::Blocked(pointer));
-        self.waits_at(blocked.seq, WaitPlace::Line(hash));
+        self.waits_at(blocked.seq, WaitLocation::Line(hash));
         self.live.add(pointer);
         self.blocked += 1;
         folded(Folded::InLine { seq: blocked.seq, hash });
@@ -268,11 +268,11 @@ impl<S: IndexTables> Book<S> {
                 Some(LineSlot::Delayed) | None => self.blocked += 1,
             }
             self.lines.set(key, LineSlot::Blocked(pointer));
-            self.moved_place(seq, WaitPlace::Line(hash));
+            self.moved_place(seq, WaitLocation::Line(hash));
         } else {
             let key = (stored.due.unwrap_or(0), seq);
             let pointer = Pointer { deferred: stored.meta.deferred, ..pointer };
-            self.moved_place(seq, WaitPlace::Due(key.0));
+            self.moved_place(seq, WaitLocation::Due(key.0));
             match self.delay.get(&key, &self.table(Space::Delay))? {
                 Some(old) => {
                     self.delay.repoint(key, pointer);
@@ -289,7 +289,7 @@ impl<S: IndexTables> Book<S> {
     }
 
     /// Where it waits is known, unless everything is built anew and the frame it came from is gone.
-    fn moved_place(&mut self, seq: u64, place: WaitPlace) {
+    fn moved_place(&mut self, seq: u64, place: WaitLocation) {
         if self.options.dedup.is_some() {
             self.places.set(seq, place);
         }

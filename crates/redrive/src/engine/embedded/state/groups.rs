@@ -64,7 +64,7 @@ impl LetterGroups {
         self.groups.iter().map(|(group, counted)| (*group, counted.open))
     }
 
-    /// A letter opens. Returns the group it is counted in, which it leaves when it is closed.
+    /// A letter opens. Returns the group it is counted in, which it leaves when it is resolved.
     pub(super) fn enter(&mut self, group: u64, dead_at: Time, seq: u64) -> u64 {
         let group = self.enter_again(group, dead_at, seq);
         if let Some(counted) = self.groups.get_mut(&group) {
@@ -91,7 +91,7 @@ impl LetterGroups {
         group
     }
 
-    /// A letter is closed, or dies again.
+    /// A letter is resolved, or dies again.
     pub(super) fn leave(&mut self, group: u64, dead_at: Time, seq: u64) {
         let key = (dead_at.as_millis(), seq);
         self.times.remove(&(group, key.0, seq));

@@ -55,7 +55,7 @@ pub struct LetterChanges {
     pub groups: GroupChanges,
 }
 
-/// All letters. Only the fold of the journal changes it.
+/// All letters. Their states change only when the journal is folded.
 #[derive(Debug, Default)]
 pub struct LetterIndex {
     slots: Overlay<u64, LetterSlot>,
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_letter_blocks_later_messages_of_its_key_until_it_is_closed() {
+    fn an_open_letter_blocks_later_messages_of_its_key_until_it_is_resolved() {
         let tables = SortedRuns::anew(SimDisk::new(), 0, 1).unwrap();
         let reading = Reading::patiently(&tables);
         let mut letters = LetterIndex::default();

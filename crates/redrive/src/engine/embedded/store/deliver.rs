@@ -61,7 +61,7 @@ impl<D: Disk, S: IndexTables> Deliver for Store<D, S> {
     }
 
     fn gate(&mut self, gate: TakeGate) {
-        self.gated = gate.is_closed();
+        self.gated = gate.is_shut();
     }
 
     fn ingest(&self) -> Option<Arc<dyn Ingest>> {

@@ -11,7 +11,7 @@ use super::key_gate::KeyGate;
 use crate::engine::continued::ids_before;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::healing::Healing;
-use crate::engine::embedded::index::tables::{IdSlot, IndexTables, Space, WaitPlace};
+use crate::engine::embedded::index::tables::{IdSlot, IndexTables, Space, WaitLocation};
 use crate::engine::embedded::state::book::Book;
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::letter::{LetterScan, LetterStanding, LetterState, SCAN_BYTES};
@@ -77,10 +77,10 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         if let Some((place, pointer)) = place {
             let content = self.contents.at(pointer)?;
             let (mut phase, mut due) = match place {
-                WaitPlace::Due(due) => {
+                WaitLocation::Due(due) => {
                     (PendingState::timed(pointer.deferred).into(), Some(Time::from_millis(due)))
                 }
-                WaitPlace::Line(_) => (MessagePhase::KeyWait, None),
+                WaitLocation::Line(_) => (MessagePhase::KeyWait, None),
             };
             if self.keys.is_passed(seq) {
                 (phase, due) = (MessagePhase::KeyWait, None);
@@ -101,10 +101,10 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             let deadline = slot.deadline.map(Time::from_millis);
             return Ok(Some(MessageState { deadline, ..MessageState::new(id, phase) }));
         }
-        // It left no trace: delivered, or a letter that was closed and then forgotten. The first is certain only for as
+        // It left no trace: delivered, or a letter that was resolved and then forgotten. The first is certain only for as
         // long as no letter of it can have been forgotten.
         let since_accepted = now.since(Time::from_millis(slot.at));
-        let certain = since_accepted < window.min(self.tuning.closed_keep);
+        let certain = since_accepted < window.min(self.tuning.resolved_retention);
         // Where something was lost, the trace may have been in it.
         let phase = if seq < self.doubtful_below { MessagePhase::Unknown } else { MessagePhase::Succeeded };
         Ok(certain.then(|| MessageState::new(id, phase)))

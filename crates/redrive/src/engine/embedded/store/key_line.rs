@@ -6,7 +6,7 @@ use redrive_core::Time;
 
 use super::find::Lookup;
 use crate::engine::embedded::disk::real::Disk;
-use crate::engine::embedded::index::tables::{IndexTables, Space, WaitPlace};
+use crate::engine::embedded::index::tables::{IndexTables, Space, WaitLocation};
 use crate::engine::embedded::state::lines::LineKey;
 use crate::engine::message_state::{KeyLine, WAITING_MAX};
 use crate::engine::message_state::{MessagePhase, MessageState};
@@ -58,7 +58,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         let Some(content) = self.contents.at(pointer)? else { return Ok(None) };
         let (phase, due) = match place {
             _ if held.is_some() => (MessagePhase::InFlight, None),
-            Some((WaitPlace::Due(due), _)) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
+            Some((WaitLocation::Due(due), _)) => (MessagePhase::Delayed, Some(Time::from_millis(due))),
             _ => (MessagePhase::Ready, None),
         };
         let head =

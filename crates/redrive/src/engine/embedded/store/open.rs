@@ -25,7 +25,7 @@ use crate::engine::embedded::index::healing::Healing;
 use crate::engine::embedded::index::rebuild::{Folding, Rebuilder, fold_journal, fold_letters};
 use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, Space};
 use crate::engine::embedded::journal::log::OpenReport;
-use crate::engine::embedded::journal::watermark::Vouched;
+use crate::engine::embedded::journal::watermark::WatermarkState;
 use crate::engine::embedded::journal::wipe::wipe_closed;
 use crate::engine::embedded::maintenance::clean::Cleaner;
 use crate::engine::embedded::maintenance::erasures::{Erasures, FoundErasures};
@@ -122,7 +122,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         letters: letters.reader(),
         dedup: options.dedup,
         hash_seed: seed,
-        closed_keep: tuning.closed_keep,
+        resolved_retention: tuning.resolved_retention,
     };
     let maintainer = Maintainer { tables: Arc::clone(&tables), cleaner };
     let mut doubtful =
@@ -140,7 +140,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     book.reserve_numbers(vouched.next_seq);
     report.brought_forward = frames;
     let doubtful_below = if doubtful || met_rot { book.next_seq() } else { vouched.doubtful_below };
-    let vouched = Vouched {
+    let vouched = WatermarkState {
         journal: journal.extent(),
         letters: letters.extent(),
         next_seq: book.next_seq(),

@@ -11,7 +11,7 @@ use crate::engine::embedded::journal::reader::{Reader, Scanned};
 use crate::engine::embedded::journal::record::kind;
 use crate::engine::embedded::journal::recover::newest_version;
 use crate::engine::embedded::journal::segment::WATERMARK_SINCE;
-use crate::engine::embedded::journal::watermark::{Extent, Found, NAME, Vouched, Watermark};
+use crate::engine::embedded::journal::watermark::{Extent, Found, NAME, Watermark, WatermarkState};
 use crate::engine::seam::EngineError;
 
 /// What the index says of the journal.
@@ -28,7 +28,7 @@ pub(crate) struct Logs<D: Disk> {
     pub(crate) watermark: Watermark<D::File>,
     pub(crate) reports: [OpenReport; 2],
     /// What was vouched for before this opening.
-    pub(crate) vouched: Vouched,
+    pub(crate) vouched: WatermarkState,
     /// There should have been a watermark and was none, and that was accepted.
     pub(crate) end_unknown: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) fn open_logs<D: Disk>(
         (Found::Whole(watermark), _) => Some(watermark),
         // A new store, or one that lost power while it was made.
         (Found::Nothing | Found::Damaged, None) => {
-            Some(Watermark::create(disk, store_id, Vouched::default()).map_err(marking)?)
+            Some(Watermark::create(disk, store_id, WatermarkState::default()).map_err(marking)?)
         }
         // Written before there were watermarks.
         (Found::Nothing, Some(version)) if version < WATERMARK_SINCE => None,
@@ -78,10 +78,10 @@ pub(crate) fn open_logs<D: Disk>(
         journal.begin_segment()?;
         let letters_moved = letters_in(&letters.reader())?;
         let (journal, letters) = (journal.extent(), letters.extent());
-        let vouched = Vouched { journal, letters, letters_moved, ..Vouched::default() };
+        let vouched = WatermarkState { journal, letters, letters_moved, ..WatermarkState::default() };
         Watermark::create(disk, store_id, vouched).map_err(marking)?
     };
-    let vouched = Vouched { next_seq, ..watermark.vouched() };
+    let vouched = WatermarkState { next_seq, ..watermark.vouched() };
     Ok(Logs { journal, letters, watermark, reports: [journal_report, letters_report], vouched, end_unknown })
 }
 

@@ -11,7 +11,7 @@ use redrive_core::Time;
 use super::contents::{Content, damaged_message};
 use super::find::Lookup;
 use crate::engine::embedded::disk::real::Disk;
-use crate::engine::embedded::index::tables::{IndexTables, LineSlot, Pointer, Space, WaitPlace};
+use crate::engine::embedded::index::tables::{IndexTables, LineSlot, Pointer, Space, WaitLocation};
 use crate::engine::embedded::journal::frame::ALIGN;
 use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::reader::Scanned;
@@ -174,10 +174,12 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             return Ok(None);
         }
         Ok(self.book.place_of(number)?.map(|(place, pointer)| match place {
-            WaitPlace::Due(due) => {
+            WaitLocation::Due(due) => {
                 PendingAt { number, state: PendingState::timed(pointer.deferred), key: (due, number) }
             }
-            WaitPlace::Line(hash) => PendingAt { number, state: PendingState::KeyWait, key: (hash, number) },
+            WaitLocation::Line(hash) => {
+                PendingAt { number, state: PendingState::KeyWait, key: (hash, number) }
+            }
         }))
     }
 }

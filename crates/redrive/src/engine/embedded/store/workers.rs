@@ -20,7 +20,7 @@ use crate::engine::seam::EngineError;
 type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 
 /// Threads of their own, or the caller itself, step by step, in the simulation.
-enum Hands<D: Disk, S> {
+enum WorkerMode<D: Disk, S> {
     Threads { writing: Vec<JoinHandle<()>>, upkeeping: JoinHandle<()> },
     Own(Box<Writer<D, Healing<S>>>, Maintainer<D, Healing<S>>),
     Gone,
@@ -41,7 +41,7 @@ pub(crate) struct Workers<D: Disk, S: IndexTables> {
     notes: Arc<Mailbox<Note>>,
     /// Closed to end the scrub.
     scrub_stop: Arc<Mailbox<()>>,
-    hands: Hands<D, S>,
+    mode: WorkerMode<D, S>,
     wake: Wake,
 }
 
@@ -54,14 +54,14 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
             upkeep: Arc::new(Mailbox::default()),
             notes: Arc::new(Mailbox::default()),
             scrub_stop: Arc::new(Mailbox::default()),
-            hands: Hands::Own(Box::new(writer), maintainer),
+            mode: WorkerMode::Own(Box::new(writer), maintainer),
             wake: Arc::default(),
         }
     }
 
     /// Gives the writing to threads.
     pub(crate) fn spawn(&mut self, scrubbing: Option<Scrubbing<'_, D>>) -> std::io::Result<()> {
-        let Hands::Own(writer, maintainer) = std::mem::replace(&mut self.hands, Hands::Gone) else {
+        let WorkerMode::Own(writer, maintainer) = std::mem::replace(&mut self.mode, WorkerMode::Gone) else {
             return Ok(());
         };
         let (disk, tables) = (writer.disk.clone(), Arc::clone(&maintainer.tables));
@@ -81,7 +81,7 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
         tables.on_damage(Box::new(move || called.post((), 0)));
         let upkeep = std::thread::Builder::new().name("redrive-upkeep".into());
         let upkeeping = upkeep.spawn(move || run_upkeep(&*tables, &calls, &|| call(&wake)))?;
-        self.hands = Hands::Threads { writing, upkeeping };
+        self.mode = WorkerMode::Threads { writing, upkeeping };
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
     }
 
     fn work(&mut self) {
-        let Hands::Own(writer, maintainer) = &mut self.hands else { return };
+        let WorkerMode::Own(writer, maintainer) = &mut self.mode else { return };
         for task in self.tasks.drain() {
             if let Some(note) = maintainer.work(task) {
                 self.notes.post(note, 0);
@@ -154,7 +154,7 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
     }
 
     pub(crate) fn has_threads(&self) -> bool {
-        matches!(self.hands, Hands::Threads { .. })
+        matches!(self.mode, WorkerMode::Threads { .. })
     }
 
     /// Nothing more is accepted or settled.
@@ -167,16 +167,16 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
         self.commands.close();
         self.tasks.close();
         self.scrub_stop.close();
-        match std::mem::replace(&mut self.hands, Hands::Gone) {
-            Hands::Threads { writing, upkeeping } => {
+        match std::mem::replace(&mut self.mode, WorkerMode::Gone) {
+            WorkerMode::Threads { writing, upkeeping } => {
                 // Who still reads the tables may wait for them to be rebuilt, so upkeep ends last.
                 writing.into_iter().for_each(|thread| drop(thread.join()));
                 self.upkeep.close();
                 drop(upkeeping.join());
                 Ok(())
             }
-            Hands::Own(mut writer, _) => writer.close().map_err(|error| stopped(&error)),
-            Hands::Gone => Ok(()),
+            WorkerMode::Own(mut writer, _) => writer.close().map_err(|error| stopped(&error)),
+            WorkerMode::Gone => Ok(()),
         }
     }
 

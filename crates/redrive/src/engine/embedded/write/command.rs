@@ -120,7 +120,7 @@ pub struct Relocation {
     /// Letters in the letter log whose state frames go away; `None`: the letter is purged.
     pub slots: Vec<(u64, Option<SlotCopy>)>,
     pub seen: Vec<Seen>,
-    /// Letters that have been closed for long enough to be forgotten.
+    /// Letters that have been resolved for long enough to be forgotten.
     pub purge: Vec<u64>,
     pub bytes: usize,
 }

@@ -17,7 +17,7 @@ use crate::engine::embedded::journal::log::{Log, LogError};
 use crate::engine::embedded::journal::record::{
     AcceptedBody, Blocked, Ended, LetterMoved, Seen, Stored, kind, put_seqs,
 };
-use crate::engine::embedded::journal::watermark::{self, Vouched, Watermark};
+use crate::engine::embedded::journal::watermark::{self, Watermark, WatermarkState};
 use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
 use crate::engine::seam::{EngineError, Ticket, Verdict};
@@ -125,9 +125,9 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
     }
 
     /// What is durable now.
-    fn vouched(&self) -> Vouched {
+    fn vouched(&self) -> WatermarkState {
         let (journal, letters) = (self.journal.extent(), self.letters.extent());
-        Vouched { journal, letters, next_seq: self.next_seq, ..self.watermark.vouched() }
+        WatermarkState { journal, letters, next_seq: self.next_seq, ..self.watermark.vouched() }
     }
 
     /// Says outside of the logs how far they are durable.
@@ -361,7 +361,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
             self.letters.mark()?;
             let vouched = self.watermark.vouched();
             let letters_moved = vouched.letters_moved + relocation.letters.len() as u64;
-            let moved = Vouched { letters_moved, ..vouched };
+            let moved = WatermarkState { letters_moved, ..vouched };
             self.watermark.note(moved).map_err(LogError::io("writing", watermark::NAME))?;
         }
         for (flags, seq, stored) in &relocation.moves {

@@ -65,6 +65,17 @@ fn every_field_of_a_stored_message_comes_back() {
     }
 }
 
+/// A new version of fingerprints must not move letters that are stored.
+#[test]
+fn a_letter_that_was_stored_with_another_version_keeps_its_group() {
+    let other = Fingerprint { version: 9, group: GroupId::from_number(77), title: "another".to_owned() };
+    let stored = again(&Stored { group: Some(other.clone()), ..full() });
+    let grouping = Grouping::default();
+    assert_eq!(stored.fingerprint(&grouping, Reason::MaxRetries), other);
+    let present = Stored { group: None, ..full() }.fingerprint(&grouping, Reason::MaxRetries);
+    assert_ne!((present.version, present.group), (other.version, other.group));
+}
+
 #[test]
 fn no_cut_of_a_stored_message_is_read_as_another_one() {
     let mut buf = BytesMut::new();

@@ -10,7 +10,7 @@ const OFFSET_MAX: u64 = (1 << OFFSET_BITS) - 1;
 
 /// A record in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SourcePlace {
+pub struct SourcePosition {
     /// The topic.
     pub topic: Arc<str>,
     /// The partition.
@@ -21,7 +21,7 @@ pub struct SourcePlace {
 
 /// A partition and an offset in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct PartitionOffset {
     /// The partition.
     pub partition: u16,
     /// The offset.
@@ -31,7 +31,7 @@ pub struct Place {
 /// Partitions from here on are no partitions: letters that were imported from elsewhere have numbers made from their content.
 const MADE_FROM: u16 = 0xc000;
 
-impl Place {
+impl PartitionOffset {
     /// The place for a letter without one, from a hash of its content.
     pub const fn made(hash: u64) -> Self {
         Self::of(((MADE_FROM as u64) << OFFSET_BITS) | (hash >> 2))
@@ -60,7 +60,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for PartitionOffset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}/{}", self.partition, self.offset)
     }
@@ -73,21 +73,24 @@ mod tests {
     #[test]
     fn a_place_that_was_made_is_no_partition_of_a_topic() {
         for hash in [0, 1 << 2, u64::MAX] {
-            assert!(Place::made(hash).is_made());
-            assert_eq!(Place::of(Place::made(hash).number()), Place::made(hash));
+            assert!(PartitionOffset::made(hash).is_made());
+            assert_eq!(
+                PartitionOffset::of(PartitionOffset::made(hash).number()),
+                PartitionOffset::made(hash)
+            );
         }
-        assert_ne!(Place::made(0), Place::made(u64::MAX));
-        assert!(!Place { partition: 7, offset: u64::MAX >> 16 }.is_made());
+        assert_ne!(PartitionOffset::made(0), PartitionOffset::made(u64::MAX));
+        assert!(!PartitionOffset { partition: 7, offset: u64::MAX >> 16 }.is_made());
     }
 
     #[test]
     fn a_number_and_its_place_are_one_thing() {
-        let place = Place { partition: 7, offset: 1182 };
-        assert_eq!(Place::of(place.number()), place);
-        assert_eq!(Place::parse("7/1182"), Some(place));
+        let place = PartitionOffset { partition: 7, offset: 1182 };
+        assert_eq!(PartitionOffset::of(place.number()), place);
+        assert_eq!(PartitionOffset::parse("7/1182"), Some(place));
         assert_eq!(place.to_string(), "7/1182");
         for text in ["", "7", "7/", "/7", "-1/2", "70000/1", "1/2/3", "1/999999999999999999"] {
-            assert_eq!(Place::parse(text), None, "{text}");
+            assert_eq!(PartitionOffset::parse(text), None, "{text}");
         }
     }
 }

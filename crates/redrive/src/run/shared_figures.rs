@@ -10,7 +10,7 @@ use crate::engine::{Condition, Counts, IngestError};
 use crate::figures::Figures;
 
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct SharedFigures {
     figures: Mutex<Figures>,
     closed: AtomicBool,
     account: Account,
@@ -29,7 +29,7 @@ struct Account {
     entering: AtomicI64,
 }
 
-impl Board {
+impl SharedFigures {
     pub(crate) fn new(policy: &Policy, counts: Counts, condition: Condition) -> Self {
         let base = AtomicI64::new(signed(counts.pending()));
         let account = Account { base, before: counts.accepted, ..Account::default() };
@@ -65,8 +65,8 @@ impl Board {
         self.account.left.store(signed(left), SeqCst);
     }
 
-    /// Sets the account right: `counts` were true when `left` had left. Who has entered by then, they say themselves: a
-    /// message is in them before its sender has the answer.
+    /// Reconciles the pending estimate with engine counts taken after `left` messages had finished. `counts.accepted` says
+    /// how many had entered by then: the engine counts a message before its sender has the answer.
     pub(crate) fn settle_account(&self, counts: &Counts, left: u64) {
         self.left(left);
         let entered = signed(counts.accepted.saturating_sub(self.account.before));
@@ -91,7 +91,7 @@ impl Board {
 /// Messages on their way in; dropped without an answer they do not count.
 #[derive(Debug)]
 pub(crate) struct Entering<'a> {
-    board: &'a Board,
+    board: &'a SharedFigures,
     len: i64,
 }
 
@@ -117,8 +117,12 @@ fn signed(number: u64) -> i64 {
 mod tests {
     use super::*;
 
-    fn board(pending: u64) -> Board {
-        Board::new(&Policy::default(), Counts { ready: pending, ..Counts::default() }, Condition::default())
+    fn board(pending: u64) -> SharedFigures {
+        SharedFigures::new(
+            &Policy::default(),
+            Counts { ready: pending, ..Counts::default() },
+            Condition::default(),
+        )
     }
 
     #[test]

@@ -7,12 +7,12 @@ use rdkafka::message::Message as Record;
 use super::Origin;
 
 /// `topic/partition/offset`, written without the heap: it is the id of most messages.
-pub(super) struct PlaceText {
+pub(super) struct PositionText {
     text: [u8; Self::BYTES_MAX],
     used: usize,
 }
 
-impl PlaceText {
+impl PositionText {
     /// Kafka allows 249 bytes for a topic.
     const BYTES_MAX: usize = 320;
 
@@ -35,7 +35,7 @@ impl PlaceText {
     }
 }
 
-impl Write for PlaceText {
+impl Write for PositionText {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let free = self.text.get_mut(self.used..self.used + text.len()).ok_or(std::fmt::Error)?;
         free.copy_from_slice(text.as_bytes());

@@ -1,4 +1,4 @@
-//! The roll: every produced id with what was found out about it, one byte each.
+//! Every produced id with what was found out about it, one byte each.
 //!
 //! Memory is the only thing that grows with an audit. A range (`o-0..o-9999`) takes one byte per id, a list from a
 //! file about 40 bytes more than the id itself. [`RANGE_MAX`] and [`LISTED_MAX`] bound both.
@@ -56,8 +56,8 @@ impl Marks {
 }
 
 #[derive(Debug)]
-pub struct Roll {
-    produced: RollKind,
+pub struct ProducedIds {
+    produced: ProducedKind,
     /// Later ids of produced ones, by these; few, for somebody edited each of them.
     continued: HashMap<Box<str>, Vec<(Box<str>, Marks)>>,
     /// Ids whose letters were erased: few, so they have no mark of their own in every id's byte.
@@ -65,12 +65,12 @@ pub struct Roll {
 }
 
 #[derive(Debug)]
-enum RollKind {
+enum ProducedKind {
     Range { prefix: String, first: u64, marks: Vec<Marks> },
     Listed(HashMap<Box<str>, Marks>),
 }
 
-impl RollKind {
+impl ProducedKind {
     fn get(&self, id: &str) -> Option<Marks> {
         match self {
             Self::Range { prefix, first, marks } => marks.get(position(prefix, *first, id)?).copied(),
@@ -88,8 +88,8 @@ impl RollKind {
     }
 }
 
-impl Roll {
-    fn of(produced: RollKind) -> Self {
+impl ProducedIds {
+    fn of(produced: ProducedKind) -> Self {
         Self { produced, continued: HashMap::new(), erased: HashSet::new() }
     }
 
@@ -97,16 +97,16 @@ impl Roll {
     pub fn range(prefix: &str, first: u64, last: u64) -> Option<Self> {
         let count = last.checked_sub(first)?.checked_add(1).filter(|count| *count <= RANGE_MAX)?;
         let marks = vec![Marks::NONE; usize::try_from(count).ok()?];
-        Some(Self::of(RollKind::Range { prefix: prefix.to_owned(), first, marks }))
+        Some(Self::of(ProducedKind::Range { prefix: prefix.to_owned(), first, marks }))
     }
 
     pub fn listed() -> Self {
-        Self::of(RollKind::Listed(HashMap::new()))
+        Self::of(ProducedKind::Listed(HashMap::new()))
     }
 
     /// Adds an id to a list; a second time is remembered. `false`: the list is full. Ranges know their ids already.
     pub fn add(&mut self, id: &str) -> bool {
-        let RollKind::Listed(ids) = &mut self.produced else { return true };
+        let ProducedKind::Listed(ids) = &mut self.produced else { return true };
         if let Some(marks) = ids.get_mut(id) {
             *marks = marks.with(Marks::LISTED_AGAIN);
             return true;
@@ -120,8 +120,8 @@ impl Roll {
 
     pub fn len(&self) -> u64 {
         match &self.produced {
-            RollKind::Range { marks, .. } => marks.len() as u64,
-            RollKind::Listed(ids) => ids.len() as u64,
+            ProducedKind::Range { marks, .. } => marks.len() as u64,
+            ProducedKind::Listed(ids) => ids.len() as u64,
         }
     }
 
@@ -158,7 +158,7 @@ impl Roll {
         true
     }
 
-    /// The letter of this id was erased: it is closed as if it had been discarded, and counted apart.
+    /// The letter of this id was erased: it is resolved as if it had been discarded, and counted apart.
     pub fn erased(&mut self, id: &str) {
         if self.mark(id, Marks::DISCARDED) {
             self.erased.insert(id.into());
@@ -203,16 +203,16 @@ impl Roll {
             see(marks, &|| id.clone().into_owned());
         };
         match &self.produced {
-            RollKind::Range { prefix, first, marks } => {
+            ProducedKind::Range { prefix, first, marks } => {
                 for (number, marks) in (*first..).zip(marks) {
                     shown(*marks, &|| format!("{prefix}{number}"));
                 }
             }
-            RollKind::Listed(ids) => ids.iter().for_each(|(id, marks)| shown(*marks, &|| id.to_string())),
+            ProducedKind::Listed(ids) => ids.iter().for_each(|(id, marks)| shown(*marks, &|| id.to_string())),
         }
     }
 
-    /// At most `max` ids whose marks are `wanted`, from a place in the roll on, under their present names, and the place to
+    /// At most `max` ids whose marks are `wanted`, from a place in the produced on, under their present names, and the place to
     /// go on from; `None` at its end. So that nobody has to hold all ids a second time.
     pub fn some(
         &self,
@@ -230,14 +230,14 @@ impl Roll {
             wanted(marks).then(|| id.into_owned())
         };
         let found: Vec<(usize, String)> = match &self.produced {
-            RollKind::Range { prefix, first, marks } => {
+            ProducedKind::Range { prefix, first, marks } => {
                 let rest = marks.iter().enumerate().skip(from);
                 let name = |place: usize| format!("{prefix}{}", first + place as u64);
                 let found = rest.filter_map(|(place, own)| Some((place, look(*own, &|| name(place))?)));
                 found.take(max).collect()
             }
             // The order of a map stays the same as long as no id is added.
-            RollKind::Listed(ids) => {
+            ProducedKind::Listed(ids) => {
                 let rest = ids.iter().enumerate().skip(from);
                 let found =
                     rest.filter_map(|(place, (id, own))| Some((place, look(*own, &|| id.to_string())?)));
@@ -272,8 +272,8 @@ mod tests {
 
     #[test]
     fn a_range_holds_its_ends_and_nothing_else() {
-        let mut roll = Roll::range("o-", 3, 5).unwrap();
-        assert_eq!(roll.len(), 3);
+        let mut produced = ProducedIds::range("o-", 3, 5).unwrap();
+        assert_eq!(produced.len(), 3);
         for (id, known) in [
             ("o-2", false),
             ("o-3", true),
@@ -283,29 +283,29 @@ mod tests {
             ("c-3", false),
             ("o-", false),
         ] {
-            assert_eq!(roll.mark(id, Marks::APPLIED), known, "{id}");
+            assert_eq!(produced.mark(id, Marks::APPLIED), known, "{id}");
         }
-        let (marked, end) = roll.some(0, 10, |marks| marks.has(Marks::APPLIED));
+        let (marked, end) = produced.some(0, 10, |marks| marks.has(Marks::APPLIED));
         assert_eq!(end, None);
         assert_eq!(marked, ["o-3", "o-5"]);
     }
 
     #[test]
     fn a_range_that_runs_backwards_or_is_too_long_is_none() {
-        assert!(Roll::range("o-", 5, 4).is_none());
-        assert!(Roll::range("o-", 0, RANGE_MAX).is_none());
-        assert!(Roll::range("o-", 0, u64::MAX).is_none());
+        assert!(ProducedIds::range("o-", 5, 4).is_none());
+        assert!(ProducedIds::range("o-", 0, RANGE_MAX).is_none());
+        assert!(ProducedIds::range("o-", 0, u64::MAX).is_none());
     }
 
     #[test]
     fn a_roll_can_be_gone_through_in_parts() {
-        let range = Roll::range("o-", 5, 29).unwrap();
-        let mut listed = Roll::listed();
+        let range = ProducedIds::range("o-", 5, 29).unwrap();
+        let mut listed = ProducedIds::listed();
         (5..30).for_each(|i| assert!(listed.add(&format!("o-{i}"))));
-        for roll in [range, listed] {
+        for produced in [range, listed] {
             let (mut all, mut from) = (Vec::new(), Some(0));
             while let Some(place) = from {
-                let (part, next) = roll.some(place, 7, |_| true);
+                let (part, next) = produced.some(place, 7, |_| true);
                 assert!(part.len() <= 7);
                 all.extend(part);
                 from = next;
@@ -319,41 +319,41 @@ mod tests {
 
     #[test]
     fn a_message_that_goes_on_under_a_new_id_counts_once_under_its_present_name() {
-        let mut listed = Roll::listed();
+        let mut listed = ProducedIds::listed();
         (0..4).for_each(|i| assert!(listed.add(&format!("o-{i}"))));
-        for mut roll in [Roll::range("o-", 0, 3).unwrap(), listed] {
-            let names = |roll: &Roll, wanted: Marks| {
-                let mut names = roll.some(0, 10, |marks| marks.has(wanted)).0;
+        for mut produced in [ProducedIds::range("o-", 0, 3).unwrap(), listed] {
+            let names = |produced: &ProducedIds, wanted: Marks| {
+                let mut names = produced.some(0, 10, |marks| marks.has(wanted)).0;
                 names.sort();
                 names
             };
-            assert!(!roll.mark("o-9~e-1", Marks::APPLIED), "nobody produced it");
+            assert!(!produced.mark("o-9~e-1", Marks::APPLIED), "nobody produced it");
             // The first was applied under its first id, and under the new one.
-            assert!(roll.mark("o-0", Marks::APPLIED) && roll.mark("o-0~e-1", Marks::APPLIED));
-            assert_eq!(names(&roll, Marks::APPLIED), ["o-0~e-1"]);
+            assert!(produced.mark("o-0", Marks::APPLIED) && produced.mark("o-0~e-1", Marks::APPLIED));
+            assert_eq!(names(&produced, Marks::APPLIED), ["o-0~e-1"]);
             // The effect of the edit is missing, whatever was applied before.
-            assert!(roll.mark("o-1", Marks::APPLIED) && roll.mark("o-1~e-1", Marks::NONE));
-            assert_eq!(names(&roll, Marks::APPLIED), ["o-0~e-1"]);
+            assert!(produced.mark("o-1", Marks::APPLIED) && produced.mark("o-1~e-1", Marks::NONE));
+            assert_eq!(names(&produced, Marks::APPLIED), ["o-0~e-1"]);
             // A letter, edited twice, that was applied under its first id.
-            assert!(roll.mark("o-2", Marks::APPLIED) && roll.mark("o-2~e-1~e-2", Marks::OPEN));
-            assert_eq!(roll.get("o-2~e-1"), Some(Marks::NONE));
-            assert_eq!(names(&roll, Marks::OPEN.with(Marks::APPLIED)), ["o-2~e-1~e-2"]);
-            assert_eq!((roll.len(), roll.continued()), (4, (3, 3)));
+            assert!(produced.mark("o-2", Marks::APPLIED) && produced.mark("o-2~e-1~e-2", Marks::OPEN));
+            assert_eq!(produced.get("o-2~e-1"), Some(Marks::NONE));
+            assert_eq!(names(&produced, Marks::OPEN.with(Marks::APPLIED)), ["o-2~e-1~e-2"]);
+            assert_eq!((produced.len(), produced.continued()), (4, (3, 3)));
             let mut seen = 0;
-            roll.each(|_, _| seen += 1);
+            produced.each(|_, _| seen += 1);
             assert_eq!(seen, 4);
         }
     }
 
     #[test]
     fn an_id_listed_twice_counts_once_and_is_remembered() {
-        let mut roll = Roll::listed();
+        let mut produced = ProducedIds::listed();
         for id in ["a", "b", "a"] {
-            assert!(roll.add(id));
+            assert!(produced.add(id));
         }
-        assert_eq!(roll.len(), 2);
-        assert!(roll.get("a").unwrap().has(Marks::LISTED_AGAIN));
-        assert!(!roll.get("b").unwrap().has(Marks::LISTED_AGAIN));
-        assert_eq!(roll.get("c"), None);
+        assert_eq!(produced.len(), 2);
+        assert!(produced.get("a").unwrap().has(Marks::LISTED_AGAIN));
+        assert!(!produced.get("b").unwrap().has(Marks::LISTED_AGAIN));
+        assert_eq!(produced.get("c"), None);
     }
 }

@@ -5,14 +5,14 @@ use std::hash::{BuildHasher, RandomState};
 use redrive_core::{Random, SplitMix64};
 
 #[derive(Debug)]
-pub(crate) struct Dice(SplitMix64);
+pub(crate) struct RandomSource(SplitMix64);
 
-impl Dice {
+impl RandomSource {
     pub(crate) fn from_entropy() -> Self {
         Self(SplitMix64::new(RandomState::new().hash_one(std::process::id())))
     }
 
-    pub(crate) fn roll(&mut self) -> Random {
+    pub(crate) fn draw(&mut self) -> Random {
         Random(self.0.draw())
     }
 }
@@ -29,15 +29,15 @@ mod tests {
     fn numbers_are_spread_evenly_and_no_two_pipelines_draw_the_same() {
         let mut seen = HashSet::new();
         for _ in 0..16 {
-            let mut dice = Dice::from_entropy();
-            let rolls: Vec<Random> = (0..10_000).map(|_| dice.roll()).collect();
-            assert!(rolls.iter().all(|roll| seen.insert(roll.0)), "a number was drawn twice");
+            let mut random = RandomSource::from_entropy();
+            let draws: Vec<Random> = (0..10_000).map(|_| random.draw()).collect();
+            assert!(draws.iter().all(|draw| seen.insert(draw.0)), "a number was drawn twice");
             for tenth in 0..10 {
-                let within = rolls.iter().filter(|roll| (roll.unit() * 10.0) as usize == tenth).count();
+                let within = draws.iter().filter(|draw| (draw.unit() * 10.0) as usize == tenth).count();
                 // 1,000 are expected, with a deviation of 30.
                 assert!((800..1_200).contains(&within), "{within} in tenth {tenth}");
             }
-            let mean = rolls.iter().map(|roll| roll.unit()).sum::<f64>() / rolls.len() as f64;
+            let mean = draws.iter().map(|draw| draw.unit()).sum::<f64>() / draws.len() as f64;
             assert!((0.47..0.53).contains(&mean), "{mean}");
         }
     }

@@ -8,14 +8,14 @@ const RANGES_MAX: usize = 10_000;
 
 /// Places, counted and in ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct OffsetRanges {
     count: u64,
     ranges: usize,
     /// First and last offset of each range, by topic and partition.
     of: BTreeMap<(String, i32), Vec<(i64, i64)>>,
 }
 
-impl Places {
+impl OffsetRanges {
     /// Offsets of one partition come in order.
     pub fn add(&mut self, topic: &str, partition: i32, offset: i64) {
         self.count += 1;
@@ -55,7 +55,7 @@ impl Places {
 /// Ranges that a line shows.
 const SHOWN_MAX: usize = 10;
 
-impl fmt::Display for Places {
+impl fmt::Display for OffsetRanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown: Vec<String> = self.ranges().take(SHOWN_MAX).collect();
         f.write_str(&shown.join(", "))?;
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_range() {
-        let mut places = Places::default();
+        let mut places = OffsetRanges::default();
         for (partition, offset) in [(0, 17), (1, 3), (0, 18), (0, 19), (0, 22), (1, 4)] {
             places.add("orders-dlt", partition, offset);
         }

@@ -1,4 +1,4 @@
-//! Who was heard about an origin, each once: a share of customers and not of calls.
+//! Counts each tenant once per origin: a share of tenants, not of calls.
 
 use crate::protection::breaker::FastWindow;
 use crate::protection::window::Sum;
@@ -6,28 +6,28 @@ use crate::protection::window::Sum;
 /// An origin that has served so many in the window is not down, whoever else fails.
 pub(super) const SERVED_MAX: usize = 64;
 
-/// Who was heard about an origin, each once.
+/// The tenants whose calls an origin failed or served, each once.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Voices {
+pub(super) struct TenantOutcomes {
     /// At most the number that is needed.
     pub(super) failed: Vec<u64>,
     /// At most [`SERVED_MAX`].
     pub(super) served: Vec<u64>,
 }
 
-impl Voices {
+impl TenantOutcomes {
     /// One success is enough: whoever was served can reach the origin.
-    pub(super) fn hear(&mut self, voice: u64, is_good: bool, failed_max: u32) {
-        if self.served.contains(&voice) {
+    pub(super) fn record(&mut self, tenant: u64, is_good: bool, failed_max: u32) {
+        if self.served.contains(&tenant) {
             return;
         }
         if is_good {
-            self.failed.retain(|failed| *failed != voice);
+            self.failed.retain(|failed| *failed != tenant);
             if self.served.len() < SERVED_MAX {
-                self.served.push(voice);
+                self.served.push(tenant);
             }
-        } else if !self.failed.contains(&voice) && self.failed.len() < failed_max as usize {
-            self.failed.push(voice);
+        } else if !self.failed.contains(&tenant) && self.failed.len() < failed_max as usize {
+            self.failed.push(tenant);
         }
     }
 
