@@ -345,7 +345,7 @@ mod tests {
         let quarter = progress_line(0.25, minute, "steady");
         let bar = format!("{}{}  25 %, ", "█".repeat(BAR / 4), "░".repeat(BAR * 3 / 4));
         assert!(quarter.starts_with(&bar) && quarter.ends_with(" left   steady"), "{quarter}");
-        assert!(quarter.contains(&rough(minute * 3).to_string()), "{quarter}");
+        assert!(quarter.contains(&rough(minute * 3)), "{quarter}");
         assert!(progress_line(1.5, minute, "").starts_with(&format!("{} 100 %", "█".repeat(BAR))));
     }
 }

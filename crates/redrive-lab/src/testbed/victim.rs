@@ -159,8 +159,8 @@ async fn on_kafka(order: VictimOrder, topic: VictimTopic) -> Result<(), Error> {
 }
 
 #[cfg(not(feature = "kafka"))]
-async fn on_kafka(_: VictimOrder, _: VictimTopic) -> Result<(), Error> {
-    Err("this build has no Kafka engine".into())
+fn on_kafka(_: VictimOrder, _: VictimTopic) -> std::future::Ready<Result<(), Error>> {
+    std::future::ready(Err("this build has no Kafka engine".into()))
 }
 
 /// An embedded engine, and messages that it brings itself.
