@@ -98,7 +98,8 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
     };
     let postgres = order.postgres.as_deref();
     let setup = ExperimentSetup { seed: order.seed, size, engine, postgres, victim: &order.victim, watch };
-    let began = Instant::now();
+    // Before the run, so that the load is what else the machine does.
+    let (machine, began) = (machine(order.out.as_deref()), Instant::now());
     let outcome = (experiment.run)(&scenario, &setup)?;
     let about = About {
         name: experiment.name,
@@ -107,7 +108,7 @@ pub fn run(order: &Order, watch: &dyn Watch) -> Result<Finished, LabError> {
         seed: order.seed,
         size,
         command: order.command.clone(),
-        machine: machine(order.out.as_deref()),
+        machine,
         took_seconds: began.elapsed().as_secs_f64(),
     };
     let summary = Summary::of(about, &outcome);
