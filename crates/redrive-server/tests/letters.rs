@@ -444,7 +444,7 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
     assert_eq!((&repeated["restored"], &repeated["skipped"]), (&json!(0), &json!(2)));
     assert_eq!(repeated["skipped_by_reason"]["undone_already"]["count"], 2, "{repeated}");
     for (body, status, text) in [
-        (r#"{"all":true}"#, 400, "what shall change"),
+        (r#"{"all":true}"#, 400, "no change given"),
         (r#"{"set":{"/a":1}}"#, 400, "which letters"),
         (r#"{"all":true,"set":{"a":1}}"#, 400, "JSON pointer"),
         (r#"{"all":true,"set":{"/a":1},"where":"/a = 1"}"#, 400, "`where`"),

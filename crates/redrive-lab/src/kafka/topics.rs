@@ -6,6 +6,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaError;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use rdkafka::types::RDKafkaErrorCode;
 
@@ -90,8 +91,25 @@ pub fn reach(brokers: &str, topic: &str) -> Result<Vec<(i64, i64)>, Error> {
 fn reach_by(consumer: &BaseConsumer, topic: &str) -> Result<Vec<(i64, i64)>, Error> {
     let metadata = consumer.fetch_metadata(Some(topic), PATIENCE)?;
     let partitions = metadata.topics().first().map_or(0, |topic| topic.partitions().len());
-    let marks = (0..).take(partitions).map(|partition| consumer.fetch_watermarks(topic, partition, PATIENCE));
-    Ok(marks.collect::<Result<_, _>>()?)
+    (0..).take(partitions).map(|partition| marks(consumer, topic, partition)).collect()
+}
+
+/// First and next offset of one partition. A client may have heard of a topic before it has heard of all its partitions.
+fn marks(consumer: &BaseConsumer, topic: &str, partition: i32) -> Result<(i64, i64), Error> {
+    let began = Instant::now();
+    loop {
+        match consumer.fetch_watermarks(topic, partition, PATIENCE) {
+            Err(error) if is_not_known_yet(&error) && began.elapsed() < PATIENCE => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            found => return Ok(found?),
+        }
+    }
+}
+
+fn is_not_known_yet(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode::{UnknownPartition, UnknownTopic, UnknownTopicOrPartition};
+    matches!(error.rdkafka_error_code(), Some(UnknownPartition | UnknownTopic | UnknownTopicOrPartition))
 }
 
 /// Looks at the lag of one group again and again, without being its member.
