@@ -31,13 +31,31 @@ fn finished(name: &str, broken: bool) -> Finished {
     run(&order(name, broken, None), &Silent).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// What a slow or busy machine cannot change.
-fn must_hold(name: &str) {
-    let Finished { summary, .. } = finished(name, false);
-    assert!(summary.audit_balances(), "{name}: {:#?}", summary.variants);
-    let wrong: Vec<_> =
-        summary.verdicts.iter().filter(|verdict| !verdict.met && !verdict.depends_on_speed).collect();
-    assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{:#?}", summary.variants);
+/// What a slow or busy machine cannot change: the audit balances, and what does not depend on the machine is as expected. A
+/// run in which even the variant without failures stalled says nothing about failures, and is repeated.
+fn must_hold(order: &Order) -> Summary {
+    let name = &order.name;
+    let mut tries_left = 3;
+    loop {
+        tries_left -= 1;
+        let Finished { summary, .. } = run(order, &Silent).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(summary.audit_balances(), "{name}: {:#?}", summary.variants);
+        let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
+        if tries_left == 0 || wrong.is_empty() || !control_stalled(&summary) {
+            assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{:#?}", summary.variants);
+            return summary;
+        }
+    }
+}
+
+fn control_stalled(summary: &Summary) -> bool {
+    let control = summary.variants.iter().find(|variant| variant.name == "no failures");
+    control.and_then(|variant| variant.figures.get("stall_p50_share")).is_some_and(|share| *share > 0.1)
+}
+
+/// The same, and `check` has forecast it.
+fn must_hold_as_forecast(name: &str) {
+    let summary = must_hold(&order(name, false, None));
     let wrong: Vec<_> = summary.forecasts.iter().filter(|line| !line.met).collect();
     assert!(wrong.is_empty(), "{name}: {wrong:#?}");
     asked_for_is_there(&summary);
@@ -118,7 +136,7 @@ macro_rules! scenarios {
             mod $test {
                 #[test]
                 fn quick_run_is_as_expected() {
-                    super::must_hold($name);
+                    super::must_hold_as_forecast($name);
                 }
 
                 #[test]
@@ -151,14 +169,10 @@ scenarios! {
     soak => "soak-50k",
 }
 
-/// What ran on an engine, in seconds: the audit balances, and what does not depend on the machine is as expected.
+/// On an engine, in seconds.
 fn must_hold_on(name: &str, engine: OrderedEngine, ran_on: &str) {
-    let order = Order { engine: Some(engine), ..order(name, false, None) };
-    let Finished { summary, .. } = run(&order, &Silent).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let summary = must_hold(&Order { engine: Some(engine), ..order(name, false, None) });
     assert_eq!(summary.ran_on, ran_on, "{name}");
-    assert!(summary.audit_balances(), "{name}: {:#?}", summary.variants);
-    let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
-    assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{:#?}", summary.variants);
 }
 
 #[test]
