@@ -4,7 +4,7 @@
 //! - [`endpoint`], `pointer`: where a message goes; `permits`: how many at once to one endpoint
 //! - `request`, `header`, `payload`, `cloud_event`, [`signing`]: what is sent
 //! - [`auth`]: who we are to the receiver
-//! - [`guard`], [`names`], `connect`, `client_auth`, `proxy`, `stream`: which addresses may be spoken to, and how
+//! - [`guard`], [`dns`], `connect`, `client_auth`, `proxy`, `stream`: which addresses may be spoken to, and how
 //! - [`outcome`]: what came back, and what it means
 //! - `endpoint_hash`: an endpoint as a log may show it
 
