@@ -41,6 +41,7 @@ mod stopped;
 pub use auto::AutoReplay;
 pub use ends::Canary;
 pub use error::ReplayError;
+#[doc(hidden)]
 pub use groups::{Touched, TouchedGroups};
 pub use job::{ReplaySpec, ReplayState, ReplayView, Skipped};
 #[doc(hidden)]
