@@ -97,7 +97,7 @@ fn more_letters_than_a_transaction_takes_and_one_that_kafka_refuses() {
     let mut all: Vec<_> = (0..250)
         .map(|n| foreign(&fixture, Some((&source, (n % 2) as i32, n)), &format!("{{\"n\":{n}}}")))
         .collect();
-    all.insert(130, foreign(&fixture, Some((&source, 0, 9_999)), &incompressible(4 << 20)));
+    all.insert(130, foreign(&fixture, Some((&source, 0, 9_999)), &incompressible(35 << 20)));
     let mut letters = fixture.letters();
     let answers = letters.import(&all, false, NOW).unwrap();
     let refused: Vec<_> = answers
