@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Runs test executables one after the other: lines of "Cargo.toml <tab> name <tab> executable" come in. What a suite prints
-# is shown in one piece when it has ended, so that two of these scripts can run side by side; all of it goes into the log,
-# and what failed tests said into LOG.failed.
+# Runs test executables one after the other until QUEUE is empty: lines of "Cargo.toml <tab> name <tab> executable". What a suite
+# prints is shown in one piece when it has ended, so that two of these scripts can work on one queue, one from each end; all of it
+# goes into the log, and what failed tests said into LOG.failed.
 #
-#   scripts/suites.sh LOG < LIST      exit 1 if a suite failed; the others run all the same
+#   scripts/suites.sh LOG QUEUE first|last   exit 1 if a suite failed; the others run all the same
 #   REDRIVE_TEST_AGAIN=1              a suite that failed gets a second run; what it said the first time is in LOG.failed, and
 #                                     its name in LOG.again if it passed then
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-log=$1
+log=$1 queue=$2 end=$3
 # What passing tests print (how many seeds, kills, what was skipped) is shown; the list of their names is not.
 noise='^(test .* \.\.\. ok|running [0-9]+ tests?|successes:|---- .* stdout ----|proptest: FileFailurePersistence.*|    [a-z_:0-9]+|    crates/.* \(line [0-9]+\)|)$'
 out=$(mktemp)
@@ -24,7 +24,17 @@ said() {
     { printf '\n== %s %s\n' "$1" "$2" && sed -n '/^failures:$/,$p' "$out" | head -n 60 | cut -c 1-600; } >>"$log.failed"
 }
 
-while IFS=$'\t' read -r manifest name executable; do
+# Takes the first or the last line out of the queue.
+next() {
+    flock 8
+    if [[ $end == first ]]; then
+        head -n 1 "$queue" && sed -i 1d "$queue"
+    else
+        tail -n 1 "$queue" && sed -i '$d' "$queue"
+    fi
+} 8>>"$queue.lock"
+
+while IFS=$'\t' read -r manifest name executable < <(next) && [[ -n $executable ]]; do
     crate=$(basename "$(dirname "$manifest")")
     began=$SECONDS status=0
     run "$manifest" "$executable" || status=$?

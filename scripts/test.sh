@@ -63,14 +63,17 @@ step "building the tests"
 cargo test --locked --workspace --all-features --profile "$profile" --no-run --message-format json-render-diagnostics |
     jq -r 'select(.profile.test and .executable) | [.manifest_path, .target.name, .executable] | @tsv' >target/suites.tsv
 
-# Two at a time: a suite that has to do with the broker waits most of the time, so the others run beside it.
+# Two at a time, from the two ends of one queue: a suite that has to do with the broker waits most of the time, so the others
+# run beside it.
 step "$(wc -l <target/suites.tsv) suites (at most $limit)"
 broker='/redrive-kafka(-faults)?/Cargo[.]toml|(readme|_kafka)$'
-stream() { awk -F '\t' -v broker="$broker" -v on="$1" '(($1 ~ broker || $2 ~ broker) ? 1 : 0) == on' target/suites.tsv; }
-timeout --foreground "$limit" scripts/suites.sh "$log" < <(stream 1) &
-beside=$!
+for has_broker in 1 0; do
+    awk -F '\t' -v broker="$broker" -v on=$has_broker '(($1 ~ broker || $2 ~ broker) ? 1 : 0) == on' target/suites.tsv
+done >target/suites.queue
 failed=0
-timeout --foreground "$limit" scripts/suites.sh "$log" < <(stream 0) || failed=1
+timeout --foreground "$limit" scripts/suites.sh "$log" target/suites.queue first &
+beside=$!
+timeout --foreground "$limit" scripts/suites.sh "$log" target/suites.queue last || failed=1
 wait "$beside" || failed=1
 
 step "examples in the documentation of the crates"
