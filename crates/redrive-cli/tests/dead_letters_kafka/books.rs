@@ -45,3 +45,46 @@ fn the_books_of_postgres_account_for_every_record_and_a_missing_row_is_named() {
     let found = audit(&processor, 1);
     assert_eq!((&found["missing"], &found["missing_ids"]), (&json!(1), &json!(["o-21"])), "{found}");
 }
+
+/// Without a witness the topics themselves account for every record: what was settled, what is dead, and what has not had its
+/// turn, which a processor that is gone leaves pending.
+#[test]
+fn without_a_witness_positions_account_for_every_record_and_say_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let orders = kafka::name("orders");
+    kafka::create(&orders, 2);
+    let order = |n: i64| {
+        let amount = if n % 10 == 7 { -1 } else { 1 };
+        (format!("c-{n}"), json!({ "order_id": format!("o-{n}"), "amount": amount }).to_string())
+    };
+    kafka::produce(&orders, (0..30).map(order));
+    let processor = member(dir.path(), "redrive-0", &orders, &lines(&orders, "", ""), &stub.url);
+    let audit = |processor: &Processor| -> Value {
+        let ran = processor.cli(&["audit", &orders, "--json", "-q"]);
+        assert_eq!(ran.status.code(), Some(0), "{}{}", stdout(&ran), stderr(&ran));
+        serde_json::from_str(&stdout(&ran)).unwrap()
+    };
+    let counts = |found: &Value| {
+        let dead = found["dead"]["total"].clone();
+        [found["produced"].clone(), found["succeeded"].clone(), dead, found["pending"].clone()]
+    };
+    wait_for("all of them to be settled", || counts(&audit(&processor)) == [30, 27, 3, 0].map(Value::from));
+    let found = audit(&processor);
+    assert_eq!(
+        (&found["proof"], &found["duplicate_effects"]),
+        (&json!("by position"), &Value::Null),
+        "{found}"
+    );
+    let text = stdout(&processor.cli(&["audit", &orders, "-q"]));
+    assert!(text.contains("proof   by position   (nobody was asked"), "{text}");
+
+    let paused = processor.cli(&["pause", &orders]);
+    assert_eq!(paused.status.code(), Some(0), "{}", stderr(&paused));
+    kafka::produce(&orders, (30..34).map(order));
+    assert_eq!(
+        counts(&audit(&processor)),
+        [34, 27, 3, 4].map(Value::from),
+        "what nobody delivered is pending"
+    );
+}

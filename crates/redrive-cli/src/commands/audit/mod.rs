@@ -49,8 +49,8 @@ const NAMED_JSON: usize = 1_000_000;
 pub struct AuditArgs {
     /// The pipeline
     pub pipeline: String,
-    /// Who saw the effects: postgres://… with a table `applied`, http(s)://… of `redrive downstream`, or a file with one id on each line
-    #[arg(long, value_name = "URL", required_unless_present = "actions")]
+    /// Who saw the effects: postgres://… with a table `applied`, http(s)://… of `redrive downstream`, or a file with one id on each line; on Kafka, without it, the positions of the pipeline in its topics are the proof
+    #[arg(long, value_name = "URL")]
     pub applied: Option<String>,
     /// A table with one row per effect, to find effects that happened twice (with postgres://…)
     #[arg(long, value_name = "TABLE", requires = "applied")]
@@ -107,7 +107,10 @@ pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, 
         });
     }
     // What is wrong with the command line is said before anybody is asked.
-    let witness = AuditWitness::at(args.applied.as_deref().unwrap_or_default(), global.ca_file.as_deref())?;
+    let witness = match &args.applied {
+        Some(url) => Some(AuditWitness::at(url, global.ca_file.as_deref())?),
+        None => None,
+    };
     let within = Within::of(args)?;
     if let Some(records) = on_kafka(args, global)? {
         let (produced, lost) = if args.ids.is_some() || args.ids_file.is_some() {
@@ -116,8 +119,16 @@ pub fn run(args: &AuditArgs, global: &Global, out: &mut Output) -> Result<Exit, 
             out.note(&format!("reading {} …", records.source()));
             records.produced(within)?
         };
-        return block_on(audit_records(args, (produced, lost), &witness, &records, out));
+        return block_on(audit_records(args, (produced, lost), witness.as_ref(), &records, out));
     }
+    let Some(witness) = witness else {
+        return Err(Failed::usage(
+            "only a pipeline on Kafka has positions that prove something; elsewhere a witness has to",
+        )
+        .hint(
+            "--applied postgres://…, http://… of `redrive downstream`, or a file with one id on each line",
+        ));
+    };
     if within.is_part() {
         return Err(Failed::usage(
             "only where the messages came from a topic is it known when they were produced",
@@ -143,12 +154,16 @@ fn on_kafka(args: &AuditArgs, global: &Global) -> Result<Option<TopicRecords>, F
 async fn audit_records(
     args: &AuditArgs,
     (mut produced, lost): (ProducedIds, Vec<String>),
-    witness: &AuditWitness,
+    witness: Option<&AuditWitness>,
     records: &TopicRecords,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
-    let mut seen =
-        gather::gather_records(&mut produced, witness, args.effects.as_deref(), records, out).await?;
+    let mut seen = match witness {
+        Some(witness) => {
+            gather::gather_records(&mut produced, witness, args.effects.as_deref(), records, out).await?
+        }
+        None => gather::gather_positions(&mut produced, records, out)?,
+    };
     seen.source = Some(records.source().to_owned());
     seen.lost = lost;
     if Within::of(args)?.is_part() {

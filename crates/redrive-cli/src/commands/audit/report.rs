@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::gather::AuditFindings;
+use super::gather::{AuditFindings, BY_POSITION};
 use super::reconcile::Reconciliation;
 use crate::exit::Failed;
 use crate::output::{Output, Style, count, safe};
@@ -30,7 +30,10 @@ pub fn write(report: &AuditReport<'_>, out: &mut Output) -> Result<(), Failed> {
         None => "ids".to_owned(),
     };
     out.line(&row("produced", reconciliation.produced, &produced))?;
-    out.line(&row("  succeeded", reconciliation.succeeded, "id found in applied"))?;
+    let is_by_position = seen.proof == BY_POSITION;
+    let succeeded =
+        if is_by_position { "committed, neither pending nor dead" } else { "id found in applied" };
+    out.line(&row("  succeeded", reconciliation.succeeded, succeeded))?;
     let erased = match reconciliation.dead_erased {
         0 => String::new(),
         erased => format!(" · erased {}", count(erased)),
@@ -75,7 +78,9 @@ pub fn write(report: &AuditReport<'_>, out: &mut Output) -> Result<(), Failed> {
         let style = if seen.lost.is_empty() { Style::Good } else { Style::Error };
         out.line(&format!("range lost to retention   {}", out.paint(style, &lost)))?;
     }
-    out.line(&format!("proof   {}", seen.proof))
+    let weaker =
+        if is_by_position { "   (nobody was asked whether it had its effect: --applied URL)" } else { "" };
+    out.line(&format!("proof   {}{weaker}", seen.proof))
 }
 
 fn merged(reconciliation: &Reconciliation, seen: &AuditFindings) -> String {
@@ -87,7 +92,12 @@ fn merged(reconciliation: &Reconciliation, seen: &AuditFindings) -> String {
         parts.push(format!("repeated calls   {}, all merged", count(repeats)));
     }
     let by = seen.effects_table.as_deref().map(|table| format!("   (rows of {table})")).unwrap_or_default();
-    parts.push(format!("duplicate effects   {}{by}", count(reconciliation.duplicate_effects)));
+    let duplicates = if seen.proof == BY_POSITION {
+        "unknown".to_owned()
+    } else {
+        count(reconciliation.duplicate_effects)
+    };
+    parts.push(format!("duplicate effects   {duplicates}{by}"));
     parts.join("      ")
 }
 
@@ -107,7 +117,7 @@ fn to_json(report: &AuditReport<'_>) -> Value {
         "pending": reconciliation.pending,
         "missing": reconciliation.missing,
         "missing_ids": reconciliation.missing_ids,
-        "duplicate_effects": reconciliation.duplicate_effects,
+        "duplicate_effects": (seen.proof != BY_POSITION).then_some(reconciliation.duplicate_effects),
         "repeated_calls": seen.report.repeats_merged,
         "twins": seen.twins,
         "listed_again": reconciliation.listed_again,
