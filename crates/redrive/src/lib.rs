@@ -58,6 +58,8 @@ mod sync;
 mod engine;
 mod stores;
 
+mod lease;
+
 pub mod actions;
 #[allow(missing_docs)]
 mod adopt;

@@ -122,10 +122,31 @@ fn letters_that_are_done_leave_the_topic_and_old_ones_are_counted_as_expired() {
         metrics.lines().find_map(|line| line.strip_prefix(&metric).map(|rest| rest.trim().to_owned()))
     };
     drop(processor);
-    let text = config_of("redrive-0", &orders, &stub.url);
-    let text = text.replace("jitter =", "letter_retention = \"1d\"\njitter =");
-    let processor = Processor::start(dir.path(), &text);
-    wait_for("the old ones to be counted", || expired(&processor).as_deref() == Some("3"));
-    let now = letters(&processor, &orders);
-    assert_eq!((&now["open"], &now["discarded"]), (&json!(2), &json!(3)), "{now}");
+    // Two members that begin at the same moment: each sweeps, one of them finds something.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let keeping = |member: &str| {
+        let text = config_of(member, &orders, &stub.url);
+        text.replace("jitter =", "letter_retention = \"1d\"\njitter =")
+    };
+    let (one, two) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| Processor::start(dir.path(), &keeping("redrive-0")));
+        let two = Processor::start(elsewhere.path(), &keeping("redrive-1"));
+        (one.join().unwrap(), two)
+    });
+    let counted = || {
+        let of = |member: &Processor| expired(member).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0);
+        of(&one) + of(&two)
+    };
+    wait_for("the old ones to be counted", || counted() >= 3);
+    for member in [&one, &two] {
+        wait_for("each to know it", || letters(member, &orders)["discarded"] == 3);
+        let now = letters(member, &orders);
+        assert_eq!((&now["open"], &now["discarded"]), (&json!(2), &json!(3)), "{now}");
+    }
+    // Who comes second waits until the first has been silent for a while, and has swept then.
+    std::thread::sleep(std::time::Duration::from_secs(25));
+    assert_eq!(counted(), 3);
+    let listed = good(&one, &["audit", &orders, "--actions", "--json"]);
+    let by_retention = listed.lines().filter(|line| line.contains("\"actor\":\"retention\"")).count();
+    assert_eq!(by_retention, 1, "{listed}");
 }

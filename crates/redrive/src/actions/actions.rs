@@ -131,6 +131,11 @@ impl Actions {
         erasures::compact(&self.log, handle, actor).await
     }
 
+    /// What this process is called among those that share its letters.
+    pub(super) fn process_name(&self) -> String {
+        self.log.process_name()
+    }
+
     /// Discards open letters that died at least `keep` ago, with one line in the action log for all of them.
     pub async fn expire(&self, handle: &PipelineHandle, keep: Duration) -> Result<Discarded, ActionError> {
         retention::expire(&self.log, handle, keep).await

@@ -131,6 +131,11 @@ impl ActionLog {
         Ok(Self { shared: Arc::new(SharedLog { naming, state, group, faults, changing }) })
     }
 
+    /// What this process is called among those that share its letters.
+    pub(super) fn process_name(&self) -> String {
+        self.shared.naming.prefix('a')
+    }
+
     /// The actions of pipelines that several processes share.
     pub(super) fn group(&self) -> &SharedActions {
         &self.shared.group

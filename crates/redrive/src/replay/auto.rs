@@ -12,14 +12,15 @@ use redrive_core::{Time, duration};
 
 use super::error::ReplayError;
 use super::job::{ReplaySpec, ReplayState, ReplayView};
-use super::lease::Lease;
 use super::plan::{Ambiguous, PlanOptions};
+use super::records;
 use super::replays::Replays;
 use super::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use crate::actions::{Action, ActionError, ActionKind, Actions};
 use crate::engine::LetterState;
 use crate::figures::Figures;
 use crate::handle::{HandleError, PipelineHandle};
+use crate::lease::Lease;
 use crate::letters::{Filter, SelectError, Selection};
 
 /// Who its jobs and actions are by.
@@ -184,7 +185,7 @@ pub async fn run(
     let mut recorded_stop = None;
     let mut controller = Controller::new(settings.clone());
     let shared = handle.shared_records();
-    let mut lease = Lease::new(replays.runner());
+    let mut lease = Lease::new(records::LEASE, replays.runner());
     let pause = LOOK_EVERY.min(settings.healthy_for / 4).max(Duration::from_millis(10));
     loop {
         tokio::time::sleep(pause).await;

@@ -31,8 +31,6 @@ mod group;
 
 mod replays;
 
-mod lease;
-
 #[allow(missing_docs)] // only `internal` leads to it
 pub(crate) mod auto;
 mod stopped;

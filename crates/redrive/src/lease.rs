@@ -1,13 +1,11 @@
-//! Which of several processes runs the controller of auto-replay: the one whose name stands in a record that all of them
-//! read. Its holder renews the record; if it does not any more, another writes its own name over it.
+//! Which of several processes of a pipeline does what only one of them should: the one whose name stands in a record that all
+//! of them read. Its holder renews the record; if it does not any more, another writes its own name over it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::live::blocking;
-use super::records;
 use crate::engine::SharedRecords;
 
 /// How often its holder renews it.
@@ -28,7 +26,10 @@ enum LeaseStep {
 
 /// What a process remembers of the lease, by its own clock.
 #[derive(Debug)]
-pub(super) struct Lease {
+pub(crate) struct Lease {
+    /// The key of its record.
+    key: &'static str,
+    /// Of this process.
     name: String,
     /// What the record said last, and since when.
     read: Option<(String, Instant)>,
@@ -37,24 +38,22 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    /// `name` is this process's own.
-    pub(super) fn new(name: String) -> Self {
-        Self { name, read: None, held_since: None }
+    /// `name` is this process's own, `key` that of the record.
+    pub(crate) fn new(key: &'static str, name: String) -> Self {
+        Self { key, name, read: None, held_since: None }
     }
 
     /// Whether this process holds it. Claims it if nobody does, and renews it. What cannot be written now is tried with the
     /// next look.
-    pub(super) async fn look(&mut self, shared: &Arc<dyn SharedRecords>) -> bool {
+    pub(crate) async fn look(&mut self, shared: &Arc<dyn SharedRecords>) -> bool {
         if !shared.is_known() {
             return false;
         }
-        let record = shared.records(records::LEASE).into_iter().next();
+        let record = shared.records(self.key).into_iter().next();
         let text = record.map(|(_, value)| String::from_utf8_lossy(&value).into_owned());
         if let LeaseStep::Write(number) = self.step(text, Instant::now()) {
-            let (shared, text) = (Arc::clone(shared), format!("{} {number}", self.name));
-            let write =
-                move || shared.write(records::LEASE, Some(text.as_bytes())).map_err(std::io::Error::other);
-            let _ = blocking(write).await;
+            let (shared, key, text) = (Arc::clone(shared), self.key, format!("{} {number}", self.name));
+            let _ = tokio::task::spawn_blocking(move || shared.write(key, Some(text.as_bytes()))).await;
         }
         self.is_held(Instant::now())
     }
@@ -99,7 +98,7 @@ mod tests {
     /// Two processes that look at the same record once a second, the second one only while `lives` says so; who holds it.
     fn holders(seconds: u64, lives: impl Fn(usize, u64) -> bool) -> Vec<Vec<usize>> {
         let begun = Instant::now();
-        let mut leases = [Lease::new("r-a-".into()), Lease::new("r-b-".into())];
+        let mut leases = [Lease::new("lease", "r-a-".into()), Lease::new("lease", "r-b-".into())];
         let mut record: Option<String> = None;
         let mut held = Vec::new();
         for second in 0..seconds {
@@ -136,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_process_that_comes_back_under_its_name_goes_on_with_it() {
-        let (mut lease, now) = (Lease::new("r-a-".into()), Instant::now());
+        let (mut lease, now) = (Lease::new("lease", "r-a-".into()), Instant::now());
         assert_eq!(lease.step(Some("r-a- 7".into()), now), LeaseStep::Wait);
         assert!(!lease.is_held(now) && lease.is_held(now + SETTLE));
         assert_eq!(lease.step(Some("r-a- 7".into()), now + RENEW_EVERY), LeaseStep::Write(8));
