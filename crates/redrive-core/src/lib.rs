@@ -31,7 +31,8 @@ pub use forecast::budget as forecast_budget;
 pub use forecast::outage as forecast_outage;
 pub use policy::profiles;
 pub use protection::{
-    blocked_spans, breaker, budget, endpoints, failure_kind, guard, pace, pulse, ramp, suspects, window,
+    blocked_spans, breaker, budget, endpoints, failure_kind, guard, pace, pulse, ramp, reload, suspects,
+    window,
 };
 pub use retry::{class, decide, decision, jitter, meta, reason, schedule, views};
 pub use text::{duration, nearest, pick, printable, rate, ratio};
@@ -43,6 +44,7 @@ pub use decision::{Decision, Outcome};
 pub use failure_kind::FailureKind;
 pub use fingerprint::{Fingerprint, GroupId, GroupRule, GroupRules};
 pub use forecast::Forecast;
+pub use forecast::recovery::RecoveryForecast;
 pub use forecast_outage::OutageForecast;
 pub use guard::GuardSettings;
 pub use jitter::{Jitter, Spread};

@@ -5,52 +5,20 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+mod support {
+    pub(crate) mod quick;
+}
+
 use redrive_lab::experiments::{EXPERIMENTS, Experiment, Finished, Order, OrderedEngine, expected_runs, run};
 use redrive_lab::results::files::read_all;
 use redrive_lab::results::summary::RunStatus;
 use redrive_lab::results::{Summary, report, requirements};
 use redrive_lab::scenario::{Clock, FigureVerdict, RangesOf, Size};
 use redrive_lab::testbed::{Audit, Silent, Watch};
-
-fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
-    Order {
-        name: name.to_owned(),
-        file: None,
-        seed: 7,
-        quick: true,
-        broken,
-        engine: None,
-        postgres: None,
-        victim: vec![env!("CARGO_BIN_EXE_redrive-lab-victim").to_owned()],
-        out: out.map(Path::to_owned),
-        command: format!("redrive lab run {name} --seed 7 --quick"),
-    }
-}
+use support::quick::{must_hold, must_hold_on, order};
 
 fn finished(name: &str, broken: bool) -> Finished {
     run(&order(name, broken, None), &Silent).unwrap_or_else(|error| panic!("{name}: {error}"))
-}
-
-/// What a slow or busy machine cannot change: the audit balances, and what does not depend on the machine is as expected. A
-/// run in which even the variant without failures stalled says nothing about failures, and is repeated.
-fn must_hold(order: &Order) -> Summary {
-    let name = &order.name;
-    let mut tries_left = 3;
-    loop {
-        tries_left -= 1;
-        let Finished { summary, .. } = run(order, &Silent).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(summary.audit_balances(), "{name}: {:#?}", summary.variants);
-        let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
-        if tries_left == 0 || wrong.is_empty() || !control_stalled(&summary) {
-            assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{:#?}", summary.variants);
-            return summary;
-        }
-    }
-}
-
-fn control_stalled(summary: &Summary) -> bool {
-    let control = summary.variants.iter().find(|variant| variant.name == "no failures");
-    control.and_then(|variant| variant.figures.get("stall_p50_share")).is_some_and(|share| *share > 0.1)
 }
 
 /// The same, and `check` has forecast it.
@@ -169,12 +137,6 @@ scenarios! {
     soak => "soak-50k",
 }
 
-/// On an engine, in seconds.
-fn must_hold_on(name: &str, engine: OrderedEngine, ran_on: &str) {
-    let summary = must_hold(&Order { engine: Some(engine), ..order(name, false, None) });
-    assert_eq!(summary.ran_on, ran_on, "{name}");
-}
-
 #[test]
 fn scenarios_of_the_virtual_clock_have_a_quick_form_on_the_embedded_engine() {
     std::thread::scope(|scope| {
@@ -182,34 +144,6 @@ fn scenarios_of_the_virtual_clock_have_a_quick_form_on_the_embedded_engine() {
             scope.spawn(|| must_hold_on(name, OrderedEngine::Embedded, "embedded engine, real clock"));
         }
     });
-}
-
-/// The same load and the same figures, on topics of a real broker. They mostly wait, so they run at once.
-#[cfg(feature = "kafka")]
-#[test]
-fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kafka/address");
-    let brokers = std::env::var("REDRIVE_TEST_KAFKA").or_else(|_| std::fs::read_to_string(file));
-    let brokers = brokers.expect("no Kafka: run `make kafka-up`, or set REDRIVE_TEST_KAFKA=host:port");
-    let kafka = OrderedEngine::Kafka(brokers.trim().to_owned());
-    // Some at a time: each variant is a group of its own, and a small machine has to keep up with all of them.
-    let together: [&[&str]; 4] = [
-        &["blocking-vs-non-blocking"],
-        &["failure-sweep", "ordering", "misclassification", "replay"],
-        &["lateness", "kills", "soak-50k", "time-to-dead-letter"],
-        &["backoff-sweep", "poison-growth", "retry-storm"],
-    ];
-    for names in together {
-        std::thread::scope(|scope| {
-            for name in names {
-                scope.spawn(|| must_hold_on(name, kafka.clone(), "Kafka engine, real clock"));
-            }
-        });
-    }
-    let on_kafka = |name: &str| Order { engine: Some(kafka.clone()), ..order(name, false, None) };
-    let refused = |name: &str| run(&on_kafka(name), &Silent).unwrap_err().to_string();
-    assert!(refused("metastability").contains("its clock is virtual"), "{}", refused("metastability"));
-    assert!(refused("bloom").contains("it is a model"), "{}", refused("bloom"));
 }
 
 /// A result that an older form of its scenario made says nothing about the one that stands beside it.

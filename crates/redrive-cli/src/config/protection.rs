@@ -1,5 +1,6 @@
 //! `[pipeline.breaker]` and `[pipeline.guard]`: when deliveries to a sink stop, and when a pipeline is paused.
 
+use redrive_core::Ratio;
 use redrive_core::breaker::{BreakerSettings, SlowAction};
 use redrive_core::duration::print;
 use redrive_core::failure_kind::{Counted, CountedError};
@@ -24,6 +25,12 @@ pub(super) fn breaker(
     set(&mut breaker.cooldown, reader.duration(&table, "cooldown"));
     set(&mut breaker.cooldown_max, reader.duration(&table, "cooldown_max"));
     set_number(&mut breaker.probes, reader.whole(&table, "probes"));
+    if let Some(times) = reader.number(&table, "reload") {
+        match times.value {
+            0.0 | 1.0..=100.0 => breaker.reload = Ratio::percent((times.value * 100.0).round() as u16),
+            _ => reload_fault(reader, pipeline, &table),
+        }
+    }
     if let Some(fast) = reader.table(&table, "fast") {
         reader.unknown_keys(&fast);
         set(&mut breaker.fast.window, reader.duration(&fast, "window"));
@@ -50,6 +57,12 @@ pub(super) fn breaker(
     breaker
 }
 
+fn reload_fault(reader: &mut SettingReader, pipeline: &Section<'_>, table: &Section<'_>) {
+    let problem = "`breaker.reload` is neither 0 (no limit) nor from 1 to 100; below 1 held messages would never be delivered";
+    let at = table.at("reload").into_iter().collect();
+    reader.fault(pipeline, Fault::line("breaker.reload", problem, "breaker.reload = 2.0", at));
+}
+
 pub(super) fn guard(reader: &mut SettingReader, pipeline: &Section<'_>) -> GuardSettings {
     let mut guard = GuardSettings::default();
     let Some(table) = reader.table(pipeline, "guard") else { return guard };
@@ -71,6 +84,7 @@ pub(super) fn breaker_values(breaker: &BreakerSettings) -> [TableValues; 3] {
         ("cooldown", quoted(&print(breaker.cooldown))),
         ("cooldown_max", quoted(&print(breaker.cooldown_max))),
         ("probes", breaker.probes.to_string()),
+        ("reload", format!("{:?}", breaker.reload.as_f64())),
     ];
     let fast = vec![
         ("window", quoted(&print(breaker.fast.window))),

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use redrive_core::BreakerSettings;
 use redrive_core::duration::rough;
 use redrive_core::forecast_budget::BudgetForecast;
 use redrive_core::forecast_outage::Reload;
 use redrive_core::policy::{BudgetRate, OnExhausted};
+use redrive_core::{BreakerSettings, RecoveryForecast};
 
 use super::figures::{BudgetFigures, DeadFigures, JitterFigures, PipelineFigures, Questions};
 use crate::config::PipelineConfig;
@@ -63,6 +63,9 @@ pub fn lines(pipeline: &PipelineConfig, figures: &PipelineFigures, questions: &Q
         }
     }
     put("breaker", breaker_text(&pipeline.breaker));
+    if let Some(recovery) = pipeline.breaker.recovery(questions.outage) {
+        put("", recovery_text(&pipeline.breaker, &recovery, questions));
+    }
     for warning in &figures.warnings {
         put("note", warning.clone());
     }
@@ -85,6 +88,17 @@ fn breaker_text(breaker: &BreakerSettings) -> String {
         fast.failures,
         fast.min,
         rough(fast.window)
+    )
+}
+
+fn recovery_text(breaker: &BreakerSettings, recovery: &RecoveryForecast, questions: &Questions) -> String {
+    format!(
+        "after a {} outage it closes {} later; what it held comes back at {:.1} × the usual rate, 0.5 × more every 30s up to {:.1} ×, and is gone in {}",
+        spaced(questions.outage),
+        rough(recovery.closes),
+        breaker.reload.as_f64(),
+        recovery.peak,
+        rough(recovery.gone)
     )
 }
 

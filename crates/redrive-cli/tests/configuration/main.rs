@@ -177,6 +177,7 @@ enabled = false
 cooldown = "31s"
 cooldown_max = "6m"
 probes = 6
+reload = 1.5
 [pipeline.breaker.fast]
 window = "11s"
 failures = "51%"

@@ -3,5 +3,6 @@
 pub mod budget;
 pub mod outage;
 mod policy;
+pub mod recovery;
 
 pub use policy::*;

@@ -9,5 +9,6 @@ pub mod guard;
 pub mod pace;
 pub mod pulse;
 pub mod ramp;
+pub mod reload;
 pub mod suspects;
 pub mod window;

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::reload::Reload;
 use crate::{Ratio, Time};
 
 const STEP: Duration = Duration::from_secs(1);
@@ -25,6 +26,8 @@ pub struct Ramp {
     /// Below this the permits double, above it they grow by `step`.
     careful_from: usize,
     step: usize,
+    /// Limit on calls per second, besides that on calls at once.
+    reload: Option<Reload>,
     second_began: Time,
     calls: u32,
     failed: u32,
@@ -41,11 +44,18 @@ impl Ramp {
             permits,
             careful_from,
             step,
+            reload: None,
             second_began: now,
             calls: 0,
             failed: 0,
             good_at_limit: 0,
         }
+    }
+
+    /// Limits calls per second too.
+    #[must_use]
+    pub fn with_reload(self, reload: Option<Reload>) -> Self {
+        Self { reload, ..self }
     }
 
     /// Where the permits begin, and how long they need to the limit if all goes well.
@@ -65,6 +75,24 @@ impl Ramp {
         self.permits
     }
 
+    /// Calls per second that are allowed now; `None` without a limit.
+    pub fn per_second(&self) -> Option<f64> {
+        self.reload.as_ref().map(Reload::per_second)
+    }
+
+    /// How many calls may start now beside those that run.
+    pub fn room(&self, running: usize) -> usize {
+        let room = self.permits.saturating_sub(running);
+        self.reload.as_ref().map_or(room, |reload| room.min(reload.room()))
+    }
+
+    /// A call starts.
+    pub fn started(&mut self) {
+        if let Some(reload) = &mut self.reload {
+            reload.started();
+        }
+    }
+
     /// How many may run once the ramp is over.
     pub fn limit(&self) -> usize {
         self.limit
@@ -78,6 +106,9 @@ impl Ramp {
 
     /// Looks at the second that has passed, if one has. Seconds without a call say nothing.
     pub fn tick(&mut self, now: Time) {
+        if let Some(reload) = &mut self.reload {
+            reload.tick(now);
+        }
         if now < self.second_began {
             self.second_began = now;
         }
@@ -86,6 +117,7 @@ impl Ramp {
         }
         let is_bad = self.failed >= BAD_MIN
             && u64::from(self.failed) * 10_000 > u64::from(self.calls) * BAD.basis_points();
+        let is_short = self.reload.as_mut().is_some_and(|reload| reload.second_over(is_bad, now));
         if is_bad {
             self.permits = (self.permits / 2).max(1);
             (self.careful_from, self.step) = (self.permits, (self.limit / 32).max(1));
@@ -97,20 +129,22 @@ impl Ramp {
                 self.permits + self.step
             };
             self.permits = next.min(self.limit);
-        } else {
+        } else if !is_short {
             self.good_at_limit += 1;
         }
         (self.second_began, self.calls, self.failed) = (now, 0, 0);
     }
 
-    /// Whether the limit was kept up long enough: from here on the limit alone counts.
+    /// Whether the limit was kept up long enough, and calls per second were not held back meanwhile: from here on the limit of
+    /// calls at once alone counts.
     pub fn is_over(&self) -> bool {
         self.good_at_limit >= GOOD_AT_LIMIT
     }
 
-    /// When the second that runs is over.
+    /// When the second that runs is over, or the next call may start.
     pub fn next_wake(&self) -> Option<Time> {
-        (self.calls > 0).then(|| self.second_began.plus(STEP))
+        let second = (self.calls > 0).then(|| self.second_began.plus(STEP));
+        second.into_iter().chain(self.reload.as_ref().and_then(Reload::next_wake)).min()
     }
 }
 
@@ -150,6 +184,28 @@ mod tests {
         assert_eq!(permits[..7], [10, 20, 32, 40, 48, 24, 26], "40 of which 8 fail are a good second");
         assert!(permits[10..].iter().all(|permits| *permits <= 44), "{permits:?}");
         assert!(!ramp.is_over(), "a sink with half its strength is never called with all permits");
+    }
+
+    #[test]
+    fn with_a_limit_on_calls_per_second_it_is_over_once_that_holds_nothing_back() {
+        let mut ramp = Ramp::new(5, 64, at(0)).with_reload(Some(Reload::new(500.0, 2.0, at(0))));
+        let mut second = |second: u64, wanted: usize| {
+            let mut started = 0;
+            for ms in 0..1_000 {
+                ramp.tick(Time::from_millis(at(second).as_millis() + ms));
+                while ramp.room(0) > 0 && started < wanted * (ms as usize + 1) / 1_000 {
+                    ramp.started();
+                    ramp.ended(true);
+                    started += 1;
+                }
+            }
+            (started, ramp.is_over())
+        };
+        let backlog: Vec<_> = (0..29).map(|at| second(at, 1_000_000)).collect();
+        assert!(backlog.iter().all(|(started, is_over)| *started <= 1_101 && !is_over), "{backlog:?}");
+        let after: Vec<_> = (29..60).map(|at| second(at, 500)).collect();
+        assert!(after.iter().all(|(started, _)| *started == 500), "{after:?}");
+        assert!(!after[5].1 && after[15].1, "{after:?}");
     }
 
     #[test]

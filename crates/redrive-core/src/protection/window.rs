@@ -85,6 +85,20 @@ impl Window {
         })
     }
 
+    /// Calls per second in the busiest slot of the window before `now`; `None` without a call. A slot that had just begun is
+    /// taken for a second at least.
+    pub fn busiest(&self, now: Time) -> Option<f64> {
+        let last = self.number(now);
+        let within =
+            |slot: &&WindowSlot| slot.number <= last && last - slot.number < SLOTS as u64 && slot.calls > 0;
+        let per_second = |slot: &WindowSlot| {
+            let begins = Time::from_millis((slot.number - 1) * self.slot_ms).max(self.began.unwrap_or(now));
+            let ends = Time::from_millis(slot.number * self.slot_ms).min(now);
+            f64::from(slot.calls) / ends.since(begins).as_secs_f64().max(1.0)
+        };
+        self.slots.iter().filter(within).map(per_second).max_by(f64::total_cmp)
+    }
+
     /// Whether calls were seen over the whole length of the window.
     pub fn is_full(&self, now: Time) -> bool {
         let span = Duration::from_millis(self.slot_ms * SLOTS as u64);

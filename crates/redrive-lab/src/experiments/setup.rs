@@ -16,6 +16,9 @@ use crate::testbed::Error;
 use crate::testbed::kafka::{run as on_kafka, run_with as logged_on_kafka};
 use crate::testbed::{CallLog, Load, RunEnd, Stage, Subject, Trace, Watch, real, simulated};
 
+/// Variants of a full run on Kafka at the same time: each is a pipeline with about ten clients of its own.
+const KAFKA_SIDE_BY_SIDE: usize = 12;
+
 /// Where scenarios by the real clock run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LabEngine<'a> {
@@ -81,6 +84,14 @@ impl ExperimentSetup<'_> {
         played.map_err(|error| LabError::Run(error.to_string()))
     }
 
+    /// How many variants that only wait run at the same time.
+    fn side_by_side(&self) -> usize {
+        match self.engine {
+            LabEngine::Kafka(_) if !self.size.quick => KAFKA_SIDE_BY_SIDE,
+            LabEngine::Kafka(_) | LabEngine::Embedded => usize::MAX,
+        }
+    }
+
     /// Runs every variant. Where they spend their time waiting, as in a quick run by the real clock, they run side by side.
     pub fn each<P, T>(
         &self,
@@ -93,24 +104,23 @@ impl ExperimentSetup<'_> {
     {
         let variants = scenario.variants::<P>(self.size)?;
         let (of, watch) = (variants.len(), self.watch);
-        if scenario.clock == Clock::Real && (self.size.quick || scenario.side_by_side) {
-            let run = &run;
-            return std::thread::scope(|scope| {
-                let threads: Vec<_> = variants
-                    .iter()
-                    .enumerate()
-                    .map(|(i, variant)| {
-                        scope.spawn(move || run(variant, Stage::of(watch, &variant.name, i, of)))
-                    })
-                    .collect();
-                let ended = |thread: std::thread::ScopedJoinHandle<'_, _>| {
+        let one = |i: usize| run(&variants[i], Stage::of(watch, &variants[i].name, i, of));
+        if scenario.clock != Clock::Real || !(self.size.quick || scenario.side_by_side) {
+            return (0..of).map(one).collect();
+        }
+        let one = &one;
+        let mut ended = Vec::with_capacity(of);
+        for first in (0..of).step_by(self.side_by_side()) {
+            let last = first.saturating_add(self.side_by_side()).min(of);
+            ended.extend(std::thread::scope(|scope| {
+                let threads: Vec<_> = (first..last).map(|i| scope.spawn(move || one(i))).collect();
+                let end = |thread: std::thread::ScopedJoinHandle<'_, _>| {
                     thread.join().unwrap_or_else(|_| Err(LabError::Run("a variant panicked".to_owned())))
                 };
-                threads.into_iter().map(ended).collect()
-            });
+                threads.into_iter().map(end).collect::<Vec<_>>()
+            }));
         }
-        let all = variants.iter().enumerate();
-        all.map(|(i, variant)| run(variant, Stage::of(watch, &variant.name, i, of))).collect()
+        ended.into_iter().collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Orders into a topic: as fast as it takes them, or at a rate that does not slow down when the reader does.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use rdkafka::client::ClientContext;
@@ -24,6 +24,8 @@ const EVENTS: usize = 64;
 struct AckCounts {
     written: Arc<AtomicU64>,
     failed: Arc<AtomicU64>,
+    /// Why the first of them was not.
+    first_failure: Arc<OnceLock<KafkaError>>,
 }
 
 impl ClientContext for AckCounts {}
@@ -32,8 +34,13 @@ impl ProducerContext for AckCounts {
     type DeliveryOpaque = ();
 
     fn delivery(&self, result: &DeliveryResult<'_>, (): ()) {
-        let count = if result.is_ok() { &self.written } else { &self.failed };
-        count.fetch_add(1, Ordering::Relaxed);
+        match result {
+            Ok(_) => self.written.fetch_add(1, Ordering::Relaxed),
+            Err((error, _)) => {
+                self.first_failure.get_or_init(|| error.clone());
+                self.failed.fetch_add(1, Ordering::Relaxed)
+            }
+        };
     }
 }
 
@@ -164,7 +171,10 @@ impl Loader {
         }
         match self.answers.failed.load(Ordering::Relaxed) {
             0 => Ok(()),
-            failed => Err(format!("{failed} orders were not acknowledged").into()),
+            failed => {
+                let why = self.answers.first_failure.get().map(|error| format!("; the first: {error}"));
+                Err(format!("{failed} orders were not acknowledged{}", why.unwrap_or_default()).into())
+            }
         }
     }
 }

@@ -29,6 +29,12 @@ const OPEN_AGAIN: Duration = Duration::from_secs(1);
 /// A long run must fit on the disk: records are dropped long after they were read.
 pub(crate) const SOURCE_SETTINGS: [(&str, &str); 2] =
     [("retention.bytes", "2147483648"), ("segment.bytes", "268435456")];
+/// Loads that gather for so long run beside a dozen others.
+const LONG_GATHER: Duration = Duration::from_millis(100);
+/// An idempotent producer of librdkafka asks without a pause whether it may send what waits behind an unanswered request (ADR
+/// 30), and a dozen of them leave a broker on the same cores no time to answer. So this one sends each record once and never
+/// again: what the broker does not take ends the run.
+const LOAD_SETTINGS: [(&str, &str); 2] = [("enable.idempotence", "false"), ("message.send.max.retries", "0")];
 /// Far longer than a group of one needs to come together.
 const JOIN_MAX: Duration = Duration::from_mins(1);
 
@@ -159,7 +165,12 @@ async fn play(
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(async move { redrive.run_until(stopped).await });
     joined(&handle, u64::from(lanes)).await?;
-    let loader = Loader::new(brokers, name, u64::from(lanes), &[])?;
+    let gather = played.load.gather.as_millis().to_string();
+    let mut settings = vec![("linger.ms", gather.as_str())];
+    if played.load.gather >= LONG_GATHER {
+        settings.extend(LOAD_SETTINGS);
+    }
+    let loader = Loader::new(brokers, name, u64::from(lanes), &settings)?;
     block_in_place(|| loader.connect(&connecting(name)))?;
     let handles = [handle];
     let watching = (played.triage(&handles), played.watch_metrics(&handles));

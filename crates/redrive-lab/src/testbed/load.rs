@@ -30,6 +30,9 @@ pub struct Load {
     pub lanes: u32,
     /// Dead letters that people close per second.
     pub triage_per_second: Option<f64>,
+    /// How long the producer gathers messages before it sends them, on Kafka. Longer where many runs share a machine and none of
+    /// them measures milliseconds: a broker pays by the request.
+    pub gather: Duration,
     /// How long the run goes on after the last arrival at most. It ends earlier once every message has ended.
     pub follow: Duration,
 }
@@ -127,6 +130,7 @@ impl Load {
             keys: crate::order::CUSTOMERS,
             lanes: 1,
             triage_per_second: None,
+            gather: Duration::from_millis(5),
             follow: Duration::ZERO,
         }
     }

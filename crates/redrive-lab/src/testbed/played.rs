@@ -125,12 +125,13 @@ impl Played {
                 if limit == 0 {
                     continue;
                 }
-                let Ok(open) = handle.letters(Some(LetterState::Open), None, limit).await else { return };
+                // Who is told to try again does so.
+                let Ok(open) = handle.letters(Some(LetterState::Open), None, limit).await else { continue };
                 let closed = open.len();
                 if closed > 0
                     && handle.discard(open.iter().map(|letter| letter.id).collect::<Vec<_>>()).await.is_err()
                 {
-                    return;
+                    continue;
                 }
                 may_close = if closed < limit { 0.0 } else { may_close - closed as f64 };
                 let at = played.elapsed().as_millis() as u32;

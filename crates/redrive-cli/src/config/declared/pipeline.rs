@@ -83,6 +83,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::example("cooldown", Duration, r#""30s""#, "the first pause before probing"),
             Setting::example("cooldown_max", Duration, r#""5m""#, "the longest pause; it doubles up to this"),
             Setting::example("probes", Whole(1, NUMBER_MAX), "5", "messages that are sent to test whether it is back"),
+            Setting::example("reload", Number, "2.0", "calls per second after an outage begin at this many times those before it, and grow by half of those every 30s; 0 = no limit"),
         ],
     },
     SettingTable {

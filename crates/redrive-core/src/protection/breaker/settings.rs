@@ -35,6 +35,9 @@ pub struct BreakerSettings {
     pub cooldown_max: Duration,
     /// How many probes a round has.
     pub probes: u32,
+    /// Calls per second right after an outage, as a share of those before it; zero is no limit. It grows by half of the
+    /// rate before the outage every 30 seconds.
+    pub reload: Ratio,
 }
 
 /// The window that finds an outage within seconds.
@@ -84,6 +87,7 @@ impl Default for BreakerSettings {
             cooldown: Duration::from_secs(30),
             cooldown_max: Duration::from_mins(5),
             probes: 5,
+            reload: Ratio::percent(200),
         }
     }
 }

@@ -39,6 +39,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let load = Load {
             fates: Fates::Rates(rates),
             triage_per_second: Some(p.triage),
+            gather: (p.arrive_for.0 / 1_000).min(Duration::from_millis(100)),
             ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers))?;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use redrive::{BreakerSettings, FailureKind, Policy, Time};
-use redrive_core::OutageForecast;
 use redrive_core::breaker::{Breaker, Sign};
+use redrive_core::{OutageForecast, Ratio};
 use serde::Deserialize;
 
 use super::super::fault::LabError;
@@ -13,6 +13,8 @@ use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, Va
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::{Burst, Load, Outage, Subject, Trace};
 
+/// Messages of a tenth of a second come together on Kafka: calls are counted by the second.
+const GATHER: Duration = Duration::from_millis(100);
 /// What counts as more load than usual.
 const RAISED: f64 = 1.1;
 /// Messages that the forecast follows.
@@ -31,6 +33,8 @@ struct RetryStormParameters {
     jitter: String,
     /// With it comes the outage gate.
     breaker: bool,
+    /// Calls per second that the breaker begins with after the outage, as times those before it; 0 is no limit.
+    reload: f64,
     /// Messages that arrive in the moment the outage begins, in seconds of the normal rate.
     burst: u64,
     latency: Span,
@@ -66,6 +70,7 @@ impl RetryStormParameters {
             outage: Some(outage),
             burst,
             latency: self.latency.0,
+            gather: GATHER.div_f64(self.speed),
             follow: Duration::from_mins(10),
             ..Load::steady(seed, self.rate, arrive_for)
         }
@@ -79,7 +84,8 @@ impl RetryStormParameters {
         if !self.breaker {
             return BreakerSettings::off();
         }
-        let mut breaker = BreakerSettings::default();
+        let reload = Ratio::percent((self.reload * 100.0).round() as u16);
+        let mut breaker = BreakerSettings { reload, ..BreakerSettings::default() };
         let spans = [
             &mut breaker.fast.window,
             &mut breaker.slow.window,
@@ -111,6 +117,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let mut forecasts =
             if parameters.is_raw() { forecast(&subject.policy, parameters, &result) } else { Vec::new() };
         forecasts.extend(breaker_opens(&variant.name, parameters, &subject.breaker, &result));
+        forecasts.extend(breaker_closes(&variant.name, parameters, &subject.breaker, &result));
         Ok(Some((result, (curve, forecasts))))
     })?;
     let (variants, rest, is_partial) = complete(each);
@@ -141,14 +148,13 @@ fn bound_of_the_wave(variants: &[VariantResult], arrivals: &str) -> Option<Strin
     };
     let (none, equal, full) = (peak("jitter none")?, peak("jitter equal")?, peak("jitter full")?);
     let (permits, breaker) = (peak("equal, permits for 2 ×")?, peak("equal, breaker")?);
-    let both = peak("equal, breaker, permits for 2 ×");
-    let both = both.map_or_else(String::new, |both| format!(", both {both:.1} ×"));
-    let effect = if breaker > equal { "makes the wave higher" } else { "does not make the wave higher" };
+    let also =
+        |of: &str, what: &str| peak(of).map_or_else(String::new, |peak| format!(", {what} {peak:.1} ×"));
+    let unlimited = also("equal, breaker, reload = 0", "without its limit on calls per second");
+    let both = also("equal, breaker, permits for 2 ×", "both");
     Some(format!(
-        "Peak, {arrivals}: jitter none {none:.1} ×, equal {equal:.1} ×, full {full:.1} ×; with equal jitter, breaker alone \
-         {breaker:.1} ×, permits alone {permits:.1} ×{both}. The breaker alone {effect}: it stops the calls during the \
-         outage and holds what arrives, and its ramp doubles the permits every second up to the limit of concurrent calls, so that \
-         all of it comes back within seconds. Only the limit bounds the wave: set `concurrency` to what the downstream can take."
+        "Peak, {arrivals}: jitter none {none:.1} ×, equal {equal:.1} ×, full {full:.1} ×; with equal jitter, breaker \
+         {breaker:.1} ×{unlimited}, permits alone {permits:.1} ×{both}."
     ))
 }
 
@@ -259,4 +265,22 @@ fn breaker_opens(
     let what = format!("breaker opens so long into the outage, by its own rule: {name}");
     let by = Bound::About(1.0 / parameters.speed.sqrt());
     Some(ForecastLine::new(&what, Unit::Seconds, forecast, result.get("breaker_opens_seconds"), by))
+}
+
+/// How high the wave is that the breaker lets go, as `check` says it. `None` where something else bounds it or adds to it.
+fn breaker_closes(
+    name: &str,
+    parameters: &RetryStormParameters,
+    settings: &BreakerSettings,
+    result: &VariantResult,
+) -> Option<ForecastLine> {
+    let is_plain = parameters.burst == 0 && parameters.hangs.0.is_zero() && parameters.speed == 1.0;
+    if !is_plain || parameters.permits < MANY_PERMITS {
+        return None;
+    }
+    let recovery = settings.recovery(parameters.outage.0)?;
+    let scatter = (1000.0 / parameters.rate).sqrt();
+    let what = format!("highest load after the outage: {name}");
+    let by = Bound::About(0.25 * scatter);
+    Some(ForecastLine::new(&what, Unit::Times, recovery.peak, result.get("peak"), by))
 }

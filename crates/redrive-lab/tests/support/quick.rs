@@ -1,0 +1,50 @@
+//! Quick runs of scenarios, and what must hold in them.
+
+use std::path::Path;
+
+use redrive_lab::experiments::{Finished, Order, OrderedEngine, run};
+use redrive_lab::results::Summary;
+use redrive_lab::testbed::Silent;
+
+pub(crate) fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
+    Order {
+        name: name.to_owned(),
+        file: None,
+        seed: 7,
+        quick: true,
+        broken,
+        engine: None,
+        postgres: None,
+        victim: vec![env!("CARGO_BIN_EXE_redrive-lab-victim").to_owned()],
+        out: out.map(Path::to_owned),
+        command: format!("redrive lab run {name} --seed 7 --quick"),
+    }
+}
+
+/// What a slow or busy machine cannot change: the audit balances, and what does not depend on the machine is as expected. A
+/// run in which even the variant without failures stalled says nothing about failures, and is repeated.
+pub(crate) fn must_hold(order: &Order) -> Summary {
+    let name = &order.name;
+    let mut tries_left = 3;
+    loop {
+        tries_left -= 1;
+        let Finished { summary, .. } = run(order, &Silent).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(summary.audit_balances(), "{name}: {:#?}", summary.variants);
+        let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
+        if tries_left == 0 || wrong.is_empty() || !control_stalled(&summary) {
+            assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{:#?}", summary.variants);
+            return summary;
+        }
+    }
+}
+
+fn control_stalled(summary: &Summary) -> bool {
+    let control = summary.variants.iter().find(|variant| variant.name == "no failures");
+    control.and_then(|variant| variant.figures.get("stall_p50_share")).is_some_and(|share| *share > 0.1)
+}
+
+/// On an engine, in seconds.
+pub(crate) fn must_hold_on(name: &str, engine: OrderedEngine, ran_on: &str) {
+    let summary = must_hold(&Order { engine: Some(engine), ..order(name, false, None) });
+    assert_eq!(summary.ran_on, ran_on, "{name}");
+}
