@@ -43,7 +43,7 @@ pub use pipelines::{
 };
 pub use replays::{
     Canary, JobState, KeyLetters, LastReplay, ReplayForecast, ReplayJob, Replays, Superseded, TakenByReplay,
-    TenantLetters,
+    TenantLetters, UnknownSpan,
 };
 pub use requests::{
     Discard, Edit, Erase, LetterPayload, LetterSelection, MessageIdChoice, StartReplay, Undo,

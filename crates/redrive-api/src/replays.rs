@@ -55,20 +55,30 @@ pub struct ReplayForecast {
     pub other_groups: Option<Vec<String>>,
 }
 
-/// Letters whose key has had a later success in this process since `since`.
+/// Letters whose key has had a later success since `since`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Superseded {
     pub keys: u64,
     pub letters: u64,
-    /// From when on successes are known to this process.
+    /// From when on successes are known; over a restart too.
     pub since: Option<Instant>,
     /// Letters with a key whose message is older than `since`: a later success before that is not known.
     pub older_letters: u64,
+    /// Times since then of which successes are not known: a process was killed before it had saved them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<UnknownSpan>,
     /// On Kafka: only successes in partitions of the member that answers are known, and only while it has them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_partitions_only: bool,
     pub shown: Vec<KeyLetters>,
+}
+
+/// A time of which it is not known what succeeded.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct UnknownSpan {
+    pub from: Instant,
+    pub until: Instant,
 }
 
 /// Letters of a key.

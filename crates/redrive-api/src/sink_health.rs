@@ -93,6 +93,9 @@ pub struct Recovery {
     pub permits_from: u64,
     pub permits_to: u64,
     pub ramp_seconds: u64,
+    /// Calls per second at first, which grow every half minute up to what the permits allow. Null without a limit
+    /// (`breaker.reload`), or if nothing was delivered before.
+    pub begins_per_second: Option<f64>,
     /// What the permits allow, if it is known how long a call takes.
     pub rate_per_second: Option<f64>,
     pub live_per_second: f64,

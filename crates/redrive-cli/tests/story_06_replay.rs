@@ -256,6 +256,31 @@ fn a_dry_run_counts_and_changes_nothing() {
     assert!(stderr(&nothing).contains("--all"), "{}", stderr(&nothing));
 }
 
+/// A restart forgets no success; what a killed process had not saved is said.
+#[test]
+fn later_successes_are_known_over_a_restart_and_a_kill_leaves_a_gap_that_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let (stub, mut processor) = with_letters(dir.path(), 7);
+    let later = json!({ "id": "later", "key": "c-3", "payload": { "amount": 1 } }).to_string();
+    assert_eq!(processor.post(MESSAGES, &later).status, 202);
+    wait_for("the later one to succeed", || stub.has_applied("later"));
+    let plan = |processor: &Processor| good(processor, &["dlq", "replay", "orders", "--all", "--dry-run"]);
+    let is_known = |plan: &str| plan.contains("1 key has later successes");
+    wait_for("the success to be counted", || is_known(&plan(&processor)));
+
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0));
+    processor.restart();
+    let after = plan(&processor);
+    assert!(is_known(&after) && !after.contains("later successes known since"), "{after}");
+
+    processor.kill();
+    processor.restart();
+    let after = plan(&processor);
+    assert!(is_known(&after), "{after}");
+    assert!(after.contains("but not from") && after.contains("(a process was killed)"), "{after}");
+}
+
 #[test]
 fn what_was_discarded_is_not_replayed_and_can_be_brought_back() {
     let dir = tempfile::tempdir().unwrap();

@@ -54,6 +54,7 @@ fn lag_and_records_are_told_by_topic_and_partition_and_ends_of_transactions_are_
         lag(&mut engine, &source, 1) == Some(0) && lag(&mut engine, &tier, 1) == Some(1)
     });
     assert_eq!(flow(&mut engine, &source, 1).unwrap().consumed, 3);
+    assert_eq!(flow(&mut engine, &source, 1).unwrap().stalled_for, Duration::ZERO, "all of it has started");
     assert_eq!(flow(&mut engine, &tier, 1).unwrap().consumed, 1);
     let cluster = engine.condition().cluster.unwrap();
     assert!(cluster.member && cluster.reachable && cluster.rebalances > 0, "{cluster:?}");
@@ -97,6 +98,10 @@ fn the_lag_of_a_partition_that_does_not_move_goes_on_growing() {
         before > 0 && flow(&mut engine, &source, 0).unwrap().consumed == before
     });
     assert!(flow(&mut engine, &source, 0).unwrap().consumed < 40_000, "the rest is left at the broker");
+    let stalled = flow(&mut engine, &source, 0).unwrap().stalled_for;
+    wait("the first record waits longer and longer", || {
+        flow(&mut engine, &source, 0).unwrap().stalled_for > stalled + Duration::from_secs(1)
+    });
     world.produce(&messages(40_000..80_000));
     wait("the lag is what was written", || lag(&mut engine, &source, 0) == Some(80_000));
     engine.close().unwrap();

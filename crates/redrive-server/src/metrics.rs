@@ -91,6 +91,7 @@ metrics! {
     PENDING = Gauge "redrive_pending" [pipeline, state] "Messages that are not terminal, each in exactly one state: ready, delayed, held, key_wait, in_flight.";
     OLDEST_PENDING = Gauge "redrive_oldest_pending_timestamp_seconds" [pipeline] "Creation time of the oldest pending message, in seconds since 1970; absent if there is none.";
     RETRY_LATENESS = Histogram "redrive_retry_lateness_seconds" [pipeline] "How long after its due time a delayed message was started.";
+    STALL_OLDEST = Gauge "redrive_stall_oldest_seconds" [pipeline, topic, partition] "How long the first message of a partition has waited that was read and has had no attempt: what blocks it is before it. Zero if none waits. On Kafka only partitions of this process; the embedded engine has one partition, 0.";
     STALL = Histogram "redrive_stall_seconds" [pipeline] "How long a message waited behind others of its partition before its first attempt, from when this process had it: on Kafka from when it was read, otherwise from its creation.";
     END_TO_END = Histogram "redrive_end_to_end_seconds" [pipeline] "Time from message creation to success.";
     SETTLE_DURATION = Histogram "redrive_settle_duration_seconds" [pipeline] "From a decision being handed to the engine until it is durable.";
@@ -190,6 +191,15 @@ pub fn render(snapshot: &Snapshot) -> String {
     });
     moment(out, &OLDEST_PENDING, snapshot, |figures| figures.oldest_pending);
     histogram(out, &RETRY_LATENESS, snapshot, |figures| &figures.retry_lateness);
+    each(out, &STALL_OLDEST, snapshot, |samples, name, figures| {
+        if figures.condition.cluster.is_none() {
+            samples.value(&[name, name, "0"], figures.stalled_for.as_secs_f64());
+        }
+        for flow in figures.condition.flows.iter().filter(|flow| flow.lag.is_some()) {
+            let labels = [name, &*flow.topic, &flow.partition.to_string()];
+            samples.value(&labels, flow.stalled_for.as_secs_f64());
+        }
+    });
     histogram(out, &STALL, snapshot, |figures| &figures.stall);
     histogram(out, &END_TO_END, snapshot, |figures| &figures.end_to_end);
     histogram(out, &SETTLE_DURATION, snapshot, |figures| &figures.settle_duration);

@@ -534,7 +534,8 @@ async fn a_canary_that_fails_leaves_the_rest_untouched_until_somebody_resumes_th
     assert_eq!(again.get("r-1").unwrap().note, stopped.note);
 
     rig.broken.store(false, SeqCst);
-    assert_eq!(replays.resume("r-1").await.unwrap().state, ReplayState::Running);
+    let resumed = replays.resume("r-1").await.unwrap().state;
+    assert!(matches!(resumed, ReplayState::Running | ReplayState::Done), "{resumed:?}");
     let done = wait_for(&replays, "r-1", |view| view.state == ReplayState::Done).await;
     assert_eq!((done.published, done.succeeded, done.dead_again, done.note), (200, 190, 10, None));
     let canary = done.canary.unwrap();

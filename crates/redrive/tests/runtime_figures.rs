@@ -188,6 +188,45 @@ async fn deferrals_are_retries_that_are_held() {
     guarded(redrive.run_until(work)).await.unwrap();
 }
 
+/// A message that never ends takes the only place; what waits behind it has had no attempt, so no histogram shows it.
+#[tokio::test]
+async fn what_cannot_start_shows_for_how_long_it_has_waited() {
+    let dir = tempfile::tempdir().unwrap();
+    stalls(MemoryStores::new()).await;
+    stalls(Embedded::open(dir.path()).unwrap()).await;
+}
+
+async fn stalls(stores: impl Stores + 'static) {
+    let clock = Arc::new(VirtualClock::default());
+    let blocked = |message: Message| async move {
+        match message.id() {
+            "stuck" => std::future::pending().await,
+            _ => Ok(()),
+        }
+    };
+    let pipeline = Pipeline::new("p").concurrency(1).handler_fn(blocked);
+    let redrive = Redrive::builder()
+        .engine(stores)
+        .clock(Arc::clone(&clock))
+        .drain(Duration::from_millis(10))
+        .pipeline(pipeline)
+        .build()
+        .unwrap();
+    let handle = redrive.pipeline("p").unwrap();
+    let stalled = async {
+        handle.ingest([message("good")]).await.unwrap();
+        shown(&handle, |f| f.succeeded == 1 && f.stalled_for == Duration::ZERO).await;
+        handle.ingest([message("stuck")]).await.unwrap();
+        shown(&handle, |f| f.running == 1).await;
+        handle.ingest([message("behind")]).await.unwrap();
+        for waited in [30, 90] {
+            clock.advance(Duration::from_secs(if waited == 30 { 30 } else { 60 }));
+            shown(&handle, |f| f.stalled_for.as_secs() == waited).await;
+        }
+    };
+    guarded(redrive.run_until(stalled)).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_call_that_is_given_up_is_a_repeat() {
     let begun = Arc::new(tokio::sync::Notify::new());

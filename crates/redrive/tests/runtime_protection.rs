@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redrive::internal::dispatch::{CallId, Ended, Machine, Parked, ProtectionSettings, Start};
-use redrive::internal::engine::{Deliver, Event, Memory, NewMessage, StoreOptions};
+use redrive::internal::engine::{Deliver, Event, Memory, NewMessage, ReminderKind, StoreOptions};
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::breaker::BreakerState;
 use redrive_core::{BreakerSettings, GuardSettings, Random};
@@ -84,7 +84,7 @@ impl World {
             self.machine.submitted(ticket, len, self.now);
         }
         if let Some(reminder) = self.machine.reminder(now) {
-            self.engine.keep_reminder(&reminder).unwrap();
+            self.engine.keep_reminder(ReminderKind::Health, &reminder).unwrap();
         }
     }
 
@@ -93,7 +93,7 @@ impl World {
         self.engine.crash();
         self.running.clear();
         self.machine = Machine::protected(Arc::clone(&self.policy), PERMITS, &self.settings);
-        self.machine.remember(&self.engine.reminder().unwrap());
+        self.machine.remember(&self.engine.reminder(ReminderKind::Health).unwrap());
     }
 
     fn is_open(&mut self) -> bool {
@@ -236,7 +236,7 @@ fn without_a_reminder_it_opens_again_within_its_sample() {
     let mut world = World::new(tiers("24h"), ProtectionSettings::default());
     world.ingest(messages(0..400));
     world.run(Duration::from_secs(10), CALL, down);
-    world.engine.keep_reminder(b"torn").unwrap();
+    world.engine.keep_reminder(ReminderKind::Health, b"torn").unwrap();
     let calls = world.calls.len();
     world.die();
     assert!(!world.is_open());
@@ -274,7 +274,21 @@ fn outage(length: Duration, per_second: u32) {
     assert!(breaker.probes <= 5 * breaker.rounds, "{breaker:?}");
     let shown = world.machine.health(world.now).incident.unwrap();
     assert!(shown.failed <= calls as u64 && shown.until.is_none(), "{shown:?}, {calls} calls");
-    load(&mut world, Duration::from_mins(6), up);
+    let back = world.now;
+    load(&mut world, Duration::from_mins(8), up);
+    // What was held comes back at twice the rate, and at half a rate more for each half minute, though permits allow far more.
+    let mut seconds = vec![0_u32; 8 * 60];
+    world
+        .calls
+        .iter()
+        .filter(|(at, _)| *at >= back)
+        .for_each(|(at, _)| seconds[at.since(back).as_secs() as usize] += 1);
+    let closed = seconds.iter().position(|calls| *calls > 5).unwrap();
+    for (second, calls) in seconds.iter().enumerate().skip(closed) {
+        let most = per_second * (4 + (second - closed) as u32 / 29) * 115 / 200;
+        assert!(*calls <= most, "{calls} calls in second {second}, {most} at most: {seconds:?}");
+    }
+    assert_eq!(seconds[8 * 60 - 2], per_second, "the backlog is gone: {seconds:?}");
     world.run(Duration::from_mins(2), CALL, up);
     assert_eq!((world.machine.tally().succeeded, world.machine.tally().dead), (u64::from(ids), 0));
     let shown = world.machine.health(world.now).incident.unwrap();

@@ -37,7 +37,7 @@ fn a_plan_on_kafka_says_what_an_operator_should_know_before_a_replay() {
     kafka::create(&orders, 2);
     let budget = "[pipeline.budget]\nretries_per_minute = 60";
     let text = lines(&orders, "ledger_horizon = \"7d\"", budget);
-    let processor = member(dir.path(), "redrive-0", &orders, &text, &stub.url);
+    let mut processor = member(dir.path(), "redrive-0", &orders, &text, &stub.url);
     // One order of a customer is refused; a later one of the same customer succeeds.
     let order =
         |id: &str, amount: i32| ("c-1".to_owned(), json!({ "order_id": id, "amount": amount }).to_string());
@@ -49,9 +49,14 @@ fn a_plan_on_kafka_says_what_an_operator_should_know_before_a_replay() {
     wait_for("the letters", || letters(&processor, &orders)["open"] == 5);
 
     let replay = ["dlq", "replay", &orders, "--all", "--rate", "2/s"];
-    let plan = || good(&processor, &[&replay[..], &["--dry-run"]].concat());
-    wait_for("the success to be counted", || plan().contains("later successes"));
-    let plan_now = plan();
+    let plan = |processor: &Processor| good(processor, &[&replay[..], &["--dry-run"]].concat());
+    wait_for("the success to be counted", || plan(&processor).contains("later successes ("));
+    // Which a restart does not forget.
+    processor.signal("TERM");
+    assert_eq!(processor.wait(), Some(0));
+    processor.restart();
+    wait_for("the letters to be read again", || letters(&processor, &orders)["open"] == 5);
+    let plan_now = plan(&processor);
     let first = format!(
         "would replay 5 (frozen)   to {orders}.replay (only this pipeline sees it)   at 2/s ± jitter ≈ 3 s"
     );
@@ -79,7 +84,7 @@ fn a_plan_on_kafka_says_what_an_operator_should_know_before_a_replay() {
     assert_eq!(ran.status.code(), Some(1), "one is refused again: {said}{}", stderr(&ran));
     assert!(said.contains("5/5   succeeded 4   dead again 1"), "{said}");
     let name = processor.get("/v1/replays").json()["replays"][0]["id"].as_str().unwrap().to_owned();
-    let again = plan();
+    let again = plan(&processor);
     let last = again.lines().find(|line| line.contains(&name)).unwrap_or_else(|| panic!("{again}"));
     assert!(last.contains("done   succeeded 4   dead again 1   untouched 0"), "{again}");
 }

@@ -309,6 +309,11 @@ impl PartitionLane {
         waiting as u64 + self.unread()
     }
 
+    /// How long the first of the fresh messages has waited since it was read.
+    pub fn stalled_for(&self) -> Option<Duration> {
+        Some(self.fifo.front()?.arrived?.elapsed())
+    }
+
     /// Whether its end was met since it was assigned.
     pub fn has_ended(&self) -> bool {
         self.read != ReadState::Behind

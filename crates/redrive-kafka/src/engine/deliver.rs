@@ -1,12 +1,13 @@
 //! The engine delivers.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redrive::internal::engine::ingest::Ingest;
 use redrive::internal::engine::{
-    Announced, Claimed, Deliver, Delivery, EngineError, Event, PendingAt, Receipt, Settlement, TakeGate,
-    Ticket,
+    Announced, Claimed, Deliver, Delivery, EngineError, Event, PendingAt, Receipt, ReminderKind, Settlement,
+    TakeGate, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::Time;
@@ -97,16 +98,17 @@ impl Deliver for KafkaEngine {
         self.letters.on_wake(wake);
     }
 
-    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+    fn keep_reminder(&mut self, kind: ReminderKind, content: &[u8]) -> Result<(), EngineError> {
         // It is only a reminder: without it the next process learns the same from its first calls.
-        if let Err(error) = std::fs::write(&self.reminder, text) {
-            tracing::warn!(file = %self.reminder.display(), %error, "a reminder for the next process cannot be kept");
+        let file = reminder_file(self, kind);
+        if let Err(error) = std::fs::write(&file, content) {
+            tracing::warn!(file = %file.display(), %error, "a reminder for the next process cannot be kept");
         }
         Ok(())
     }
 
-    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
-        Ok(std::fs::read(&self.reminder).unwrap_or_default())
+    fn reminder(&mut self, kind: ReminderKind) -> Result<Vec<u8>, EngineError> {
+        Ok(std::fs::read(reminder_file(self, kind)).unwrap_or_default())
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -137,6 +139,10 @@ impl Deliver for KafkaEngine {
         };
         Err(EngineError::Unavailable(format!("the last commit failed: {problem}")))
     }
+}
+
+fn reminder_file(engine: &KafkaEngine, kind: ReminderKind) -> PathBuf {
+    engine.state_dir.join(format!("{}.{}", engine.pipeline.name, kind.file_name()))
 }
 
 /// Waits until every copy is acknowledged; whether that was in time.

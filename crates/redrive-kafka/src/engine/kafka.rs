@@ -62,8 +62,8 @@ pub struct KafkaEngine {
     pub(super) source: Arc<str>,
     /// This process, as others see it.
     pub(super) name: String,
-    /// A local file for [`redrive::internal::engine::Deliver::keep_reminder`].
-    pub(super) reminder: PathBuf,
+    /// Where [`redrive::internal::engine::Deliver::keep_reminder`] has its local files.
+    pub(super) state_dir: PathBuf,
 
     pub(super) mailbox: Arc<Mailbox>,
     pub(super) poller: Poller,

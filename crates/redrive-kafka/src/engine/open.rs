@@ -119,7 +119,7 @@ pub(crate) fn open(
     Ok(KafkaEngine {
         pipeline: pipeline.clone(),
         name: cluster.process_name(),
-        reminder: state_dir.join(format!("{}.reminder", pipeline.name)),
+        state_dir: state_dir.clone(),
         poller,
         ownership: Ownership::new(now, cluster.session() / 2, drain),
         lanes: Lanes::new(&mailbox),

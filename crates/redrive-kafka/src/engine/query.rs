@@ -42,7 +42,8 @@ impl Query for KafkaEngine {
     }
 
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
-        Ok(Oldest { pending: self.backlog.oldest(&self.lanes), letter: self.letters.oldest() })
+        let (pending, letter) = (self.backlog.oldest(&self.lanes), self.letters.oldest());
+        Ok(Oldest { pending, ready: None, letter })
     }
 
     fn condition(&self) -> Condition {

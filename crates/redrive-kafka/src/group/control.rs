@@ -28,7 +28,7 @@ const PAUSE: &str = "pause";
 /// In front of the id of a group whose state the record says.
 const GROUP: &str = "group/";
 /// In front of the keys that others choose: of replay jobs and of actions.
-const SHARED: [&str; 2] = ["replay/", "action/"];
+const SHARED: [&str; 3] = ["replay/", "action/", "lease/"];
 /// How long the cluster may take to accept a record, and to give it back.
 const WRITE_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);

@@ -51,9 +51,11 @@ impl GroupStatus {
         let mut flows: Vec<PartitionFlow> = here
             .chain(elsewhere.cloned())
             .map(|name| {
-                let lag = lanes.find(&name.0, name.1).map(|at| lanes[at].lag());
-                let consumed = self.read.get(&name).copied().unwrap_or(0);
-                PartitionFlow { lag, topic: name.0, partition: name.1, consumed }
+                let lane = lanes.find(&name.0, name.1).map(|at| &lanes[at]);
+                let stalled_for = lane.and_then(PartitionLane::stalled_for).unwrap_or_default();
+                let (lag, consumed) =
+                    (lane.map(PartitionLane::lag), self.read.get(&name).copied().unwrap_or(0));
+                PartitionFlow { lag, topic: name.0, partition: name.1, consumed, stalled_for }
             })
             .collect();
         flows.sort_by(|a, b| (&a.topic, a.partition).cmp(&(&b.topic, b.partition)));

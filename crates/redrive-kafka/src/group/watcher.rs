@@ -13,7 +13,14 @@ use crate::client::threads::ClientThreads;
 use crate::group::members::members_by;
 use crate::locked::locked;
 
-const EVERY: Duration = Duration::from_secs(5);
+/// How often ends of partitions are asked for, if there are any to ask for, …
+const EVERY: Duration = Duration::from_secs(1);
+/// … and every so many times the cluster is asked about as a whole.
+const CLUSTER_EVERY: u32 = 5;
+/// Partitions whose ends are asked for at a time; where there are more, it is the turn of the next ones a second later.
+const ENDS_MAX: usize = 64;
+/// A prime number, so that looks at many partitions begin with different ones.
+const ENDS_STEP: usize = 61;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Rounds without an answer after which the cluster counts as out of reach: one broker of several may be away.
 const UNANSWERED_MAX: u32 = 2;
@@ -91,10 +98,16 @@ impl Watcher {
         let (cluster, asking) = (cluster.clone(), Arc::clone(&shared));
         let watch = move || {
             let Ok(consumer) = cluster.reader().create::<BaseConsumer>() else { return };
-            let mut round = 0_u32;
+            let (mut look, mut round) = (0_u32, 0_u32);
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                ask(&cluster, &consumer, &topics, &asking, round);
-                round = round.wrapping_add(1);
+                look = look.wrapping_add(1);
+                if look.is_multiple_of(CLUSTER_EVERY) {
+                    ask(&cluster, &consumer, &topics, &asking, round);
+                    round = round.wrapping_add(1);
+                }
+                if locked(&asking.found).silence.is_none() {
+                    ask_ends(&consumer, &asking, look);
+                }
             }
         };
         let mut thread = ClientThreads::default();
@@ -153,10 +166,15 @@ fn ask(cluster: &Cluster, consumer: &BaseConsumer, topics: &[Arc<str>], shared: 
             owned.flat_map(|(topic, partitions)| partitions.into_iter().map(move |p| (topic.clone(), p)));
         locked(&shared.found).owned(unowned(&counts, &owned.collect()));
     }
+}
+
+fn ask_ends(consumer: &BaseConsumer, shared: &WatcherShared, look: u32) {
     let mut asked = locked(&shared.asked).clone();
-    // Those whose broker is away take all the time there is, so every round begins with another one.
-    let first = round as usize % asked.len().max(1);
+    // Those whose broker is away take all the time there is, so every look begins with another one.
+    let step = if asked.len() > ENDS_MAX { ENDS_STEP } else { 1 };
+    let first = (look as usize).wrapping_mul(step) % asked.len().max(1);
     asked.rotate_left(first);
+    asked.truncate(ENDS_MAX);
     let until = Instant::now() + ANSWER_MAX;
     let end = |(topic, partition): Name| {
         let left = until.saturating_duration_since(Instant::now());

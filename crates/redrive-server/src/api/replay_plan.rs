@@ -7,7 +7,7 @@ use redrive::internal::engine::ReplayTarget;
 use redrive::letters::redact::REDACTED;
 use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped, Touched, TouchedGroups};
 use redrive_api::{
-    Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters,
+    Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters, UnknownSpan,
 };
 use redrive_core::duration;
 
@@ -48,6 +48,11 @@ pub(super) fn forecast(
             letters: superseded.letters,
             since: superseded.since.map(Instant),
             older_letters: superseded.older_letters,
+            gaps: superseded
+                .gaps
+                .iter()
+                .map(|gap| UnknownSpan { from: Instant(gap.from), until: Instant(gap.until) })
+                .collect(),
             own_partitions_only: !served.handle.takes_messages(),
             shown: shown.collect(),
         },

@@ -3,7 +3,9 @@
 use redrive::internal::dispatch::{self, EndpointFigures, health};
 use redrive::{Figures, HealthFigures};
 use redrive_api::{EndpointWait, Endpoints, HealthChange, Incident, Instant, Recovery, Resets, SinkHealth};
+use redrive_core::Time;
 use redrive_core::breaker::BreakerState;
+use redrive_core::reload::Reload;
 
 /// Breaker, permits, budget and suspects, with the latest changes.
 pub fn sink_health(figures: &Figures) -> SinkHealth {
@@ -60,15 +62,21 @@ const CALL_SECONDS_MIN: f64 = 0.001;
 fn recovery(health: &HealthFigures, waiting: u64, live: f64) -> Recovery {
     let HealthFigures { limit, ramp: (permits_from, took), call_took, .. } = *health;
     let rate = call_took.map(|call| limit as f64 / call.as_secs_f64().max(CALL_SECONDS_MIN));
-    let gains = rate.map(|rate| rate - live).filter(|gains| *gains > 0.0);
+    let factor = health.reload.as_f64();
+    let usual = health.usual_per_second.filter(|_| factor > 0.0);
+    let gone = rate.and_then(|rate| match usual {
+        Some(usual) => Reload::forecast(usual, factor, rate, live, waiting).map(|gone| gone.as_secs_f64()),
+        None => Some(waiting as f64 / (rate - live)).filter(|_| rate > live),
+    });
     let tenths = |number: f64| (number * 10.0).round() / 10.0;
     Recovery {
         permits_from: permits_from as u64,
         permits_to: limit as u64,
         ramp_seconds: took.as_secs(),
+        begins_per_second: usual.map(|usual| tenths(Reload::new(usual, factor, Time::ZERO).per_second())),
         rate_per_second: rate.map(tenths),
         live_per_second: tenths(live),
-        backlog_seconds: gains.map(|gains| (waiting as f64 / gains).ceil() as u64),
+        backlog_seconds: gone.map(|seconds| seconds.ceil() as u64),
     }
 }
 
@@ -92,6 +100,8 @@ fn incident(incident: &dispatch::Incident, limit: usize) -> Incident {
 mod tests {
     use std::time::Duration;
 
+    use redrive_core::Ratio;
+
     use super::*;
 
     #[test]
@@ -106,5 +116,14 @@ mod tests {
         assert_eq!((view.rate_per_second, view.backlog_seconds), (Some(6_095.2), Some(1_554)));
         assert_eq!(of(100, 9_000.0, call).backlog_seconds, None, "never, if more comes than can be sent");
         assert_eq!(of(100, 0.0, None).rate_per_second, None, "nothing was ever delivered");
+        let health = HealthFigures {
+            limit: 64,
+            call_took: call,
+            usual_per_second: Some(2_000.0),
+            reload: Ratio::percent(200),
+            ..HealthFigures::default()
+        };
+        let view = recovery(&health, 6_361_204, 2_000.0);
+        assert_eq!((view.begins_per_second, view.backlog_seconds), (Some(4_000.0), Some(1_578)));
     }
 }

@@ -11,7 +11,7 @@ use redrive_core::endpoints::{EndpointWait, LimitBy};
 use redrive_core::guard::Flood;
 use redrive_core::pulse::Outage;
 use redrive_core::views::Gate;
-use redrive_core::{Time, duration};
+use redrive_core::{Ratio, Time, duration};
 
 use crate::timestamp;
 
@@ -36,6 +36,12 @@ pub struct HealthFigures {
     pub incident: Option<Incident>,
     /// Where the permits would begin if the breaker closed now, and how long they would need to the limit.
     pub ramp: (usize, Duration),
+    /// Good calls per second before the last outage.
+    pub usual_per_second: Option<f64>,
+    /// The share of it that calls per second begin with after an outage.
+    pub reload: Ratio,
+    /// Calls per second that are allowed while the permits grow again; `None` without a limit.
+    pub reload_per_second: Option<f64>,
     /// How long a good call takes, if there was one.
     pub call_took: Option<Duration>,
     /// Which endpoints keep messages waiting, for a sink with an endpoint per message.
@@ -244,6 +250,9 @@ impl Default for HealthFigures {
             outage: None,
             incident: None,
             ramp: (0, Duration::ZERO),
+            usual_per_second: None,
+            reload: Ratio::ZERO,
+            reload_per_second: None,
             call_took: None,
             endpoints: None,
             budget_remaining: None,

@@ -21,7 +21,7 @@ use redrive_core::{Message, Meta, Policy, Reason, Time};
 use super::calls::{Call, CallId, Calls, Withdrawn};
 use super::failed::{AttemptFailed, FailureLog};
 use super::health::{HealthChange, HealthEntry, HealthFigures};
-use super::key_successes::KeySuccesses;
+use super::key_successes::{KeySuccesses, Saved};
 use super::meters::{Meters, Tally};
 use super::permits::Permits;
 use super::protection::{BreakerOrder, Protection, ProtectionSettings};
@@ -276,9 +276,19 @@ impl Machine {
         }
     }
 
-    /// Begins to deliver: what succeeds from now on is known.
-    pub fn begin_delivering(&mut self, now: Time) {
-        self.key_successes.begin(now);
+    /// Begins to deliver: what succeeds from now on is known, and what the process before has saved.
+    pub fn begin_delivering(&mut self, saved_successes: &[u8], now: Time) {
+        self.key_successes = KeySuccesses::begin(saved_successes, now);
+    }
+
+    /// The keys with a success, for the next process, if it is time to save them.
+    pub fn unsaved_key_successes(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.key_successes.save_if_due(now)
+    }
+
+    /// The same when this process ends.
+    pub fn last_key_successes(&mut self, now: Time) -> Vec<u8> {
+        self.key_successes.save(Saved::AtEnd, now)
     }
 
     /// Which keys had a success lately.

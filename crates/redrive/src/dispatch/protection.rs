@@ -12,6 +12,7 @@ use redrive_core::decide::RECONNECTS_MAX;
 use redrive_core::guard::{Flood, Guard, GuardSettings};
 use redrive_core::pulse::{Pulse, Stopped};
 use redrive_core::ramp::Ramp;
+use redrive_core::reload::{Reload, UsualRate};
 use redrive_core::{Budget, Class, FailureKind, Health, Meta, Policy, Reason, Time};
 
 use super::health::{HealthChange, HealthEntry, HealthFigures};
@@ -119,6 +120,7 @@ pub struct Protection {
     breaker: Breaker,
     pulse: Pulse,
     ramp: Option<Ramp>,
+    usual: UsualRate,
     budget: RetryBudget,
     guard: Guard,
     limit: usize,
@@ -159,6 +161,7 @@ impl Protection {
             breaker: Breaker::new(settings.breaker.clone()),
             pulse: Pulse::default(),
             ramp: None,
+            usual: UsualRate::default(),
             budget: RetryBudget::new(policy.budget()),
             guard: Guard::new(settings.guard.clone()),
             limit,
@@ -224,6 +227,7 @@ impl Protection {
         if self.wait.ask(wait) && is_long {
             self.note(change, now);
         }
+        self.usual.note(now);
         self.blocked.block(now);
     }
 
@@ -248,8 +252,14 @@ impl Protection {
     fn begin_few(&mut self, few: u32, now: Time) {
         if self.breaker.is_closed() {
             self.blocked.unblock(now);
-            self.ramp = Some(Ramp::new(few, self.limit, now));
+            self.ramp = Some(self.ramp_from(few, now));
         }
+    }
+
+    fn ramp_from(&self, few: u32, now: Time) -> Ramp {
+        let share = Some(self.breaker.settings().reload.as_f64()).filter(|share| *share > 0.0);
+        let reload = self.usual.per_second().zip(share).map(|(usual, share)| Reload::new(usual, share, now));
+        Ramp::new(few, self.limit, now).with_reload(reload)
     }
 
     /// Whether nothing is known of the sink but that it takes nothing: it is closed, or has asked for patience and has not
@@ -265,7 +275,7 @@ impl Protection {
         }
         match (&self.ramp, self.breaker.is_closed()) {
             (_, false) => self.breaker.probes_wanted(),
-            (Some(ramp), true) => ramp.permits().saturating_sub(running),
+            (Some(ramp), true) => ramp.room(running),
             (None, true) => usize::MAX,
         }
     }
@@ -322,6 +332,9 @@ impl Protection {
             self.pulse.beat(message, which == Which::First, is_good, now);
         }
         if is_good {
+            if self.ramp.is_none() && self.breaker.is_closed() {
+                self.usual.add(now);
+            }
             self.wait.answered();
         } else if evidence != CallEvidence::Nothing {
             self.recording.failed(is_probe, now);
@@ -369,11 +382,12 @@ impl Protection {
         match change {
             BreakerChange::Opened(cause) => {
                 self.ramp = None;
+                self.usual.note(now);
                 self.blocked.block(now);
                 self.recording.opened(now, cause.failed);
             }
             BreakerChange::Closed { .. } => {
-                self.ramp = Some(Ramp::new(self.breaker.settings().probes, self.limit, now));
+                self.ramp = Some(self.ramp_from(self.breaker.settings().probes, now));
                 if self.wait.now().is_none() {
                     self.blocked.unblock(now);
                 }
@@ -408,6 +422,9 @@ impl Protection {
     pub(super) fn remember(&mut self, reminder: &[u8]) {
         let left = saved_health::read(reminder);
         self.pulse.resume(&left.pulse);
+        if let Some(usual) = left.usual {
+            self.usual.resume(usual);
+        }
         let Some(open) = left.open else { return };
         self.breaker.reopen(&open);
         if self.is_open() {
@@ -426,12 +443,16 @@ impl Protection {
         saved_health::write(&saved_health::Left {
             open: self.breaker.still_open(now),
             pulse: self.pulse.since_success(now),
+            usual: self.usual.per_second(),
         })
     }
 
     /// A call starts beside those that run.
     pub(super) fn started(&mut self, running: usize, now: Time) {
         self.recording.started(running, now);
+        if let Some(ramp) = &mut self.ramp {
+            ramp.started();
+        }
     }
 
     /// A call of this length was good.
@@ -518,6 +539,9 @@ impl Protection {
             outage: self.pulse.outage(now),
             incident: self.recording.incident(),
             ramp: Ramp::forecast(self.breaker.settings().probes, self.limit),
+            usual_per_second: self.usual.per_second(),
+            reload: self.breaker.settings().reload,
+            reload_per_second: self.ramp.as_ref().and_then(Ramp::per_second),
             call_took: self.recording.call_took(),
             endpoints: None,
             budget_remaining: remaining,

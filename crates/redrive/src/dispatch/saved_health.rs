@@ -12,6 +12,7 @@ use redrive_core::views::Gate;
 /// The first word of a line; another one is another version, and not understood.
 const OPEN: &str = "open1";
 const PULSE: &str = "pulse1";
+const USUAL: &str = "usual1";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What one process leaves to the next.
@@ -19,6 +20,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Left {
     pub(super) open: Option<StillOpen>,
     pub(super) pulse: SinceSuccess,
+    /// Good calls per second before the outage.
+    pub(super) usual: Option<f64>,
 }
 
 /// Empty if there is nothing to remember.
@@ -38,6 +41,9 @@ pub(super) fn write(left: &Left) -> Vec<u8> {
         text.push(format!("{PULSE} {} {}", last_good.map_or(0, Time::as_millis), failed.len()));
         text.extend(failed.iter().map(|(message, at)| format!(" {message} {}", at.as_millis())));
         text.push(" end\n".into());
+    }
+    if let Some(per_second) = left.usual {
+        text.push(format!("{USUAL} {per_second} end\n"));
     }
     text.concat().into_bytes()
 }
@@ -66,7 +72,11 @@ impl PulseWritten {
 /// Lines that are not whole say nothing: then breaker and pulse find out by themselves.
 pub(super) fn read(text: &[u8]) -> Left {
     let lines = || text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
-    Left { open: lines().find_map(read_open), pulse: lines().find_map(read_pulse).unwrap_or_default() }
+    Left {
+        open: lines().find_map(read_open),
+        pulse: lines().find_map(read_pulse).unwrap_or_default(),
+        usual: lines().find_map(read_usual),
+    }
 }
 
 fn read_open(line: &str) -> Option<StillOpen> {
@@ -102,6 +112,15 @@ fn read_pulse(line: &str) -> Option<SinceSuccess> {
     (words.next()? == "end").then_some(SinceSuccess { last_good, failed })
 }
 
+fn read_usual(line: &str) -> Option<f64> {
+    let mut words = line.split_ascii_whitespace();
+    if words.next()? != USUAL {
+        return None;
+    }
+    let per_second = next(&mut words).filter(|rate: &f64| rate.is_finite() && *rate > 0.0)?;
+    (words.next()? == "end").then_some(per_second)
+}
+
 fn next<T: FromStr>(words: &mut std::str::SplitAsciiWhitespace<'_>) -> Option<T> {
     words.next()?.parse().ok()
 }
@@ -117,7 +136,7 @@ mod tests {
         let (since, next_probe) =
             (Time::from_millis(1_800_000_000_000), Time::from_millis(1_800_000_030_000));
         let open = StillOpen { since, next_probe, rounds: 3, probes: 9, cause };
-        let left = Left { open: Some(open), pulse: SinceSuccess::default() };
+        let left = Left { open: Some(open), ..Left::default() };
         let text = write(&left);
         assert_eq!(read(&text), left);
         assert_eq!(write(&Left::default()), b"");
@@ -132,6 +151,12 @@ mod tests {
         let line = text.iter().position(|byte| *byte == b'\n').unwrap() + 1;
         for len in line..text.len() - 1 {
             assert_eq!(read(&text[..len]), left, "{len}");
+        }
+        let all = Left { usual: Some(512.25), ..both.clone() };
+        let longer = write(&all);
+        assert_eq!(read(&longer), all);
+        for len in text.len()..longer.len() - 1 {
+            assert_eq!(read(&longer[..len]), both, "{len}");
         }
     }
 }

@@ -3,6 +3,7 @@
 #![warn(missing_docs)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Problems that are listed; beyond it the first ones stand for all.
 pub const PROBLEMS_MAX: usize = 16;
@@ -41,6 +42,8 @@ pub struct PartitionFlow {
     pub lag: Option<u64>,
     /// Records that were read, since the engine was opened.
     pub consumed: u64,
+    /// How long the first record has waited that was read and not started; zero if none waits.
+    pub stalled_for: Duration,
 }
 
 /// How a process stands in its cluster.

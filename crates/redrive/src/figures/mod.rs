@@ -8,6 +8,7 @@ pub(crate) mod recent;
 mod tallies;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redrive_core::{Policy, Schedule, Time, duration};
 
@@ -70,6 +71,9 @@ pub struct Figures {
     /// When the oldest message was made that is not terminal. Looked for once a second among what runs, what is first in
     /// the queue and what comes due next; one that waits far behind these is found when its turn comes.
     pub oldest_pending: Option<Time>,
+    /// How long the first message has waited that may start and has not; zero if none waits. On Kafka each partition says it
+    /// (`condition`). Looked for once a second.
+    pub stalled_for: Duration,
     /// When the first of the open letters, by number, became one. Letters are searched in steps, so after a start with
     /// many resolved ones it takes a few seconds to show.
     pub oldest_letter: Option<Time>,
@@ -130,6 +134,7 @@ impl Figures {
             pending: Counts::default(),
             arrivals_per_second: 0.0,
             oldest_pending: None,
+            stalled_for: Duration::ZERO,
             oldest_letter: None,
             paused: false,
             running: 0,

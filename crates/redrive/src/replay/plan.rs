@@ -9,7 +9,7 @@ use redrive_core::time::millis;
 use super::fair::FairOrder;
 use super::groups::TouchedGroups;
 use super::taken::{TakenCounts, TakenLetters};
-use crate::dispatch::KeySuccesses;
+use crate::dispatch::{KeySuccesses, UnknownSpan};
 use crate::engine::letter::REPLAYS_MAX;
 use crate::engine::{DeliveryOrder, Letter};
 use crate::handle::PipelineHandle;
@@ -100,6 +100,8 @@ pub struct Superseded {
     /// Letters with a key whose message is older than that: whether it has had a later success is not known for all of
     /// the time.
     pub older_letters: u64,
+    /// Times since then of which successes are not known either, if a letter with a key is older: a process was killed.
+    pub gaps: Vec<UnknownSpan>,
 }
 
 impl Plan {
@@ -144,6 +146,8 @@ struct Making<'a> {
     superseded: HashMap<Vec<u8>, u64>,
     /// Letters with a key that are older than what is known of successes.
     older_letters: u64,
+    /// When the oldest message of a letter with a key was created.
+    oldest_with_key: Option<Time>,
     /// Groups of the letters that would be put back.
     groups: TouchedGroups,
     /// The receiver remembers ids that it applied at this time or later.
@@ -161,6 +165,7 @@ impl<'a> Making<'a> {
             plan,
             superseded: HashMap::new(),
             older_letters: 0,
+            oldest_with_key: None,
             groups: TouchedGroups::default(),
             remembered_from: None,
         }
@@ -179,8 +184,10 @@ impl<'a> Making<'a> {
             }
         }
         let key = letter.message.key();
-        if key.is_some() && self.successes.since().is_none_or(|since| letter.message.created() < since) {
-            self.older_letters += 1;
+        if key.is_some() {
+            let created = letter.message.created();
+            self.older_letters += u64::from(self.successes.since().is_none_or(|since| created < since));
+            self.oldest_with_key = self.oldest_with_key.into_iter().chain([created]).min();
         }
         // No more keys than successes are known of.
         if let Some(key) = key.filter(|key| self.successes.is_superseded(key, letter.id)) {
@@ -217,7 +224,9 @@ impl<'a> Making<'a> {
         shown.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
         shown.truncate(KEYS_SHOWN_MAX);
         let (since, older_letters) = (self.successes.since(), self.older_letters);
-        let superseded = Superseded { keys, letters, shown, since, older_letters };
+        let matters = |gap: &&UnknownSpan| self.oldest_with_key.is_some_and(|oldest| oldest < gap.until);
+        let gaps = self.successes.gaps().iter().filter(matters).copied().collect();
+        let superseded = Superseded { keys, letters, shown, since, older_letters, gaps };
         let (tenants, ids, groups) = (self.order.tenants(), self.order.into_ids(), self.groups);
         Plan { ids, superseded, tenants, groups, ..self.plan }
     }

@@ -21,7 +21,7 @@ use super::wake::Wake;
 use super::watch::Watch;
 use super::watchdog::{Stuck, Watchdog};
 use crate::dispatch::{AttemptFailed, Ended, HealthEntry, Machine, Parked, Start, Tally};
-use crate::engine::{Announced, Delivery, Engine, EngineError, Event, StoreNotice, TakeGate};
+use crate::engine::{Announced, Delivery, Engine, EngineError, Event, ReminderKind, StoreNotice, TakeGate};
 use crate::handler::ShareListener;
 
 /// The longest sleep: a step of the wall clock is noticed within it.
@@ -115,9 +115,10 @@ impl Dispatcher {
         let wake = Arc::clone(&self.wake);
         self.engine.on_wake(Arc::new(move || wake.call()));
         // Without a reminder the breaker finds out by itself; an engine that fails says so soon enough.
-        let reminder = self.engine.reminder().unwrap_or_default();
+        let reminder = self.engine.reminder(ReminderKind::Health).unwrap_or_default();
         self.machine.remember(&reminder);
-        self.machine.begin_delivering(self.clock.now());
+        let successes = self.engine.reminder(ReminderKind::KeySuccesses).unwrap_or_default();
+        self.machine.begin_delivering(&successes, self.clock.now());
         self.last_runs = LastRuns::after(&reminder);
         if let Some(runs) = self.last_runs.unexplained().filter(|_| self.turn.is_first()) {
             self.machine.note_unclean_ends(runs, self.clock.now());
@@ -131,7 +132,9 @@ impl Dispatcher {
         self.slot.close();
         let (drained, interrupted) = ended?;
         self.last_runs.reminder(Some(self.machine.last_reminder(self.clock.now())));
-        self.engine.keep_reminder(self.last_runs.reminder_at_end())?;
+        self.engine.keep_reminder(ReminderKind::Health, self.last_runs.reminder_at_end())?;
+        let successes = self.machine.last_key_successes(self.clock.now());
+        self.engine.keep_reminder(ReminderKind::KeySuccesses, &successes)?;
         self.engine.close()?;
         // The last figures say how it ended. An engine that is closed still has its counts.
         let _ = self.watch.publish_end(self.engine.as_mut(), &mut self.machine, self.clock.now());
@@ -228,7 +231,10 @@ impl Dispatcher {
         }
         let health = self.machine.reminder(self.clock.now());
         if let Some(reminder) = self.last_runs.reminder(health) {
-            self.engine.keep_reminder(&reminder)?;
+            self.engine.keep_reminder(ReminderKind::Health, &reminder)?;
+        }
+        if let Some(successes) = self.machine.unsaved_key_successes(self.clock.now()) {
+            self.engine.keep_reminder(ReminderKind::KeySuccesses, &successes)?;
         }
         self.machine.health_changes(&mut self.buffers.health);
         self.hooks.tell_health(&mut self.buffers.health);

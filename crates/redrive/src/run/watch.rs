@@ -162,6 +162,7 @@ impl Watch {
         let figures = machine.figures(now);
         // What was the oldest a second ago may be done by now.
         let oldest_waiting = self.oldest.pending.filter(|_| counts.waiting() > 0);
+        let stalled_for = self.oldest.ready.filter(|_| counts.ready > 0).map(|ready| now.since(ready));
         self.board.publish(Figures {
             settle_duration: self.settle_duration,
             schedule_write: self.schedule_write,
@@ -172,6 +173,7 @@ impl Watch {
             paused,
             arrivals_per_second,
             oldest_pending: oldest_waiting.into_iter().chain(figures.oldest_pending).min(),
+            stalled_for: stalled_for.unwrap_or_default(),
             oldest_letter: self.oldest.letter.filter(|_| counts.letters_open > 0),
             ..figures
         });

@@ -8,7 +8,7 @@ use super::checkers::{self, Check};
 use super::witness::{CallReply, State};
 use super::world::{Step, World, storage};
 use crate::dispatch::{Ended, Machine};
-use crate::engine::{Deliver, Query, TakeGate};
+use crate::engine::{Deliver, Query, ReminderKind, TakeGate};
 
 impl World {
     /// A handler that timed out comes back after all. The machine has long settled it and must not care.
@@ -39,7 +39,7 @@ impl World {
         self.witness.crashed();
         let plan = &self.plan;
         self.machine = Machine::protected(Arc::clone(&plan.policy), plan.concurrency, &plan.protection);
-        self.machine.remember(&self.engine.reminder().map_err(storage)?);
+        self.machine.remember(&self.engine.reminder(ReminderKind::Health).map_err(storage)?);
         self.asked_until_ms = 0;
         checkers::open_over_a_restart(&before, &self.machine.health(self.now()))
     }

@@ -12,7 +12,8 @@ use super::witness::{CallReply, Record, State, Witness};
 use crate::dispatch::{CallId, Ended, Machine, Start};
 use crate::engine::conformance::Rng;
 use crate::engine::{
-    Accepted, Announced, Deliver, Delivery, Event, Memory, NewMessage, Query, Settlement, Ticket,
+    Accepted, Announced, Deliver, Delivery, Event, Memory, NewMessage, Query, ReminderKind, Settlement,
+    Ticket,
 };
 
 /// One step, as the report of a failing seed shows it.
@@ -175,7 +176,7 @@ impl World {
     /// What the next process has to know is written down at once.
     fn keep_reminder(&mut self) -> Check {
         match self.machine.reminder(self.now()) {
-            Some(reminder) => self.engine.keep_reminder(&reminder).map_err(storage),
+            Some(reminder) => self.engine.keep_reminder(ReminderKind::Health, &reminder).map_err(storage),
             None => Ok(()),
         }
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redrive::internal::dispatch::{CallId, Ended, HealthEntry, Machine, Parked, ProtectionSettings, Start};
 use redrive::internal::engine::{
-    Announced, Deliver, Delivery, Event, Memory, NewMessage, Query, StoreOptions,
+    Announced, Deliver, Delivery, Event, Memory, NewMessage, Query, ReminderKind, StoreOptions,
 };
 use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::{FailureKind, Random};
@@ -176,7 +176,7 @@ impl Service {
             self.machine.submitted(ticket, settled, now);
         }
         if let Some(reminder) = self.machine.reminder(now) {
-            self.engine.keep_reminder(&reminder).unwrap();
+            self.engine.keep_reminder(ReminderKind::Health, &reminder).unwrap();
         }
         self.machine.health_changes(&mut self.log);
         is_quiet && settled == 0
@@ -187,7 +187,7 @@ impl Service {
         assert!(self.running.is_empty(), "calls are under way");
         self.engine.crash();
         self.machine = machine;
-        self.machine.remember(&self.engine.reminder().unwrap());
+        self.machine.remember(&self.engine.reminder(ReminderKind::Health).unwrap());
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -159,19 +159,34 @@ fn last_replay(last: &LastReplay, now: Time) -> String {
 fn incomplete(keys: &Superseded) -> Option<String> {
     let own = if keys.own_partitions_only { ", in the partitions of this member only" } else { "" };
     let since = match keys.since {
-        Some(since) => format!("later successes known since {}{own}", instant::date_and_clock(since.0)),
+        Some(since) => {
+            format!("later successes known since {}{}{own}", instant::date_and_clock(since.0), gaps(keys))
+        }
         None => "no later success is known yet".to_owned(),
     };
     match keys.older_letters {
-        0 => (!own.is_empty()).then_some(since),
+        0 => (!own.is_empty() || !keys.gaps.is_empty()).then_some(since),
         older => Some(format!("{since}; {} older", plural(older, "letter is", "letters are"))),
     }
+}
+
+/// `, but not from 10:52:01 to 10:53:20 (a process was killed)`; with more than one, the last and how many.
+fn gaps(keys: &Superseded) -> String {
+    let Some(last) = keys.gaps.last() else { return String::new() };
+    let clock = |instant: redrive_api::Instant| instant::date_and_clock(instant.0);
+    let more = match keys.gaps.len() - 1 {
+        0 => String::new(),
+        more => format!(", nor in {} before", plural(more as u64, "span", "spans")),
+    };
+    format!(", but not from {} to {} (a process was killed){more}", clock(last.from), clock(last.until))
 }
 
 /// The keys that a replay would set back.
 pub(super) fn superseded(keys: &Superseded, out: &mut Output) -> Result<(), Failed> {
     let since = match keys.since {
-        Some(since) => format!("successes are known since {}", instant::date_and_clock(since.0)),
+        Some(since) => {
+            format!("successes are known since {}{}", instant::date_and_clock(since.0), gaps(keys))
+        }
         None => "no success is known yet".to_owned(),
     };
     if keys.keys == 0 {
@@ -294,6 +309,16 @@ mod tests {
         assert!(older[0].ends_with("; 12 letters are older"), "{older:?}");
         let fresh = line(Superseded { older_letters: 1, ..Superseded::default() });
         assert_eq!(fresh, ["  no later success is known yet; 1 letter is older"]);
+        let span = |from, until| redrive_api::UnknownSpan {
+            from: redrive_api::Instant(Time::from_millis(from)),
+            until: redrive_api::Instant(Time::from_millis(until)),
+        };
+        let killed = line(Superseded { gaps: vec![span(1, 2), span(3_000, 5_000)], ..known.clone() });
+        assert!(
+            killed[0].contains(", but not from ") && killed[0].contains(" (a process was killed)"),
+            "{killed:?}"
+        );
+        assert!(killed[0].ends_with(", nor in 1 span before"), "{killed:?}");
         let kafka = line(Superseded { own_partitions_only: true, ..known });
         assert!(kafka[0].ends_with(", in the partitions of this member only"), "{kafka:?}");
     }

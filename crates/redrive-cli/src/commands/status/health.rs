@@ -140,7 +140,10 @@ fn if_closed_now(recovery: &Recovery) -> String {
     match recovery.backlog_seconds {
         Some(seconds) => {
             let gone = about(Duration::from_secs(seconds));
-            format!("{ramp}, backlog gone in {gone} at {sent} against {live} live")
+            let at_first =
+                recovery.begins_per_second.filter(|begins| recovery.rate_per_second > Some(*begins));
+            let at_first = at_first.map(|begins| format!(", {} at first", rate(begins))).unwrap_or_default();
+            format!("{ramp}, backlog gone in {gone} at {sent} against {live} live{at_first}")
         }
         None => format!("{ramp}, but {sent} is less than the {live} that come: the backlog would grow"),
     }
@@ -193,6 +196,7 @@ mod tests {
                 permits_from: 5,
                 permits_to: 64,
                 ramp_seconds: 7,
+                begins_per_second: Some(4_000.0),
                 rate_per_second: Some(6_100.0),
                 live_per_second: 2_000.0,
                 backlog_seconds: Some(1_551),
@@ -223,7 +227,7 @@ mod tests {
             lines(&view),
             [
                 "51 % of 19980 messages failed within 10s; nothing is dead-lettered for it",
-                "if it closed now: ramp 5 → 64 permits in ~7 s, backlog gone in ~26 min at 6,100/s against 2,000/s live",
+                "if it closed now: ramp 5 → 64 permits in ~7 s, backlog gone in ~26 min at 6,100/s against 2,000/s live, 4,000/s at first",
             ]
         );
     }

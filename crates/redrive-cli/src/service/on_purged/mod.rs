@@ -182,6 +182,7 @@ mod tests {
             partition,
             lag,
             consumed: 1,
+            stalled_for: std::time::Duration::ZERO,
         };
         let reads = |flow: PartitionFlow| {
             reads_first_partition(&Condition { flows: vec![flow], ..Condition::default() }, "push")

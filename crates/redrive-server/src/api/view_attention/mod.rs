@@ -290,11 +290,15 @@ fn slower(figures: &Figures, pages: &[StatusPage]) -> Vec<AttentionNotice> {
         // An origin is a whole service, where the sink says so by naming pages.
         notices.push(if endpoints.origins > 0 { see(notice, pages) } else { notice });
     }
-    if !figures.health.is_gated() && permits < limit {
+    if !figures.health.is_gated() && (permits < limit || figures.health.reload_per_second.is_some()) {
+        let rate = figures.health.reload_per_second.map(|rate| format!(", at most {rate:.0} calls/s"));
         notices.push(warning(
             Subject::Ramp,
             format!("permits {permits} of {limit}"),
-            format!("calls ramp up after an outage: {permits} of {limit} permits"),
+            format!(
+                "calls ramp up after an outage: {permits} of {limit} permits{}",
+                rate.unwrap_or_default()
+            ),
         ));
     }
     notices

@@ -23,7 +23,7 @@ use crate::engine::message_state::MessageState;
 use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::seam::{
     Announced, Claimed, Counts, Deliver, Delivery, DeliveryOrder, EngineError, Event, KeepLetters, Oldest,
-    OnBehalf, Query, Receipt, Settlement, StoreOptions, TakeGate, Ticket,
+    OnBehalf, Query, Receipt, ReminderKind, Settlement, StoreOptions, TakeGate, Ticket,
 };
 
 /// An engine without a disk. Clones share one store, so that a test can look inside while a runtime owns it.
@@ -148,13 +148,13 @@ impl Deliver for Memory {
         self.lock().wake = Some(wake);
     }
 
-    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
-        self.lock().reminder = text.to_vec();
+    fn keep_reminder(&mut self, kind: ReminderKind, content: &[u8]) -> Result<(), EngineError> {
+        self.lock().reminders[kind as usize] = content.to_vec();
         Ok(())
     }
 
-    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
-        Ok(self.lock().reminder.clone())
+    fn reminder(&mut self, kind: ReminderKind) -> Result<Vec<u8>, EngineError> {
+        Ok(self.lock().reminders[kind as usize].clone())
     }
 
     fn close(&mut self) -> Result<(), EngineError> {
@@ -262,9 +262,12 @@ impl Query for Memory {
         let waits = |entry: &&MemoryEntry| !matches!(entry.state, EntryState::Letter | EntryState::Done);
         // Numbers are given in the order of acceptance.
         let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
+        let is_ready = |entry: &&MemoryEntry| matches!(entry.state, EntryState::Ready | EntryState::Released);
+        let ready = inner.entries.values().find(is_ready).map(|entry| entry.meta.created);
         let open = inner.letters.values().filter(|letter| letter.state == LetterState::Open);
         Ok(Oldest {
             pending: pending.filter(|created| *created > Time::ZERO),
+            ready: ready.filter(|created| *created > Time::ZERO),
             letter: open.map(|letter| letter.dead_at).min(),
         })
     }

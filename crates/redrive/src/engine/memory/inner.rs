@@ -59,8 +59,8 @@ pub(super) struct LetterEntry {
 #[derive(Default)]
 pub(super) struct Inner {
     pub(super) options: StoreOptions,
-    /// What one process tells the next.
-    pub(super) reminder: Vec<u8>,
+    /// What one process tells the next, by kind.
+    pub(super) reminders: [Vec<u8>; 2],
     pub(super) entries: BTreeMap<u64, MemoryEntry>,
     pub(super) ready: BTreeSet<u64>,
     pub(super) released: BTreeSet<u64>,

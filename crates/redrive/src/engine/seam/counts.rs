@@ -94,6 +94,8 @@ pub struct Settling {
 pub struct Oldest {
     /// When the oldest message was made that waits, among those the engine would hand out next.
     pub pending: Option<Time>,
+    /// When the oldest message was made that may start and has not; only where there are no partitions that say it.
+    pub ready: Option<Time>,
     /// When the letter died that has been open for longest.
     pub letter: Option<Time>,
 }

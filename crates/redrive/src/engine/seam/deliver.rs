@@ -10,6 +10,25 @@ use crate::engine::ingest::Ingest;
 use crate::engine::pending::PendingAt;
 use crate::engine::store_notice::StoreNotice;
 
+/// What a reminder for the next process is about; each kind is kept by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReminderKind {
+    /// The health of the sink and its endpoints, and unclean ends.
+    Health,
+    /// Which keys had a success lately.
+    KeySuccesses,
+}
+
+impl ReminderKind {
+    /// The name of its file, for engines that keep it in one.
+    pub fn file_name(self) -> &'static str {
+        match self {
+            Self::Health => "reminder",
+            Self::KeySuccesses => "successes",
+        }
+    }
+}
+
 /// Hands out deliveries and takes verdicts.
 pub trait Deliver: Send + 'static {
     /// Hands out up to `room` deliveries that may start at `now`. When fresh and due messages both wait, they share the
@@ -67,15 +86,16 @@ pub trait Deliver: Send + 'static {
     /// Calls `wake` whenever `poll` or `take` may have something new. Called from any thread.
     fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>);
 
-    /// Keeps a reminder, a short text, for the next process, instead of the one before. It outlives the process, though perhaps not a
-    /// power cut. Engines that have no place for it forget it.
-    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
-        let _ = text;
+    /// Keeps a reminder for the next process, instead of the one of the same kind before. It outlives the process, though perhaps
+    /// not a power cut, and a process that dies meanwhile may leave a part of it. Engines that have no place for it forget it.
+    fn keep_reminder(&mut self, kind: ReminderKind, content: &[u8]) -> Result<(), EngineError> {
+        let _ = (kind, content);
         Ok(())
     }
 
-    /// The reminder that was kept last; empty if there is none.
-    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
+    /// The reminder of this kind that was kept last; empty if there is none.
+    fn reminder(&mut self, kind: ReminderKind) -> Result<Vec<u8>, EngineError> {
+        let _ = kind;
         Ok(Vec::new())
     }
 

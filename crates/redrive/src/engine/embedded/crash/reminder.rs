@@ -1,33 +1,54 @@
-//! A reminder from one process to the next, in a file of its own beside the marks of what was started. Never synced: it
-//! survives the process, but not a power cut, and whoever reads it must be able to do without.
+//! Reminders from one process to the next, each in a file of its own beside the marks of what was started. Never synced: they
+//! survive the process, but not a power cut, and whoever reads one must be able to do without.
 
 use std::io;
 
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
-
-const NAME: &str = "reminder";
-/// Longer ones are no reminders: the pipeline's lines, and one for each of a thousand endpoints.
-const BYTES_MAX: u64 = 256 * 1024;
+use crate::engine::seam::ReminderKind;
 
 #[derive(Debug)]
-pub(crate) struct Reminder<F> {
-    file: F,
+pub(crate) struct Reminders<F> {
+    health: F,
+    key_successes: F,
 }
 
-impl<F: DiskFile> Reminder<F> {
+impl<F: DiskFile> Reminders<F> {
     pub(crate) fn open<D: Disk<File = F>>(disk: &D) -> io::Result<Self> {
-        let is_there = disk.list()?.iter().any(|name| name == NAME);
-        Ok(Self { file: if is_there { disk.open(NAME)? } else { disk.create(NAME)? } })
+        let names = disk.list()?;
+        let open = |kind: ReminderKind| {
+            let name = kind.file_name();
+            if names.iter().any(|known| known == name) { disk.open(name) } else { disk.create(name) }
+        };
+        Ok(Self { health: open(ReminderKind::Health)?, key_successes: open(ReminderKind::KeySuccesses)? })
     }
 
     /// A process that dies in between leaves half of it, which its reader has to notice.
-    pub(crate) fn keep(&self, text: &[u8]) -> io::Result<()> {
-        self.file.set_len(0)?;
-        self.file.write_at(0, text)
+    pub(crate) fn keep(&self, kind: ReminderKind, content: &[u8]) -> io::Result<()> {
+        let file = self.file(kind);
+        file.set_len(0)?;
+        file.write_at(0, content)
     }
 
-    pub(crate) fn read(&self) -> io::Result<Vec<u8>> {
-        self.file.read_vec(0, self.file.len()?.min(BYTES_MAX) as usize)
+    pub(crate) fn read(&self, kind: ReminderKind) -> io::Result<Vec<u8>> {
+        let file = self.file(kind);
+        file.read_vec(0, file.len()?.min(bytes_max(kind)) as usize)
+    }
+
+    fn file(&self, kind: ReminderKind) -> &F {
+        match kind {
+            ReminderKind::Health => &self.health,
+            ReminderKind::KeySuccesses => &self.key_successes,
+        }
+    }
+}
+
+/// What is longer is no reminder.
+fn bytes_max(kind: ReminderKind) -> u64 {
+    match kind {
+        // The pipeline's lines, and one for each of a thousand endpoints.
+        ReminderKind::Health => 256 * 1024,
+        // 16 bytes for each of 100,000 keys.
+        ReminderKind::KeySuccesses => 2 * 1024 * 1024,
     }
 }
 
@@ -37,16 +58,18 @@ mod tests {
     use crate::engine::embedded::disk::sim::SimDisk;
 
     #[test]
-    fn the_last_one_is_found_by_the_next_process() {
-        let disk = SimDisk::new();
-        let first = Reminder::open(&disk).unwrap();
-        assert_eq!(first.read().unwrap(), b"");
-        first.keep(b"a long one").unwrap();
-        first.keep(b"short").unwrap();
+    fn the_last_one_of_each_kind_is_found_by_the_next_process() {
+        let (disk, health) = (SimDisk::new(), ReminderKind::Health);
+        let first = Reminders::open(&disk).unwrap();
+        assert_eq!(first.read(health).unwrap(), b"");
+        first.keep(health, b"a long one").unwrap();
+        first.keep(health, b"short").unwrap();
+        first.keep(ReminderKind::KeySuccesses, b"another").unwrap();
         drop(first);
-        let next = Reminder::open(&disk).unwrap();
-        assert_eq!(next.read().unwrap(), b"short");
-        next.keep(b"").unwrap();
-        assert_eq!(next.read().unwrap(), b"");
+        let next = Reminders::open(&disk).unwrap();
+        assert_eq!(next.read(health).unwrap(), b"short");
+        next.keep(health, b"").unwrap();
+        assert_eq!(next.read(health).unwrap(), b"");
+        assert_eq!(next.read(ReminderKind::KeySuccesses).unwrap(), b"another");
     }
 }

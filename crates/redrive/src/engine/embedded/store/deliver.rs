@@ -11,7 +11,8 @@ use crate::engine::embedded::index::tables::IndexTables;
 use crate::engine::ingest::Ingest;
 use crate::engine::pending::PendingAt;
 use crate::engine::seam::{
-    Announced, Claimed, Deliver, Delivery, EngineError, Event, Receipt, Settlement, TakeGate, Ticket,
+    Announced, Claimed, Deliver, Delivery, EngineError, Event, Receipt, ReminderKind, Settlement, TakeGate,
+    Ticket,
 };
 use crate::engine::store_notice::StoreNotice;
 
@@ -72,14 +73,14 @@ impl<D: Disk, S: IndexTables> Deliver for Store<D, S> {
         self.workers.set_wake(wake);
     }
 
-    fn keep_reminder(&mut self, text: &[u8]) -> Result<(), EngineError> {
+    fn keep_reminder(&mut self, kind: ReminderKind, content: &[u8]) -> Result<(), EngineError> {
         self.check()?;
-        let kept = self.reminder.keep(text).map_err(|error| reminding(&error));
+        let kept = self.reminders.keep(kind, content).map_err(|error| reminding(&error));
         self.guard(kept)
     }
 
-    fn reminder(&mut self) -> Result<Vec<u8>, EngineError> {
-        self.reminder.read().map_err(|error| reminding(&error))
+    fn reminder(&mut self, kind: ReminderKind) -> Result<Vec<u8>, EngineError> {
+        self.reminders.read(kind).map_err(|error| reminding(&error))
     }
 
     fn notices(&mut self, out: &mut Vec<StoreNotice>) {

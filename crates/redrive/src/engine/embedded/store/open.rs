@@ -17,7 +17,7 @@ use super::store::Store;
 use super::tickets::Tickets;
 use super::waiting::Waiting;
 use super::workers::Workers;
-use crate::engine::embedded::crash::reminder::Reminder;
+use crate::engine::embedded::crash::reminder::Reminders;
 use crate::engine::embedded::crash::started::{LastRun, Mark, Started};
 use crate::engine::embedded::crash::suspected::Suspected;
 use crate::engine::embedded::disk::real::Disk;
@@ -222,7 +222,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         options,
         tuning,
         waiting,
-        reminder: Reminder::open(disk).map_err(failed)?,
+        reminders: Reminders::open(disk).map_err(failed)?,
         workers: Workers::by_hand(writer, maintainer),
         tickets: Tickets::default(),
         maintenance,

@@ -15,7 +15,7 @@ use super::take::Taking;
 use super::tickets::Tickets;
 use super::waiting::Waiting;
 use super::workers::{Scrubbing, Workers};
-use crate::engine::embedded::crash::reminder::Reminder;
+use crate::engine::embedded::crash::reminder::Reminders;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexError, IndexTables};
 use crate::engine::embedded::journal::log::ReadError;
@@ -42,7 +42,7 @@ pub struct Store<D: Disk, S: IndexTables> {
     pub(super) tuning: Tuning,
     pub(super) waiting: Waiting<D, S>,
     pub(super) marks: CrashMarks<D::File>,
-    pub(super) reminder: Reminder<D::File>,
+    pub(super) reminders: Reminders<D::File>,
     pub(super) workers: Workers<D, S>,
     pub(super) tickets: Tickets,
     pub(super) maintenance: Maintenance,

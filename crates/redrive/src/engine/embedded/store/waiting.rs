@@ -268,8 +268,9 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
             let frame = self.contents.journal().read(pointer.at, u64::from(pointer.len)).ok()?;
             Some(Content::of(&frame)?.meta.created)
         });
-        let waiting = ready.into_iter().chain(returned).chain(delayed);
-        let pending = waiting.filter(|created| *created > Time::ZERO).min();
-        Ok(Oldest { pending, letter: self.book.oldest_letter()? })
+        let known = |created: &Time| *created > Time::ZERO;
+        let ready = ready.into_iter().chain(returned).filter(known).min();
+        let pending = ready.into_iter().chain(delayed.filter(known)).min();
+        Ok(Oldest { pending, ready, letter: self.book.oldest_letter()? })
     }
 }
