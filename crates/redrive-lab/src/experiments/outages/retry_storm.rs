@@ -274,7 +274,7 @@ fn breaker_closes(
     settings: &BreakerSettings,
     result: &VariantResult,
 ) -> Option<ForecastLine> {
-    let is_plain = parameters.burst == 0 && parameters.hangs.0.is_zero() && parameters.speed == 1.0;
+    let is_plain = parameters.burst == 0 && parameters.hangs.0.is_zero() && parameters.speed <= 1.0;
     if !is_plain || parameters.permits < MANY_PERMITS {
         return None;
     }
