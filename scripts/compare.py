@@ -40,6 +40,10 @@ def build(checkout, target):
 
 def checked_out(commit):
     checkout = WORK / "checkout"
+    wanted = run(["git", "rev-parse", f"{commit}^{{commit}}"], cwd=ROOT)
+    there = subprocess.run(["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True) if checkout.is_dir() else None
+    if there and there.stdout == wanted:
+        return checkout  # built already
     subprocess.run(["git", "worktree", "remove", "--force", checkout], cwd=ROOT, capture_output=True)
     run(["git", "worktree", "add", "--detach", checkout, commit], cwd=ROOT)
     return checkout
