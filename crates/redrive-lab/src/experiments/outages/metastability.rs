@@ -37,6 +37,8 @@ struct MetastabilityParameters {
     retries: u32,
     tiers: Vec<Span>,
     budget: Share,
+    /// Calls per second that the breaker begins with afterwards, as times those before; 0 is no limit.
+    reload: f64,
     permits: u32,
     /// The share of the messages that is taken away from the end of the trigger on, with all their calls.
     taken_away: Share,
@@ -141,8 +143,12 @@ fn subject(p: &MetastabilityParameters) -> Result<Subject, LabError> {
         "redrive with a budget" => spread.jitter("equal").share_of_successes(p.budget.0),
         other => return Err(LabError::Run(format!("there is no policy `{other}`"))),
     };
-    let breaker =
-        if p.policy.starts_with("redrive") { BreakerSettings::default() } else { BreakerSettings::off() };
+    let breaker = if p.policy.starts_with("redrive") {
+        let reload = Ratio::percent((p.reload * 100.0).round() as u16);
+        BreakerSettings { reload, ..BreakerSettings::default() }
+    } else {
+        BreakerSettings::off()
+    };
     Ok(Subject { breaker, ..Subject::plain(built(&policy)?, p.permits) })
 }
 
@@ -307,14 +313,15 @@ fn attribution(variants: &[VariantResult]) -> Option<String> {
     let budget = failing("naive, budget 10 % of successes")?;
     let redrive = failing("Redrive: breaker, ramp, equal jitter, 64 permits")?;
     let unlimited = failing("Redrive, permits without a limit")?;
-    let budgeted = failing("Redrive, budget 10 % of successes, permits without a limit")?;
+    let ramp_only = failing("Redrive, reload = 0, permits without a limit")?;
+    let budgeted = failing("Redrive, reload = 0, budget 10 % of successes, permits without a limit")?;
     Some(format!(
         "Cells not recovered: naive retries with 64 permits {permits}, naive retries with a budget {budget}, Redrive with 64 \
-         permits {redrive}, Redrive without a limit on permits {unlimited}, the same with a budget {budgeted}. It is the limit on concurrent calls that recovers, \
-         not the breaker, the ramp or the jitter: naive retries under the same limit or under a budget do as well, and breaker \
-         and ramp without the limit do not."
+         permits {redrive}, Redrive without a limit on permits {unlimited}, the same with `reload = 0` {ramp_only}, that with a \
+         budget {budgeted}. Either limit is enough: that on concurrent calls, also for naive retries, or that of the breaker on calls \
+         per second after an outage. Breaker, ramp and jitter without either are not."
     ))
-    .filter(|_| permits == 0.0 && budget == 0.0 && redrive == 0.0 && unlimited > 0.0)
+    .filter(|_| [permits, budget, redrive, unlimited].iter().all(|failing| *failing == 0.0) && ramp_only > 0.0)
 }
 
 #[cfg(test)]
