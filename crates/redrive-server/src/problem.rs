@@ -171,7 +171,7 @@ impl From<IngestError> for Problem {
             IngestError::TooFar { .. } => {
                 (Code::BadMessage, "nothing of this was accepted; give it an earlier time")
             }
-            IngestError::Closed => (Code::Stopping, "nothing of this was accepted; send it again later"),
+            IngestError::NotTaking => (Code::Stopping, "nothing of this was accepted; send it again later"),
             IngestError::Stopped => (
                 Code::Stopping,
                 "send it again with the same id: what was accepted is answered as a duplicate",

@@ -204,7 +204,7 @@ impl PipelineHandle {
     {
         let board = &self.built.board;
         let Some(ingest) = self.built.ingest.as_ref().filter(|_| !board.is_closed()) else {
-            return Err(IngestError::Closed);
+            return Err(IngestError::NotTaking);
         };
         let now = self.clock.now();
         let policy = &self.built.settings.policy;

@@ -115,7 +115,7 @@ async fn a_pipeline_whose_run_has_ended_says_that_it_is_closed() {
     let handle = redrive.pipeline("p").unwrap();
     guarded(redrive.run_until(async {})).await.unwrap();
     let error = handle.ingest([message("a")]).await.unwrap_err();
-    assert_eq!(error, IngestError::Closed);
+    assert_eq!(error, IngestError::NotTaking);
     assert!(error.to_string().contains("nothing was accepted"), "{error}");
 }
 

@@ -16,7 +16,7 @@ pub struct BreakerArgs {
 pub enum BreakerAction {
     /// Send probes now instead of after the cooldown
     Probe(BreakerOf),
-    /// Close it without asking the downstream; calls begin few and grow
+    /// Close it without probing the downstream; calls ramp up
     Close(BreakerOf),
 }
 

@@ -15,7 +15,7 @@ pub struct ConfigArgs {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum ConfigAction {
-    /// Print every value that holds; secrets are left out
+    /// Print every effective value; secrets are left out
     Show {
         /// Say behind each value where it came from: file and line, profile, variable, flag or default
         #[arg(long)]

@@ -61,7 +61,7 @@ struct RunArgs {
     /// Decides the ids, and with them which are poison
     #[arg(long, default_value_t = redrive_lab::seed::DEFAULT_SEED)]
     seed: u64,
-    /// A few seconds: does it still show what it shows, not how fast is it
+    /// A run of a few seconds that checks the claim, not the speed
     #[arg(long)]
     quick: bool,
     /// Where the result goes, in a folder per scenario and seed

@@ -41,11 +41,11 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Show all of it in one process: producer, flaky downstream, pipeline, page
+    /// Run everything in one process: producer, flaky downstream, pipeline, dashboard
     Demo(demo::DemoArgs),
     /// Run pipelines from redrive.toml, or one from flags
     Processor(Box<processor::ProcessorArgs>),
-    /// Produce orders at a fixed rate that does not wait for anybody
+    /// Produce orders at a fixed rate, however slow the consumer is
     Producer(producer::ProducerArgs),
     /// A downstream that fails on request, with a ledger of what was applied
     Downstream(downstream::DownstreamArgs),
@@ -63,13 +63,13 @@ pub enum Command {
     Subscriptions(subscriptions::SubscriptionsArgs),
     /// Stop starting attempts of a pipeline; messages are still accepted
     Pause(pause::PauseArgs),
-    /// Let a paused pipeline go on
+    /// Resume a paused pipeline
     Resume(resume::ResumeArgs),
     /// Probe now, or close the breaker of a pipeline by hand
     Breaker(breaker::BreakerArgs),
     /// Check a configuration and print what it implies
     Check(Box<check::CheckArgs>),
-    /// Count a real system against an independent witness
+    /// Audit produced ids against an independent witness
     Audit(audit::AuditArgs),
     /// Print, check or explain the configuration
     Config(config::ConfigArgs),

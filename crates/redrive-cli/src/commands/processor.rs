@@ -15,7 +15,7 @@ pub struct ProcessorArgs {
     #[command(flatten)]
     pub flags: ProcessorFlags,
 
-    /// Start it again when it dies: a worker process does the work, and this one watches over it
+    /// Restart it when it dies: a worker process does the work, and this one supervises it
     #[arg(long)]
     pub supervise: bool,
 

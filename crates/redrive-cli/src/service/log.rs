@@ -12,7 +12,7 @@ use tracing_subscriber::fmt::format::{self, Writer};
 
 use crate::args::Global;
 
-/// Whether somebody reads along. Then remarks are for people; otherwise every line is one of the log.
+/// Whether the log goes to a terminal. If so, remarks are written for people; otherwise every line is a log event.
 pub fn is_read_by_people() -> bool {
     io::stderr().is_terminal()
 }

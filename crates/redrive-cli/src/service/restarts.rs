@@ -9,7 +9,7 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Storage that keeps failing needs a person, so each attempt is logged.
 const STORAGE_WAIT_MAX: Duration = Duration::from_mins(5);
-/// A worker that ran so long was sound; the next death is a new story.
+/// A worker that ran this long was healthy: its next death starts again with the shortest wait.
 const SOUND_AFTER: Duration = Duration::from_mins(1);
 
 /// How a process ended.

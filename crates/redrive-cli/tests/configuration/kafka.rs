@@ -94,3 +94,15 @@ fn what_is_passed_on_to_the_client_is_checked_and_never_shown() {
     }
     assert!(!said.contains("hunter2"), "{said}");
 }
+
+/// `config show --origin` once called it a default, because it looked for one of the two names only.
+#[test]
+#[cfg(feature = "kafka")]
+fn the_local_directory_has_two_names_and_is_no_default_by_either() {
+    for key in ["dir", "state_dir"] {
+        let found = config(&format!("{KAFKA}{key} = \"/var/lib/redrive\"\n{ORDERS}"));
+        let shown: Vec<String> = found.resolved().iter().flat_map(|table| table.text(true)).collect();
+        let line = shown.iter().find(|line| line.starts_with("state_dir = ")).unwrap();
+        assert!(line.contains("/var/lib/redrive") && line.contains("# redrive.toml:"), "{key}: {line}");
+    }
+}

@@ -1,8 +1,8 @@
 //! How often one endpoint may be called: a rate per second for each, with a tenth of a second's worth at once.
 //!
-//! Whoever has to wait gets a place behind those that wait already, so that they come back one after the other and not all
-//! at once; and whoever comes back goes before whoever has not waited yet. A place is a promise of one side only: whoever
-//! has one may die or go elsewhere, so an endpoint that nobody comes to is free, whatever places were given.
+//! A message that has to wait gets a time slot after those given before, so that messages come back one by one and not all
+//! at once; a message that has waited goes before one that has not. A slot binds nobody: the message that has it may die
+//! or go elsewhere, so an endpoint that gets no calls is free, whatever slots were given.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! Where a group begins that has no offsets. `start` says that for a pipeline that is new. One that has run before must have
 //! lost its offsets (Kafka drops those of a group that was empty for seven days): to begin at the end would skip what came
-//! meanwhile, to begin at the beginning would repeat everything, so somebody has to say.
+//! meanwhile, to begin at the beginning would repeat everything, so an operator has to decide.
 
 use redrive::internal::engine::EngineError;
 

@@ -1,4 +1,4 @@
-//! Comes to the end of actions whose process ended in the middle: of others where several share the letters, of its own where
+//! Finishes actions that a crash interrupted: those of other processes where several share the letters, its own where
 //! it is alone.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Where messages go, for a sink with an endpoint per message: an endpoint that fails, asks for patience or has its hands
-//! full keeps its own messages waiting and nobody else's.
+//! Where messages go, for a sink with an endpoint per message: an endpoint that fails, sends a Retry-After or is busy
+//! delays only its own messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;

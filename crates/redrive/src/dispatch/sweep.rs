@@ -1,5 +1,5 @@
-//! While a sink is out of reach nothing is taken for it, so nobody would notice whose time is up. Once a minute the first
-//! of what waits are looked at: who is past its deadline, or was held for as long as it may be, ends; the others go back.
+//! While a sink is unreachable no messages are taken, so nothing would notice that one has expired. Once a minute the first
+//! waiting messages are checked: those past their deadline or `hold_max` are dead-lettered; the others go back.
 
 use std::time::Duration;
 

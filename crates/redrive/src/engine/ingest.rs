@@ -70,12 +70,11 @@ pub enum IngestError {
     /// Too many batches are on their way.
     #[error("too much is waiting to be written; try again in a moment")]
     Busy,
-    /// Surely nothing of the batch was accepted.
-    /// The pipeline is shutting down.
+    /// The run is ending, or the messages of the pipeline come from elsewhere (Kafka). Nothing of the batch was accepted.
     #[error(
-        "the pipeline is closed: its run has ended, or its messages come from elsewhere; nothing was accepted"
+        "the pipeline takes no messages: its run has ended, or they come from elsewhere; nothing was accepted"
     )]
-    Closed,
+    NotTaking,
     /// The pipeline has stopped.
     #[error("the engine has stopped; whether the batch was accepted is unknown")]
     Stopped,

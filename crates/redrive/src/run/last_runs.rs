@@ -1,5 +1,5 @@
 //! Counts runs of the process that ended without a clean stop although no message was suspected of it, as a line of the
-//! reminder that an engine keeps. A process that keeps dying and finds nobody to suspect says so.
+//! reminder that an engine keeps. A process that keeps dying without a suspect reports it.
 
 /// So many in a row are worth a look at the system.
 const REPEATED: u32 = 3;

@@ -43,7 +43,7 @@ pub struct CheckArgs {
     /// Look at the Kafka cluster instead: topics, positions, ACLs, what a lost broker costs, whether the service answers
     #[arg(long, conflicts_with_all = ["rate", "assume", "triage", "slo", "explain"])]
     pub kafka: bool,
-    /// Show every value that holds and where it came from
+    /// Show every effective value and where it came from
     #[arg(long)]
     pub explain: bool,
     #[command(flatten)]

@@ -36,10 +36,10 @@ pub struct GroupsArgs {
     /// Snooze for this long, or until an instant in RFC 3339
     #[arg(long, value_name = "SPAN|TIME", requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
     pub snooze: Option<String>,
-    /// Quiet until so many more letters are open
+    /// Snooze until this many more letters are open
     #[arg(long, value_name = "LETTERS", requires = "group", conflicts_with_all = ["acknowledge", "resolve"], help_heading = DECISION)]
     pub snooze_more: Option<u64>,
-    /// As if nothing had been decided
+    /// Remove the decision
     #[arg(long, requires = "group", conflicts_with_all = ["acknowledge", "resolve", "snooze", "snooze_more"], help_heading = DECISION)]
     pub reopen: bool,
     /// A note for the others; an empty note removes it

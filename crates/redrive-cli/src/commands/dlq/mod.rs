@@ -38,25 +38,25 @@ pub struct DlqArgs {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum DlqAction {
-    /// Count letters by what they died of, show one group, or decide about it
+    /// Count letters by cause, show one group, or record a decision about it
     Groups(groups::GroupsArgs),
     /// List dead letters, the first to die first
     Inspect(inspect::InspectArgs),
     /// Show one letter: every attempt, the payload, the headers
     Show(show::ShowArgs),
-    /// Put letters back, paced and once each, and follow the job to its end
+    /// Replay letters at a limited rate, each once, and follow the job to its end
     Replay(replay::ReplayArgs),
     /// List replay jobs, show, pause, resume or end one
     Replays(replays::ReplaysArgs),
     /// Change letters by rule or in $EDITOR, with a dry run, and undo it; the originals are kept
     Edit(edit::EditArgs),
-    /// Close letters for good; they are kept as tombstones and can be taken back for a while
+    /// Discard letters that are not needed; a discard can be undone for a while
     Discard(discard::DiscardArgs),
     /// Take a discard back
     Undo(discard::UndoArgs),
     /// Erase what letters say, for good: payload, headers and error texts; a tombstone stays
     Erase(erase::EraseArgs),
-    /// Delete letters that are done from the topics of a Kafka pipeline now
+    /// Delete resolved letters from the topics of a Kafka pipeline now
     Compact(erase::CompactArgs),
     /// Write letters with their payloads as NDJSON to stdout
     Export(export::ExportArgs),

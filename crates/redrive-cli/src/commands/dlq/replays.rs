@@ -32,7 +32,7 @@ pub enum ReplaysAction {
     List(ReplayListArgs),
     /// Show one job
     Show(Job),
-    /// Put nothing back until it is resumed; what was put back goes on
+    /// Requeue no more letters until it is resumed; those already requeued continue
     Pause(Job),
     /// Go on with a job that was paused or stopped
     Resume(Job),

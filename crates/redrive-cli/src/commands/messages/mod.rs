@@ -21,9 +21,9 @@ pub struct MessagesArgs {
 
 #[derive(Debug, clap::Subcommand)]
 pub enum MessagesAction {
-    /// Make messages due that wait for their time
+    /// Make waiting messages due now
     RetryNow(steer::SteerArgs),
-    /// Make dead letters of messages that wait, with the reason `cancelled`
+    /// Turn waiting messages into dead letters with the reason `cancelled`
     Cancel(steer::SteerArgs),
 }
 

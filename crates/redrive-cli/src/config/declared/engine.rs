@@ -19,7 +19,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::example("member", Text, r#""redrive-0""#, "static membership: a restarted process gets its partitions back").only("kafka"),
             Setting::example("start", Words(&["earliest", "latest"]), r#""latest""#, "earliest | latest, where a new group begins; never guessed").only("kafka"),
             Setting::example("topics", Words(&["verify", "create"]), r#""verify""#, "verify | create: what becomes of topics that are missing").only("kafka"),
-            Setting::example("state_dir", File, r#""./redrive-data""#, "local files: look-ahead, a mirror of the letters, replay jobs; Kafka holds the truth").only("kafka"),
+            Setting::example("state_dir", File, r#""./redrive-data""#, "local files: look-ahead, a mirror of the letters, replay jobs; Kafka holds the truth. `dir` is the same setting").only("kafka"),
             Setting::example("only", Words(&["everything", "source", "tiers"]), r#""source""#, "everything | source | tiers: a part of the work; everything, unless set").only("kafka"),
         ],
     },

@@ -113,7 +113,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         about: "",
         settings: &[
             Setting::example("threshold", Whole(1, limits::CRASH_THRESHOLD_MAX as u64), "3", "crashes within the window that make a message a poison pill"),
-            Setting::example("window", Duration, r#""5m""#, "must be longer than the longest delay, or no two crashes fall into one window"),
+            Setting::example("window", Duration, r#""5m""#, "longer than the longest delay, so that two crashes of a message that is retried fall into one window (attempts are bounded in any case)"),
         ],
     },
     SettingTable {

@@ -93,7 +93,13 @@ impl Config {
     /// Everything that holds, table by table. Each value is shown by the file that reads it.
     pub fn resolved(&self) -> Vec<ResolvedTable> {
         let source = self.source.as_ref();
-        let origin = |key: &str| self.given.get(key).map_or(ValueOrigin::Default, |at| place(at, source));
+        let given = |key: &str| self.given.get(key).map(|at| place(at, source));
+        let origin = |key: &str| match key {
+            // Two names of one setting.
+            "engine.state_dir" => given(key).or_else(|| given("engine.dir")),
+            key => given(key),
+        };
+        let origin = |key: &str| origin(key).unwrap_or(ValueOrigin::Default);
         let of_table = |table: &str| {
             let table = table.to_owned();
             move |key: &str| origin(&format!("{table}.{key}"))

@@ -1,4 +1,4 @@
-//! The breaker: notices that a sink fails, keeps everybody from it for a while, and asks carefully whether it is back.
+//! The breaker: detects a failing sink, blocks calls to it for a while, then probes carefully whether it is back.
 //!
 //! It counts distinct messages, so that one bad message that is retried says nothing about the sink: first attempts,
 //! including the first since a replay, and later ones whose outcome the message cannot have caused

@@ -1,4 +1,4 @@
-//! What delivers: hands messages out and settles what came of them.
+//! The part of an engine that delivers: it hands out messages and settles their outcomes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What keeps dead letters: every change of them that somebody can ask for.
+//! The part of an engine that changes dead letters, for every change that can be requested.
 
 use redrive_core::{GroupId, Time};
 

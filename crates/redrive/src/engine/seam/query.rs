@@ -1,4 +1,4 @@
-//! What looks things up. Nothing that is asked here changes a message or a letter.
+//! The lookups of an engine. None of them changes a message or a letter.
 
 use std::sync::Arc;
 

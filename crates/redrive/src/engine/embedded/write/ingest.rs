@@ -29,7 +29,7 @@ impl Ingest for StoreIngest {
         if let Err((Command::Ingest { answer, .. }, refused)) = self.commands.offer(command, bytes, room) {
             let error = match refused {
                 Refused::Full => IngestError::Busy,
-                Refused::Closed => IngestError::Closed,
+                Refused::Closed => IngestError::NotTaking,
             };
             let _ = answer.send(Err(error));
         }
