@@ -79,7 +79,7 @@ metrics! {
     ATTEMPTS_PER_MESSAGE = Histogram "redrive_attempts_per_message" [pipeline] "Calls a message needed until it succeeded or died.";
     RETRIED_MESSAGES = Counter "redrive_retried_messages_total" [pipeline, outcome] "Messages that came to an end after more than one call, by outcome: succeeded or dead.";
     CONSUMED = Counter "redrive_consumed_total" [pipeline, topic, partition] "Records read from Kafka, by topic and partition. The embedded engine counts messages taken for their first attempt; its topic is the name of the pipeline, its partition 0.";
-    LAG = Gauge "redrive_lag" [pipeline, topic, partition] "Records that were not delivered yet, by topic and partition: of the source what waits for its first attempt, of a tier what waits for its time. On Kafka only partitions of this process; ends of transactions do not count. The embedded engine has one partition, 0.";
+    LAG = Gauge "redrive_lag" [pipeline, topic, partition] "Undelivered records, by topic and partition: in the source, waiting for a first attempt; in a tier, waiting until due. On Kafka only partitions of this process; ends of transactions do not count. The embedded engine has one partition, 0.";
     RETRIES = Counter "redrive_retries_total" [pipeline, tier] "Retries and deferrals that were decided, by the tier they wait in.";
     DEAD_LETTERS_TOTAL = Counter "redrive_dead_letters_total" [pipeline, reason] "Messages that became dead letters here, by reason. Letters imported from elsewhere are not counted; redrive_dead_letters includes them.";
     DEAD_LETTERS = Gauge "redrive_dead_letters" [pipeline, state] "Dead letters in the store, by state; absent while they are being read at the start.";
@@ -91,7 +91,7 @@ metrics! {
     PENDING = Gauge "redrive_pending" [pipeline, state] "Messages that are not terminal, each in exactly one state: ready, delayed, held, key_wait, in_flight.";
     OLDEST_PENDING = Gauge "redrive_oldest_pending_timestamp_seconds" [pipeline] "Creation time of the oldest pending message, in seconds since 1970; absent if there is none.";
     RETRY_LATENESS = Histogram "redrive_retry_lateness_seconds" [pipeline] "How long after its due time a delayed message was started.";
-    STALL_OLDEST = Gauge "redrive_stall_oldest_seconds" [pipeline, topic, partition] "How long the first message of a partition has waited that was read and has had no attempt: what blocks it is before it. Zero if none waits. On Kafka only partitions of this process; the embedded engine has one partition, 0.";
+    STALL_OLDEST = Gauge "redrive_stall_oldest_seconds" [pipeline, topic, partition] "How long the oldest message that was read but not attempted has waited behind others of its partition. Zero if none waits. On Kafka only partitions of this process; the embedded engine has one partition, 0.";
     STALL = Histogram "redrive_stall_seconds" [pipeline] "How long a message waited behind others of its partition before its first attempt, from when this process had it: on Kafka from when it was read, otherwise from its creation.";
     END_TO_END = Histogram "redrive_end_to_end_seconds" [pipeline] "Time from message creation to success.";
     SETTLE_DURATION = Histogram "redrive_settle_duration_seconds" [pipeline] "From a decision being handed to the engine until it is durable.";
@@ -125,7 +125,7 @@ metrics! {
     FOREIGN_LETTERS = Gauge "redrive_foreign_letters" [pipeline] "Records in `T.DLQ` and `T.DLQ.state` that Redrive did not write, or that are damaged. They are not shown as letters.";
     PASSED_OVER = Counter "redrive_passed_over_total" [pipeline] "Kafka records that were not delivered because another record of the same message is used; each is logged.";
     CONNECTIONS = Gauge "redrive_connections" [] "Connections to the API that are open now.";
-    CONNECTIONS_EVICTED = Counter "redrive_connections_evicted_total" [] "Connections on which nothing happened that were closed to make room for others.";
+    CONNECTIONS_EVICTED = Counter "redrive_connections_evicted_total" [] "Idle connections closed to make room for others.";
     WRONG_TOKENS = Counter "redrive_wrong_tokens_total" [] "Requests that were refused for a wrong token.";
     BUILD_INFO = Gauge "redrive_build_info" [version] "Always 1; the version is in the label.";
 }

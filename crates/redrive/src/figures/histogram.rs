@@ -69,6 +69,15 @@ static WRITES: Shape = Shape {
 static NUMBERS: Shape = Shape { bounds: &[1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100, 1_000], unit: 1.0 };
 
 /// How often values fell into which range.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let mut took = redrive::Histogram::of_spans();
+/// took.observe(Duration::from_millis(20));
+/// took.observe(Duration::from_secs(2));
+/// assert_eq!(took.count(), 2);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Histogram {
     shape: &'static Shape,

@@ -10,7 +10,7 @@ use redrive::internal::engine::{
     Announced, Deliver, Delivery, Event, Memory, NewMessage, Query, ReminderKind, StoreOptions,
 };
 use redrive::{Failure, Message, Policy, Reason, Time};
-use redrive_core::{FailureKind, Random};
+use redrive_core::{FailureKind, Random, SplitMix64};
 
 pub(crate) const STARTED: Time = Time::from_millis(1_800_000_000_000);
 /// How finely time passes.
@@ -64,7 +64,7 @@ pub(crate) struct Service {
     running: Vec<Running>,
     down_until: Time,
     deaths: u32,
-    dice: u64,
+    random: SplitMix64,
 }
 
 impl Service {
@@ -85,7 +85,7 @@ impl Service {
             running: Vec::new(),
             down_until: Time::ZERO,
             deaths: 0,
-            dice: 1,
+            random: SplitMix64::new(1),
         }
     }
 
@@ -97,7 +97,7 @@ impl Service {
 
     #[must_use]
     pub(crate) fn with_seed(mut self, seed: u64) -> Self {
-        self.dice = seed;
+        self.random = SplitMix64::new(seed);
         self
     }
 
@@ -112,11 +112,7 @@ impl Service {
     }
 
     pub(crate) fn draw(&mut self) -> u64 {
-        self.dice = self.dice.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.dice;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.random.draw()
     }
 
     pub(crate) fn since_start(&self) -> Duration {
@@ -197,9 +193,9 @@ impl Service {
     fn begin(&mut self, start: &Start, answer: &mut impl FnMut(&Called, u64) -> Answer) {
         let id = start.message.id().to_owned();
         let called = Called { id: id.clone(), attempt: start.attempt, at: self.since_start() };
-        let dice = self.draw();
+        let draw = self.draw();
         let is_down = self.now < self.down_until;
-        let answer = if is_down { Answer::Refused } else { answer(&called, dice) };
+        let answer = if is_down { Answer::Refused } else { answer(&called, draw) };
         let (took, answer) = match answer {
             Answer::Refused => (Duration::ZERO, Answer::Refused),
             Answer::After(took, answer) => (took, *answer),
