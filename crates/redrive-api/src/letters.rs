@@ -167,8 +167,8 @@ pub struct Edited {
 pub struct EditUndone {
     pub restored: u64,
     pub skipped: u64,
-    /// The letters that stay as they are, by reason: undone_already, edited_again, replayed, discarded, not_applied, gone,
-    /// damaged.
+    /// The letters that stay as they are, by reason: undone_already, edited_again, replayed, discarded, erased,
+    /// not_applied, gone, damaged.
     pub skipped_by_reason: BTreeMap<String, SkippedLetters>,
 }
 

@@ -22,6 +22,9 @@ pub struct PipelineView {
     pub mode: String,
     pub ordering: String,
     pub engine: String,
+    /// The topic it reads, where its messages come from Kafka.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     pub sink: String,
     /// Where the sink delivers to, in words; never a path or a secret.
     #[serde(skip_serializing_if = "Option::is_none")]

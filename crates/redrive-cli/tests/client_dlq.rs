@@ -523,6 +523,18 @@ fn discard_says_how_to_take_it_back() {
 }
 
 #[test]
+fn an_edit_that_no_pipeline_has_is_not_said_to_be_missing_in_the_last_one_only() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "GET /v1/pipelines" => (200, json!({"pipelines": [{"name": "orders"}, {"name": "mail"}]})),
+        _ => (404, json!({"code": "not_found", "message": "pipeline `mail` has no edit `e-99`", "hint": ""})),
+    });
+    api.redrive(&["dlq", "edit", "--undo", "e-99"])
+        .exits(2)
+        .complains("no pipeline has an edit `e-99`")
+        .complains("`redrive audit PIPELINE --actions` lists the edits");
+}
+
+#[test]
 fn an_export_has_every_letter_and_no_secret() {
     let api = RecordedApi::new(|asked| {
         let page = u64::from(asked.line.contains("cursor"));

@@ -171,6 +171,8 @@ fn ten_dead_letters_are_understood_replayed_discarded_and_audited() {
 
     processor.redrive(&["dlq", "discard", "orders", "--ids", "o-39,o-38", "--reason", "ticket 881"]).exits(0);
     processor.redrive(&["dlq", "undo", "orders", "d-1"]).exits(0).prints("restored 2   (open again)\n");
+    let again = processor.redrive(&["dlq", "undo", "orders", "d-1"]).exits(0);
+    assert!(again.stdout.starts_with("restored 0   (undone already, at "), "{}", again.stdout);
     let gone =
         processor.redrive(&["dlq", "discard", "orders", "--ids", "o-39", "--reason", "ticket 881"]).exits(0);
     assert!(gone.stdout.starts_with("discarded 1   (kept as tombstones, undo"), "{}", gone.stdout);

@@ -80,7 +80,10 @@ fn what_is_not_json_is_named_and_another_way_is_offered() {
         (&["--all", "--set", "/amount=EUR"][..], "a text needs quotes"),
         (&["--all", "--where", "region", "--set", "/a=1"], "is not a JSON pointer"),
         (&["--set", "/a=1"], "edit needs a selection of letters"),
-        (&["--all"], "no change given"),
+        (
+            &["--all"],
+            "no change given\n  give --set /path=json, --unset, --jq, --set-header or --unset-header;",
+        ),
         (&["--all", "--set", "/a=1", "--same-id", "--new-id"], "cannot be used with"),
         (&["--ids", "raw", "--undo", "e-1"], "cannot be used with"),
         (&["--all", "--undo", "e-1"], "cannot be used with"),
@@ -198,6 +201,49 @@ fn an_ambiguous_letter_is_refused_before_the_editor_opens() {
     assert!(opened.exists());
 }
 
+/// What is shown of such a letter is not what is stored: written back, the mask would take the place of the value.
+#[test]
+fn a_letter_with_redacted_values_is_refused_before_the_editor_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let config = config(&stub.url).replace("jitter = ", "redact = [\"/card\"]\njitter = ");
+    let processor = Processor::start(dir.path(), &config);
+    let line = |id: &str, payload: &str| {
+        json!({ "message": id, "payload": { "utf8": payload }, "error": "422" }).to_string()
+    };
+    let lines = [line("o-1", r#"{"n":1,"card":"4111 1111"}"#), line("o-2", r#"{"n":1}"#)];
+    std::fs::write(processor.dir.join("letters.ndjson"), lines.join("\n")).unwrap();
+    let imported = processor.cli(&["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders"]);
+    assert!(imported.status.success(), "{}", stderr(&imported));
+    let opened = dir.path().join("opened");
+    let editor = format!("touch {}; sed -i s/1/7/", opened.display());
+    let edit = |more: &[&str]| {
+        let url = processor.url("");
+        let args = [&["--url", &url, "dlq", "edit", "orders"], more].concat();
+        redrive(dir.path()).env("EDITOR", &editor).env_remove("VISUAL").args(args).output().unwrap()
+    };
+    for wrong in [&["--ids", "o-1"][..], &["--ids", "o-1", "--jq", ".n = 7"], &["--all", "--jq", ".n = 7"]] {
+        let refused = edit(wrong);
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?} {}", stdout(&refused));
+        let said = stderr(&refused);
+        assert!(said.contains("letter orders/0 has redacted values; use --set"), "{wrong:?} {said}");
+    }
+    assert!(!opened.exists(), "the editor was opened");
+    let edits = |message: &str| {
+        let shown = stdout(&processor.cli(&["dlq", "show", "orders", message, "--json"]));
+        serde_json::from_str::<Value>(&shown).unwrap()["edits"].clone()
+    };
+    assert_eq!((edits("o-1"), edits("o-2")), (json!([]), json!([])), "nothing was changed");
+    // Without a redacted value a letter is edited in either way, and with one by --set.
+    for right in
+        [&["--ids", "o-2"][..], &["--ids", "o-2", "--jq", ".n = 8"], &["--ids", "o-1", "--set", "/n=7"]]
+    {
+        let edited = edit(right);
+        assert!(stdout(&edited).starts_with("edited 1 letter"), "{}{}", stdout(&edited), stderr(&edited));
+    }
+    assert!(opened.exists());
+}
+
 #[test]
 fn a_letter_with_a_new_id_is_found_by_both_and_audited_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -248,7 +294,7 @@ fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
     let edited = processor.cli(&edit);
     let text = stdout(&edited);
     assert!(
-        text.starts_with("edited 1 letter   edit e-1\n1 had these values already\n1 not JSON"),
+        text.starts_with("edited 1 letter   edit e-1\n1 left as they are by the jq program\n1 not JSON"),
         "{text}{}",
         stderr(&edited)
     );

@@ -165,6 +165,29 @@ fn letters_of_spring_are_imported_once_grouped_by_exception_and_replayed() {
     assert!(said.contains("imported 0   already there 63"), "{said}");
 }
 
+/// With `--source` every record of its own source, and every letter it has already, would become a letter once more.
+#[test]
+fn topics_of_the_pipeline_itself_are_not_imported() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_stub, processor, orders) = on_kafka(dir.path());
+    for (topic, what) in [
+        (orders.clone(), "the source of"),
+        (format!("{orders}.DLQ"), "a topic of"),
+        (format!("{orders}.DLQ.state"), "a topic of"),
+        (format!("{orders}.retry.100ms"), "a topic of"),
+        (format!("{orders}.replay"), "a topic of"),
+        (format!("{orders}.progress"), "a topic of"),
+    ] {
+        let import = ["dlq", "import", "--topic", &topic, "--pipeline", &orders];
+        for more in [&["--source", &orders][..], &["--dry-run"], &["--brokers", &kafka::address()]] {
+            let (code, said) = run(&processor, &[&import[..], more].concat());
+            assert_eq!(code, Some(2), "{said}");
+            assert!(said.contains(&format!("`{topic}` is {what} the pipeline `{orders}` itself")), "{said}");
+        }
+    }
+    assert_eq!(letters(&processor, &orders)["open"], 0);
+}
+
 #[test]
 fn letters_of_connect_become_letters_of_an_embedded_pipeline() {
     let dir = tempfile::tempdir().unwrap();

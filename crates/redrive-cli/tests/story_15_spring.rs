@@ -56,6 +56,34 @@ fn write(processor: &Processor, lines: &str) {
     std::fs::write(processor.dir.join("letters.ndjson"), lines).unwrap();
 }
 
+/// As with a topic, where each such record is listed with its offset.
+#[test]
+fn lines_that_a_named_framework_does_not_understand_are_listed_and_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_stub, processor) = start(dir.path());
+    let spring = |offset: &str| {
+        json!({ "payload": {"json": {"order_id": format!("o-{offset}")}}, "headers": {
+            "kafka_dlt-original-topic": "orders", "kafka_dlt-original-partition": "7", "kafka_dlt-original-offset": offset,
+            "kafka_dlt-exception-fqcn": "com.example.Late", "kafka_dlt-exception-message": "no stock",
+        }})
+        .to_string()
+    };
+    let bare =
+        json!({ "payload": {"json": {"order_id": "o-bare"}}, "headers": {"x-src": "web"} }).to_string();
+    write(&processor, &[spring("1182"), bare, spring("later")].join("\n"));
+    let named = ["dlq", "import", "--file", "letters.ndjson", "--pipeline", "orders", "--dialect", "spring"];
+    for (args, done) in [(&["--dry-run"][..], "would import 1"), (&[], "imported 1")] {
+        let (code, said) = run(&processor, &[&named[..], args].concat());
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(&format!("{done}   already there 0   refused 2")), "{said}");
+        let no_header = "refused line 2: not understood as spring: no header kafka_dlt-original-topic; ";
+        assert!(said.contains(no_header), "{said}");
+        let no_number = "refused line 3: not understood as spring: the header kafka_dlt-original-offset is not a number; ";
+        assert!(said.contains(no_number), "{said}");
+    }
+    wait_for("the figures", || letters(&processor)["open"] == 1);
+}
+
 #[test]
 fn letters_of_a_file_are_imported_once_edited_by_hand_and_replayed() {
     let dir = tempfile::tempdir().unwrap();

@@ -456,7 +456,7 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
         (r#"{"all":true,"payloads":[]}"#, 400, "stands beside a selection"),
         (r#"{"payloads":[{"letter":"a","payload":{"utf8":"1"},"was":{"utf8":"2"}}]}"#, 400, "full id"),
         (r#"{"payloads":[]}"#, 400, "empty list"),
-        (r#"{"undo":"e-9"}"#, 404, "e-9"),
+        (r#"{"undo":"e-9"}"#, 404, "pipeline `orders` has no edit `e-9`"),
         (r#"{"undo":"bad id\""}"#, 404, "bad id"),
     ] {
         let problem = server.post(&path, body).await.expect(status);
@@ -521,6 +521,30 @@ async fn what_is_hidden_is_guessed_by_no_dry_run() {
         let wish = json!({ "all": true, "where": condition, "set": { "/n": 1 }, "dry_run": true });
         server.post(&edit, &wish.to_string()).await.expect(status);
     }
+    server.stop().await;
+}
+
+/// Whoever reads a payload, changes it and sends it back would put the mask in place of the value.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_payload_that_was_shown_with_redacted_values_is_not_written_back() {
+    let server = with_redacted_letters().await;
+    let path = format!("{LETTERS}/o-0");
+    let read = server.get(&path).await.expect(200);
+    let shown = &read["payload"];
+    let changed = json!({ "utf8": shown["utf8"].as_str().unwrap().replace("poison", "cure") });
+    for wish in [
+        json!({ "ids": ["o-0"], "payload": changed }),
+        json!({ "ids": ["o-0"], "payload": { "utf8": "{}" }, "was": shown }),
+        json!({ "payloads": [{ "letter": read["id"], "payload": changed, "was": shown }] }),
+    ] {
+        let refused = server.post(&format!("{LETTERS}/edit"), &wish.to_string()).await.expect(400);
+        assert!(refused["message"].as_str().unwrap().contains("redacted values"), "{wish}: {refused}");
+    }
+    let set = json!({ "ids": ["o-0"], "set": { "/note": "cure" } });
+    assert_eq!(server.post(&format!("{LETTERS}/edit"), &set.to_string()).await.expect(200)["edited"], 1);
+    assert_eq!(server.get(&path).await.expect(200)["edits"], json!(["e-1"]));
+    let known = server.get(&format!("{LETTERS}?filter=payload.email:erika@example.com")).await.expect(200);
+    assert_eq!(messages(&known), ["o-0"], "the value is still there");
     server.stop().await;
 }
 

@@ -2,8 +2,9 @@
 
 mod support;
 
-use std::sync::Arc;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redrive::actions::{Action, ActionKind, Actions};
@@ -14,6 +15,9 @@ use redrive::{
     PipelineHandle, Reason, Redrive, Stores,
 };
 use support::{guarded, message, quick, until};
+use tokio::task::JoinHandle;
+
+const HEALTHY_FOR: Duration = Duration::from_millis(40);
 
 /// A pipeline with letters that may heal, `o-…`, and others that never do, and its controller.
 struct Rig {
@@ -27,14 +31,18 @@ impl Rig {
     fn new(stores: impl Stores + 'static) -> Self {
         let broken = Arc::new(AtomicBool::new(true));
         let is_broken = Arc::clone(&broken);
+        let seen = Mutex::new(HashSet::new());
         let handler = move |m: Message| {
             let fails = is_broken.load(SeqCst);
+            let is_first = seen.lock().unwrap().insert(m.id().to_owned());
             async move {
                 match m.id() {
                     id if id.starts_with("permanent") => Err(Failure::permanent("422 no")),
                     id if id.starts_with("gone") => Err(Failure::gone("410 gone")),
                     id if id.starts_with("poison") => panic!("bad header"),
                     id if id.starts_with("good") => Ok(()),
+                    id if id.starts_with("once") && is_first => Err(Failure::transient("503 not now")),
+                    id if id.starts_with("once") => Ok(()),
                     _ if fails => Err(Failure::transient("503 not now")),
                     _ => Ok(()),
                 }
@@ -66,6 +74,10 @@ impl Rig {
 
     /// Starts the controller, and other messages that show that the sink is well.
     fn start(&self) {
+        self.start_with(HEALTHY_FOR);
+    }
+
+    fn start_with(&self, healthy_for: Duration) -> JoinHandle<()> {
         let traffic = self.handle.clone();
         tokio::spawn(async move {
             for n in 0.. {
@@ -75,13 +87,9 @@ impl Rig {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });
-        let settings = AutoReplay {
-            rate: 100_000.0,
-            healthy_for: Duration::from_millis(40),
-            age_max: Duration::from_hours(1),
-        };
+        let settings = AutoReplay { rate: 100_000.0, healthy_for, age_max: Duration::from_hours(1) };
         let (handle, replays, actions) = (self.handle.clone(), self.replays.clone(), self.actions.clone());
-        tokio::spawn(auto::run(settings, handle, replays, actions, |error| panic!("{error}")));
+        tokio::spawn(auto::run(settings, handle, replays, actions, |error| panic!("{error}")))
     }
 
     async fn wait_for(&self, wanted: impl Fn(&[ReplayView]) -> bool) -> Vec<ReplayView> {
@@ -90,6 +98,21 @@ impl Rig {
                 let jobs = self.replays.list();
                 if wanted(&jobs) {
                     return jobs;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await
+    }
+
+    /// The log of actions, once its controller has recorded so many stops.
+    async fn actions_with_stops(&self, stops: usize) -> Vec<Action> {
+        guarded(async {
+            loop {
+                let actions = self.actions().await;
+                let is_stop = |action: &&Action| action.action == ActionKind::AutoReplayStop;
+                if actions.iter().filter(is_stop).count() == stops {
+                    return actions;
                 }
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
@@ -144,16 +167,7 @@ async fn failures_that_recur_switch_it_off_until_somebody_decides() {
     let jobs = rig.wait_for(|jobs| stopped(jobs) == 2).await;
     // The first ten of each; those of the first job are not taken a second time.
     assert_eq!(jobs.iter().map(|job| (job.total, job.dead_again)).collect::<Vec<_>>(), [(50, 10), (60, 10)]);
-    let actions = guarded(async {
-        loop {
-            let actions = rig.actions().await;
-            if actions.iter().filter(|action| action.action == ActionKind::AutoReplayStop).count() == 2 {
-                return actions;
-            }
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    let actions = rig.actions_with_stops(2).await;
     assert!(actions.iter().all(|action| action.actor == ACTOR), "{actions:?}");
     let last = actions.last().unwrap().note.clone().unwrap();
     assert!(last.ends_with("; off until r-2 is resumed or aborted"), "{last}");
@@ -163,4 +177,73 @@ async fn failures_that_recur_switch_it_off_until_somebody_decides() {
     rig.replays.abort("r-2").await.unwrap();
     let jobs = rig.wait_for(|jobs| jobs[0].id == "r-3" && jobs[0].state == ReplayState::Done).await;
     assert_eq!((jobs[0].total, jobs[0].succeeded), (40, 40), "each letter was tried once by it");
+}
+
+/// A job of ten letters or fewer is all canary: nothing of it is left to stop when it fails.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_jobs_that_fail_switch_it_off_as_well() {
+    let rig = Rig::new(MemoryStores::new());
+    rig.with_letters((0..5).map(|n| format!("o-{n}"))).await;
+    rig.start();
+    rig.actions_with_stops(1).await;
+    rig.with_letters(["o-5".to_owned()]).await;
+    let actions = rig.actions_with_stops(2).await;
+    let told: Vec<_> =
+        actions.iter().map(|a| (a.action.name(), a.letters, a.note.as_deref().unwrap())).collect();
+    let why = "the sink has been healthy for 40ms";
+    assert_eq!(
+        told,
+        [
+            ("replay", 5, why),
+            (
+                "auto_replay_stop",
+                5,
+                "5 of the first 5 failed (canary, limit 20 %); waits before it tries again"
+            ),
+            ("replay", 1, why),
+            (
+                "auto_replay_stop",
+                1,
+                "1 of the first 1 failed (canary, limit 20 %); off until r-2 is resumed or aborted"
+            ),
+        ]
+    );
+    let jobs = rig.replays.list();
+    assert!(jobs.iter().all(|job| job.state == ReplayState::Stopped), "{jobs:?}");
+    let waited = jobs[0].created.since(jobs[1].created);
+    assert!(waited >= HEALTHY_FOR * 6, "it waited {waited:?} after the first");
+
+    // Off: what may heal stays where it is, until somebody decides.
+    rig.broken.store(false, SeqCst);
+    rig.with_letters((0..4).map(|n| format!("once-{n}"))).await;
+    tokio::time::sleep(HEALTHY_FOR * 10).await;
+    assert_eq!(rig.replays.list().len(), 2);
+    rig.replays.resume("r-2").await.unwrap();
+    let jobs = rig.wait_for(|jobs| jobs[0].id == "r-3" && jobs[0].state == ReplayState::Done).await;
+    assert_eq!((jobs[0].total, jobs[0].succeeded), (4, 4));
+    assert_eq!(jobs[1].state, ReplayState::Done, "it was resumed, and nothing was left of it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_that_died_a_moment_ago_is_left_for_the_next_job() {
+    let healthy_for = HEALTHY_FOR * 10;
+    let rig = Rig::new(MemoryStores::new());
+    let controller = rig.start_with(healthy_for);
+    let dying = rig.handle.clone();
+    tokio::spawn(async move {
+        for n in 0.. {
+            if dying.ingest([message(format!("once-{n}"))]).await.is_err() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    rig.wait_for(|jobs| !jobs.is_empty()).await;
+    controller.abort();
+    let jobs = rig.wait_for(|jobs| jobs[0].state == ReplayState::Done).await;
+    assert!(jobs.len() == 1 && jobs[0].succeeded > 0, "{jobs:?}");
+    let taken = rig.handle.letters(Some(LetterState::Succeeded), None, 10_000).await.unwrap();
+    assert_eq!(taken.len() as u64, jobs[0].succeeded);
+    let latest = taken.iter().map(|letter| letter.dead_at).max().unwrap();
+    assert!(latest.plus(healthy_for) <= jobs[0].created, "{latest:?}, {jobs:?}");
 }

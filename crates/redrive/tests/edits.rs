@@ -220,14 +220,19 @@ async fn edits_and_their_originals_survive_a_restart_and_another_death() {
 async fn an_undo_says_of_each_letter_why_it_was_skipped() {
     let running = start(MemoryStores::new());
     let actions = Actions::open(None).unwrap();
-    running.kill(&[GERMAN, FRENCH, GERMAN]).await;
+    running.kill(&[GERMAN, FRENCH, GERMAN, FRENCH]).await;
     let edited =
-        actions.edit(&running.handle, &[0, 1, 2], &set("/currency", "\"usd\""), "ops").await.unwrap();
-    assert_eq!(edited.letters, 3);
+        actions.edit(&running.handle, &[0, 1, 2, 3], &set("/currency", "\"usd\""), "ops").await.unwrap();
+    assert_eq!(edited.letters, 4);
     actions.discard(&running.handle, &[0], "ops", "gone").await.unwrap();
+    actions.erase(&running.handle, &[3], "ops", "GDPR ticket 881").await.unwrap();
     actions.edit(&running.handle, &[1], &set("/currency", "\"chf\""), "ops").await.unwrap();
     let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
-    let expected = vec![(NotUndone::EditedAgain, vec![1]), (NotUndone::Discarded, vec![0])];
+    let expected = vec![
+        (NotUndone::EditedAgain, vec![1]),
+        (NotUndone::Discarded, vec![0]),
+        (NotUndone::Erased, vec![3]),
+    ];
     assert_eq!((undone.restored, reasons(&undone)), (1, expected));
     running.stop().await;
 }

@@ -74,6 +74,8 @@ pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Proces
 
     let undone = good(&processor, &["dlq", "edit", "--undo", &name]);
     assert_eq!(undone, "undone 8   (their messages are as before)\n");
+    let twice = processor.cli(&["dlq", "edit", "--undo", &name]);
+    assert!(stdout(&twice).starts_with("undone 0\n8 undone already, not changed: "), "{}", stdout(&twice));
     assert_eq!(letter(&processor, pipeline, "o-1")["payload"]["utf8"], payload(1));
     let again = good(&processor, &[&edit[..], &german[..]].concat());
     let second = again.trim().rsplit(' ').next().unwrap().to_owned();
@@ -120,8 +122,21 @@ pub fn letters_are_edited_replayed_and_undone(stub: &Stub, mut processor: Proces
         assert_eq!(refused.status.code(), Some(2), "{}{}", stdout(&refused), stderr(&refused));
         assert!(stderr(&refused).contains("is in group gzzzzzzz2"), "{}", stderr(&refused));
     }
+    // A group with open letters, and a condition that matches none of them.
+    for wrong in [
+        &["edit", pipeline, "--group", &group, "--where", "/region == \"IT\"", "--set", "/a=1"][..],
+        &["discard", pipeline, "--group", &group, "--filter", "key:nobody", "--reason", "x"],
+        &["erase", pipeline, "--group", &group, "--filter", "key:nobody", "--reason", "x"],
+    ] {
+        let refused = processor.cli(&[&["dlq"], wrong].concat());
+        assert_eq!(refused.status.code(), Some(2), "{}{}", stdout(&refused), stderr(&refused));
+        let said = format!("are in group {group}, but none of them matches {} '{}'", wrong[4], wrong[5]);
+        assert!(stderr(&refused).contains(&said), "{}", stderr(&refused));
+    }
     let unknown = processor.cli(&["dlq", "edit", "--undo", "e-999"]);
-    assert!(!unknown.status.success() && stderr(&unknown).contains("e-999"), "{}", stderr(&unknown));
+    let said = format!("pipeline `{pipeline}` has no edit `e-999`\n  `redrive audit {pipeline} --actions`");
+    assert_eq!(unknown.status.code(), Some(2), "{}", stderr(&unknown));
+    assert!(stderr(&unknown).contains(&said), "{}", stderr(&unknown));
 }
 
 /// A letter whose attempt may have been applied is edited under a new id and replayed: both ids find it, and an audit counts

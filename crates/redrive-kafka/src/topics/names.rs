@@ -98,3 +98,32 @@ impl Role {
         matches!(self, Self::LetterStates | Self::Progress | Self::Control | Self::Subscriptions)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use redrive::internal::adopt::is_own_topic;
+
+    use super::*;
+    use crate::Only;
+
+    /// An import refuses them by name, without asking the cluster.
+    #[test]
+    fn every_topic_of_a_pipeline_is_known_as_its_own() {
+        let topics = Topics::of(&KafkaPipeline {
+            name: "billing".to_owned(),
+            source: "orders".to_owned(),
+            tiers: vec![Duration::from_millis(100), Duration::from_secs(90)],
+            id: None,
+            tenant: None,
+            ttl: None,
+            blocking: false,
+            only: Only::Everything,
+            subscriptions: true,
+        });
+        let owned = topics.owned();
+        assert_eq!(owned.len(), 8);
+        for name in owned.into_iter().map(|(_, name)| name).chain(["orders"]) {
+            assert!(is_own_topic("billing", &topics.source, name), "{name}");
+        }
+    }
+}

@@ -72,10 +72,12 @@ impl From<ActionError> for Problem {
                 Self::not_found(error, "groups with open letters or a state are there; list them first")
             }
             ActionError::OtherPipeline { .. } => Self::not_found(error, "undo it in its own pipeline"),
-            ActionError::NoEdit { .. } => Self::not_found(
-                error,
-                "GET /v1/actions lists the edits; one that was undone, or whose letters were forgotten, is in no letter",
-            ),
+            ActionError::NoEdit { ref pipeline, .. } => {
+                let hint = format!(
+                    "`redrive audit {pipeline} --actions`, or GET /v1/actions, lists the edits with their ids"
+                );
+                Self::not_found(error, hint)
+            }
             ActionError::Ambiguous { .. } => Self::new(
                 Code::Conflict,
                 error,

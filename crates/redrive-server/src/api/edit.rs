@@ -9,7 +9,7 @@ use redrive::actions::{EditPlan, EditWish, NewPayload, Skipped};
 use redrive::internal::letters::json_text::JsonText;
 use redrive::internal::letters::select::LetterIds;
 use redrive::letters::edit::{Condition, Difference, MessageChange, MessageIds, Pointer};
-use redrive::letters::redact::{Redaction, Secrets};
+use redrive::letters::redact::{REDACTED, Redaction, Secrets};
 use redrive_api::{
     DifferenceView, Edit, EditAnswer, EditUndone, Edited, FirstEdited, LetterPayload, MessageIdChoice,
     Payload, SkippedLetters,
@@ -35,6 +35,12 @@ pub(crate) async fn edit(
         let undone = actions.undo_edit(&served.handle, id, &actor.0).await?;
         return Ok(Json(EditAnswer::Undone(undone_view(&served, undone))));
     }
+    if !served.redaction.is_empty() && quotes_the_mask(&body) {
+        return Err(Problem::bad_request(
+            "the payload has redacted values: it would put the mask in their place",
+            "nothing was changed; use `set` and `unset`, which change the payload that is stored",
+        ));
+    }
     let wish = EditWish { payloads: payloads(&body, LetterIds::of(&served.handle))?, ..wish(&body)? };
     if let Some(place) = wish.condition.as_ref().and_then(|one| one.guesses(&served.redaction)) {
         return Err(selection::guess(&place));
@@ -55,6 +61,13 @@ pub(crate) async fn edit(
     };
     let view = edited_view(&served, plan, body.dry_run, &secrets);
     Ok(Json(EditAnswer::Edited(Edited { not_open, ..view })))
+}
+
+/// Whether a whole payload that is to be stored was made from one that was shown with redacted values.
+fn quotes_the_mask(body: &Edit) -> bool {
+    let each = body.payloads.iter().flatten().flat_map(|one| [&one.payload, &one.was]);
+    let mut payloads = body.payload.iter().chain(&body.was).chain(each);
+    payloads.any(|payload| matches!(payload, Payload::Utf8(text) if text.contains(REDACTED)))
 }
 
 /// The values of a letter that must not be shown, of all its versions.

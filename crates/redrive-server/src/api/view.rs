@@ -59,6 +59,7 @@ pub fn pipeline(served: &Served, replays: &[ReplayView]) -> PipelineView {
         mode: served.handle.mode().name().to_owned(),
         ordering: ordering.to_owned(),
         engine: served.engine.clone(),
+        source: served.source.clone(),
         sink: served.handle.sink().name.to_owned(),
         target: served.handle.sink().target.as_deref().map(str::to_owned),
         policy: policy(served.handle.policy()),

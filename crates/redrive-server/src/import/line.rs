@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use redrive::internal::adopt::{Dialect, ForeignRecord, Understood};
+use redrive::internal::adopt::{Dialect, ForeignRecord, NotUnderstood, Understood};
 use redrive::internal::engine::import::content_hash;
 use redrive::internal::engine::{Attempt, ForeignLetter, History, SourcePosition};
 use redrive::{FailureKind, LetterState, Message, Time, timestamp};
@@ -130,6 +130,8 @@ type Headers = Vec<(String, Option<Bytes>)>;
 #[derive(Debug)]
 pub struct ReadLetter {
     pub letter: ForeignLetter,
+    /// The record of the letter itself, where it was one.
+    pub place: Option<String>,
     /// What was changed in it, in words.
     pub note: Option<String>,
 }
@@ -188,7 +190,8 @@ pub fn read(text: &[u8], dialect: Option<Dialect>, intake: &Intake, now: Time) -
     };
     let headers = given.headers.map(headers).transpose()?.unwrap_or_default();
     if given.is_silent() {
-        let said = said_by(&headers, dialect, key.as_deref(), payload.as_deref())?;
+        let has_origin = given.origin.is_some();
+        let said = said_by(&headers, dialect, has_origin, key.as_deref(), payload.as_deref())?;
         said.into_iter().for_each(|said| given.complete(said));
     }
     let mut times = Times { now, ahead: Vec::new() };
@@ -204,33 +207,49 @@ pub fn read(text: &[u8], dialect: Option<Dialect>, intake: &Intake, now: Time) -
         Some(id) => Some(id),
         None => picked(intake.id.as_ref(), payload.as_deref(), &headers),
     };
-    let id = id.or(given.origin).or(given.place);
+    let place = given.place;
+    let id = id.or(given.origin).or_else(|| place.clone());
     let tenant = given.tenant.or_else(|| picked(intake.tenant.as_ref(), payload.as_deref(), &headers));
     let created = created.unwrap_or(failed_at);
     let parts = Parts { id, key, payload, tenant, created };
     let message = parts.message(&headers)?;
     let first_failed = Some(first_seen.unwrap_or(failed_at));
     let meta = Meta { created, attempts, first_failed, ..Meta::default() };
-    Ok(ReadLetter { letter: ForeignLetter { message, origin, meta, history }, note: times.note() })
+    Ok(ReadLetter { letter: ForeignLetter { message, origin, meta, history }, place, note: times.note() })
 }
 
-/// What the headers of another framework say. Those that cannot be read say nothing.
+/// What the headers of another framework say, or why they are not understood. Of a line whose framework nobody has named,
+/// headers of no framework say nothing.
 fn said_by(
     headers: &Headers,
     dialect: Option<Dialect>,
+    has_origin: bool,
     key: Option<&[u8]>,
     value: Option<&[u8]>,
 ) -> Result<Option<Understood>, String> {
     let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
     // A line has no place of its own.
     let record = ForeignRecord { topic: "", partition: 0, offset: 0, written: None, key, value, headers };
+    // As with a topic, only a framework that was named insists on saying where the message came from.
+    let has_source = dialect.is_none() || has_origin;
     let Some(dialect) = dialect.or_else(|| Dialect::detect(&record)) else { return Ok(None) };
-    match dialect.understand(&record, true) {
+    match dialect.understand(&record, has_source) {
         Ok(Understood { is_pointer: true, origin: Some(origin), .. }) => Err(format!(
             "it has no payload and only points at {origin}; import the topic, which fetches the message from there"
         )),
-        said => Ok(said.ok()),
+        Ok(said) => Ok(Some(said)),
+        Err(why) => Err(not_understood(dialect, why)),
     }
+}
+
+fn not_understood(dialect: Dialect, why: NotUnderstood) -> String {
+    let name = dialect.name();
+    let fix = if why.needs_source() {
+        "say in `origin` which record the message came from, or import the line without naming a dialect"
+    } else {
+        "put the header right, or say `\"dialect\": \"plain\"` in the line to leave its headers unread"
+    };
+    format!("not understood as {name}: {why}; {fix}")
 }
 
 struct Parts {

@@ -137,6 +137,53 @@ fn headers_of_a_framework_say_what_a_line_does_not() {
     assert!(read_plain(pointer).unwrap_err().contains("points at orders/2/41"));
 }
 
+/// Each of them was `/0/0`, so that only the first was imported, and the pipeline's rule was not asked.
+#[test]
+fn records_of_watermill_without_a_uuid_in_a_file_are_told_apart() {
+    let id = |payload: &str, more: &str, intake: &Intake| {
+        let line = format!(
+            r#"{{"payload":{{"utf8":"{payload}"}},"headers":{{"reason_poisoned":"no","n":"7"}}{more}}}"#
+        );
+        read(line.as_bytes(), None, intake, NOW).unwrap().letter.message.id().to_owned()
+    };
+    let (first, second) = (id("x", "", &Intake::default()), id("y", "", &Intake::default()));
+    assert!(first.starts_with("imported-") && second.starts_with("imported-"), "{first} {second}");
+    assert_ne!(first, second);
+    assert_eq!(first, id("x", "", &Intake::default()), "imported twice it is one letter");
+    assert_eq!(id("x", r#","place":"poison/0/17""#, &Intake::default()), "poison/0/17");
+    let by_header = Intake { id: Some(Pick::Header("n".into())), tenant: None };
+    assert_eq!(id("x", r#","place":"poison/0/17""#, &by_header), "7");
+}
+
+/// They were imported as if nobody had named a framework, and nobody was told.
+#[test]
+fn lines_that_the_named_framework_does_not_understand_are_refused_with_the_reason() {
+    let as_spring = |line: &str| {
+        let read = read(line.as_bytes(), Some(Dialect::Spring), &Intake::default(), NOW);
+        read.map(|read| read.letter)
+    };
+    let damaged = SPRING.replace("1182", "later");
+    for line in [format!("{{{damaged}}}"), format!(r#"{{"origin":"orders/7/1182",{damaged}}}"#)] {
+        let problem = as_spring(&line).unwrap_err();
+        let why = "not understood as spring: the header kafka_dlt-original-offset is not a number; ";
+        assert!(problem.starts_with(why), "{problem}");
+        // The framework that the line shows by itself is as good as one that was named.
+        assert!(read_plain(&line).unwrap_err().starts_with(why));
+    }
+    let bare = |more: &str| format!(r#"{{"payload":"{{}}","headers":{{"a":"b"}}{more}}}"#);
+    let problem = as_spring(&bare("")).unwrap_err();
+    assert!(
+        problem.starts_with("not understood as spring: no header kafka_dlt-original-topic; "),
+        "{problem}"
+    );
+    assert!(read_plain(&bare("")).is_ok());
+    for says in [r#","origin":"orders/7/1182""#, r#","error":"no stock""#] {
+        assert!(as_spring(&bare(says)).is_ok(), "{says}");
+    }
+    let lost = r#"{"payload":null,"headers":{"__dlq.errors.delivery.count":"5"}}"#;
+    assert!(read_plain(lost).unwrap_err().contains("no header says where the message is"));
+}
+
 #[test]
 fn an_exception_is_part_of_the_error_by_which_letters_are_grouped() {
     let error = |fields: &str| {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use axum::body::Body;
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use redrive::internal::adopt::Dialect;
+use redrive::internal::adopt::{Dialect, is_own_topic};
 use redrive::internal::engine::{ForeignLetter, ImportAnswer};
 use redrive::letters::redact::hidden_error;
 use redrive::{GroupId, Time};
@@ -52,8 +52,11 @@ pub(crate) async fn import(
     let dialect = params.dialect.as_deref().map(dialect).transpose()?;
     let held = body::hold(&shared, &headers, body).await?;
     let (intake, now) = (served.intake.clone(), served.handle.now());
-    let bytes = held.bytes.clone();
-    let read = tokio::task::spawn_blocking(move || Lines::read(&bytes, dialect, &intake, now)).await;
+    let (bytes, pipeline, source) =
+        (held.bytes.clone(), served.handle.name().to_owned(), served.source.clone());
+    let is_own =
+        move |topic: &str| source.as_deref().is_some_and(|source| is_own_topic(&pipeline, source, topic));
+    let read = tokio::task::spawn_blocking(move || Lines::read(&bytes, dialect, &intake, &is_own, now)).await;
     let lines = read.map_err(|_| {
         Problem::new(Code::Stopping, "the server is stopping", "nothing was imported; send it again")
     })??;
@@ -94,6 +97,18 @@ fn dialect(name: &str) -> Result<Dialect, Problem> {
     })
 }
 
+/// `orders-dlt` of `orders-dlt/0/17`.
+fn topic_of(place: &str) -> &str {
+    place.rsplitn(3, '/').nth(2).unwrap_or_default()
+}
+
+fn own_topic(place: &str) -> String {
+    format!(
+        "its `place` is {place}, a record of this pipeline itself: what is there is no dead letter of another program; if the \
+         message came from there, say so in `origin`"
+    )
+}
+
 /// The lines of a body: letters with their numbers, what was changed in them, and what is wrong with the others.
 #[derive(Debug, Default)]
 struct Lines {
@@ -103,7 +118,14 @@ struct Lines {
 }
 
 impl Lines {
-    fn read(body: &Bytes, dialect: Option<Dialect>, intake: &Intake, now: Time) -> Result<Self, Problem> {
+    /// `is_own` says which topics are the pipeline's own.
+    fn read(
+        body: &Bytes,
+        dialect: Option<Dialect>,
+        intake: &Intake,
+        is_own: &dyn Fn(&str) -> bool,
+        now: Time,
+    ) -> Result<Self, Problem> {
         let mut lines = Self::default();
         for (index, text) in body.split(|byte| *byte == b'\n').enumerate() {
             let (line, text) = (index + 1, text.trim_ascii());
@@ -115,7 +137,11 @@ impl Lines {
                 let hint = "nothing was imported; send them in several requests";
                 return Err(Problem::new(Code::TooLarge, message, hint).at_line(line));
             }
-            match line::read(text, dialect, intake, now) {
+            let read = line::read(text, dialect, intake, now).and_then(|read| match &read.place {
+                Some(place) if is_own(topic_of(place)) => Err(own_topic(place)),
+                _ => Ok(read),
+            });
+            match read {
                 Ok(read) => {
                     let room = lines.notes.len() < PROBLEMS_MAX;
                     lines
@@ -131,5 +157,31 @@ impl Lines {
             return Err(Problem::bad_request("there is no letter in the body", hint));
         }
         Ok(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_of_the_pipeline_itself_is_refused_by_its_place() {
+        let body = [
+            r#"{"payload":"1","place":"orders-dlt/0/17"}"#,
+            r#"{"payload":"2","place":"orders.DLQ/0/17"}"#,
+            r#"{"payload":"3","place":"desk-4"}"#,
+            r#"{"payload":"4","origin":"orders/0/17"}"#,
+        ];
+        let read = |is_own: &dyn Fn(&str) -> bool| {
+            let body = Bytes::from(body.join("\n"));
+            Lines::read(&body, None, &Intake::default(), is_own, Time::from_millis(1_800_000_000_000))
+                .unwrap()
+        };
+        let lines = read(&|topic| is_own_topic("orders", "orders", topic));
+        assert_eq!(lines.letters.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 3, 4]);
+        let [problem] = &lines.problems[..] else { panic!("{:?}", lines.problems) };
+        assert_eq!(problem.line, 2);
+        assert!(problem.problem.starts_with("its `place` is orders.DLQ/0/17, a record of this pipeline"));
+        assert_eq!(read(&|_| false).letters.len(), 4, "a pipeline that is not in Kafka has no topics");
     }
 }

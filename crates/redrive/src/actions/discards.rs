@@ -65,7 +65,7 @@ pub(super) async fn discard(
 }
 
 /// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded
-/// once more since belongs to that later discard.
+/// once more since belongs to that later discard. Nothing is recorded if there is none.
 pub(super) async fn undo(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -78,6 +78,9 @@ pub(super) async fn undo(
         return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: discard.pipeline });
     }
     let ids = still_discarded(log, handle, discard).await?;
+    if ids.is_empty() {
+        return Ok(Restored { restored: 0 });
+    }
     let action = Action::new(handle.now(), actor, ActionKind::Undo, handle.name());
     let mut running = log.record_running(action.of(id, ids.len() as u64)).await?;
     let restored = restore_each(handle, &ids, actor, &mut running).await;

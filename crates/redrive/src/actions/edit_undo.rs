@@ -44,6 +44,8 @@ pub enum NotUndone {
     Replayed,
     /// It was discarded since.
     Discarded,
+    /// It was erased since, with all its versions.
+    Erased,
     /// It does not have this edit.
     NotApplied,
     /// It was removed since.
@@ -54,11 +56,12 @@ pub enum NotUndone {
 
 impl NotUndone {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::UndoneAlready,
         Self::EditedAgain,
         Self::Replayed,
         Self::Discarded,
+        Self::Erased,
         Self::NotApplied,
         Self::Gone,
         Self::Damaged,
@@ -71,6 +74,7 @@ impl NotUndone {
             Self::EditedAgain => "edited_again",
             Self::Replayed => "replayed",
             Self::Discarded => "discarded",
+            Self::Erased => "erased",
             Self::NotApplied => "not_applied",
             Self::Gone => "gone",
             Self::Damaged => "damaged",
@@ -84,6 +88,7 @@ impl NotUndone {
             Self::EditedAgain => "edited again since",
             Self::Replayed => "replayed since",
             Self::Discarded => "discarded since",
+            Self::Erased => "erased since",
             Self::NotApplied => "without this edit: never applied, or undone by another process",
             Self::Gone => "removed since",
             Self::Damaged => "with stored bytes that are damaged",
@@ -95,7 +100,7 @@ impl NotUndone {
             LetterState::Open => Self::EditedAgain,
             LetterState::Replaying | LetterState::Succeeded => Self::Replayed,
             LetterState::Discarded => Self::Discarded,
-            LetterState::Erased => Self::Gone,
+            LetterState::Erased => Self::Erased,
         }
     }
 
@@ -125,8 +130,13 @@ impl PastEdit {
     fn stays(&self, id: u64, letter: Option<&Letter>) -> Option<NotUndone> {
         let Some(letter) = letter else { return Some(NotUndone::Gone) };
         if !letter.edits.contains(&self.id) {
-            let undone = self.undone.contains(&id);
-            return Some(if undone { NotUndone::UndoneAlready } else { NotUndone::NotApplied });
+            let reason = match letter.state {
+                _ if self.undone.contains(&id) => NotUndone::UndoneAlready,
+                // An erasure takes the versions along.
+                LetterState::Erased => NotUndone::Erased,
+                _ => NotUndone::NotApplied,
+            };
+            return Some(reason);
         }
         if letter.state != LetterState::Open {
             return Some(NotUndone::from_state(letter.state));
@@ -140,7 +150,7 @@ impl PastEdit {
 }
 
 /// Takes an edit back: those of its letters whose last edit it is, and that were not replayed since, have their message
-/// of before again. It works on every process that shares the letters.
+/// of before again. Nothing is recorded if there is none. It works on every process that shares the letters.
 pub(super) async fn undo_edit(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -155,6 +165,9 @@ pub(super) async fn undo_edit(
             Some(reason) => done.skip(*letter, reason),
             None => ids.push(*letter),
         }
+    }
+    if ids.is_empty() {
+        return Ok(done);
     }
     let action = Action::new(handle.now(), actor, ActionKind::EditUndo, handle.name());
     let action = Action { ids: ids.clone(), ..action };

@@ -42,7 +42,7 @@ pub enum ActionError {
         pipeline: String,
     },
     /// No letter has this edit.
-    #[error("no letter of pipeline `{pipeline}` has an edit `{id}`")]
+    #[error("pipeline `{pipeline}` has no edit `{id}`")]
     NoEdit {
         /// Its name.
         id: String,

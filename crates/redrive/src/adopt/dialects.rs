@@ -48,7 +48,6 @@ impl Dialect {
         let understood = read(self, self.names(), record)?;
         let understood = match self {
             Self::Kip1191 => frameworks::complete_kip1191(understood, record),
-            Self::Watermill => frameworks::complete_watermill(understood, record),
             _ => understood,
         };
         if understood.is_pointer && understood.origin.is_none() {

@@ -133,11 +133,6 @@ pub(super) const WATERMILL: Names = Names {
     ..Names::NONE
 };
 
-/// A message without its UUID is known by where it lies in the poison queue.
-pub(super) fn complete_watermill(understood: Understood, record: &ForeignRecord<'_>) -> Understood {
-    Understood { message_id: understood.message_id.or_else(|| Some(record.place())), ..understood }
-}
-
 /// Karafka: `source_*`, and before 2.4 `original_*`. Only Karafka Pro writes them; it writes no error. All values are text.
 pub(super) const KARAFKA: Names = Names {
     reads: "source_topic/partition/offset, source_attempts",

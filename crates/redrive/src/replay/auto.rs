@@ -1,8 +1,8 @@
 //! Auto-replay: a controller of one pipeline that replays letters which died of something that has passed.
 //!
 //! It takes a letter at most once, only letters of classes that may heal, and only while the sink has been healthy for a
-//! while; each of its jobs begins with a canary and stops for failures as any other. After [`STOPS_MAX`] jobs in a row that
-//! were stopped it gives up until somebody resumes or aborts the last of them. What it has done is in the jobs and in the
+//! while; each of its jobs begins with a canary and stops for failures as any other, and also when all of its letters were
+//! put back. After [`STOPS_MAX`] jobs in a row that were stopped it gives up until somebody resumes or aborts the last of them. What it has done is in the jobs and in the
 //! log of actions, so a restart changes nothing. Where several processes share the letters, one of them acts at a time.
 
 use std::time::Duration;
@@ -39,7 +39,8 @@ const LOG_MAX: usize = 10_000;
 pub struct AutoReplay {
     /// Letters per second.
     pub rate: f64,
-    /// How long the sink has to be healthy before a job begins, and how long it is between two jobs.
+    /// How long the sink has to be healthy before a job begins, how long a letter has to be dead, and how long it is
+    /// between two jobs.
     pub healthy_for: Duration,
     /// Older letters are for people.
     pub age_max: Duration,
@@ -136,11 +137,13 @@ fn is_healthy(figures: &Figures) -> bool {
         && !figures.paused
 }
 
-/// Letters that may heal and were never replayed. Those of a message that was never tried have no class.
-fn filter(age_max: Duration) -> String {
+/// Letters that may heal, were never replayed, and died before the sink was healthy for a while: one that died since says
+/// that it still fails. Those of a message that was never tried have no class.
+fn filter(settings: &AutoReplay) -> String {
     format!(
-        "reason:max_retries,hold_expired,budget_exhausted -class:permanent,gone,crash,credential replays:<1 age:<={}",
-        duration::print(age_max)
+        "reason:max_retries,hold_expired,budget_exhausted -class:permanent,gone,crash,credential replays:<1 age:>={} age:<={}",
+        duration::print(settings.healthy_for),
+        duration::print(settings.age_max)
     )
 }
 
@@ -228,7 +231,7 @@ async fn start(
     replays: &Replays,
     actions: &Actions,
 ) -> Result<(), AutoReplayError> {
-    let words = filter(settings.age_max);
+    let words = filter(settings);
     // Made of words that are all known; should they not be, nothing is selected.
     let Ok(filter) = Filter::parse(&words) else { return Ok(()) };
     let selection =
@@ -366,6 +369,6 @@ mod tests {
 
     #[test]
     fn its_filter_is_understood() {
-        assert!(Filter::parse(&filter(Duration::from_hours(24))).is_ok());
+        assert!(Filter::parse(&filter(&AutoReplay::default())).is_ok());
     }
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::auto;
 use super::job::{Facts, ReplayState};
 use super::live::{Job, JobWriter};
 use super::pace::Pace;
+use super::stop::AtEnd;
 use crate::engine::{EngineError, LetterState, ReplayAnswer, ReplayJob};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::messages::recall;
@@ -112,7 +114,8 @@ impl Task {
 
     async fn work(&self, is_resumed: bool) -> Result<(), Halt> {
         let begun = Instant::now();
-        let Facts { spec, .. } = &self.job.facts;
+        let Facts { spec, actor, .. } = &self.job.facts;
+        let at_end = if actor == auto::ACTOR { AtEnd::Stopped } else { AtEnd::Done };
         let mut pace = Pace::new(spec.rate, begun.elapsed());
         let mut random = RandomSource::from_entropy();
         if is_resumed {
@@ -146,7 +149,7 @@ impl Task {
             let look_began = Instant::now();
             let ended = self.look(&mut under_way).await?;
             let look_took = look_began.elapsed();
-            let is_judged = self.job.change(|progress| progress.judge(spec, self.ids.len() as u64));
+            let is_judged = self.job.change(|progress| progress.judge(spec, self.ids.len() as u64, at_end));
             if self.is_over(under_way.is_empty()) {
                 return Ok(());
             }

@@ -12,6 +12,15 @@ pub const STOP_AT_DEFAULT: Ratio = Ratio::percent(20);
 /// Letters that may be under way at once where failures stop a job: what has not ended says nothing about the rest yet.
 const UNDER_WAY_MAX: u64 = 1_024;
 
+/// What becomes of a job whose letters were all put back, and too many of them died again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AtEnd {
+    /// It is done: whoever started it sees the figures.
+    Done,
+    /// It is stopped: nobody has asked for it, and the next one of its kind would fail as well.
+    Stopped,
+}
+
 impl JobProgress {
     /// Begins with a canary, if the job has one and is not too small for it.
     pub(super) fn begin_trial(&mut self, spec: &ReplaySpec) {
@@ -36,28 +45,30 @@ impl JobProgress {
     }
 
     /// Ends the canary once its letters have ended, and stops the job if its rule says so; whether it did one of both.
-    /// Nothing is left to stop once all of the `total` letters were put back.
-    pub(super) fn judge(&mut self, spec: &ReplaySpec, total: u64) -> bool {
+    /// Once all of the `total` letters were put back nothing is left to stop, unless the job counts as failed even so.
+    pub(super) fn judge(&mut self, spec: &ReplaySpec, total: u64, at_end: AtEnd) -> bool {
         if self.state != ReplayState::Running {
             return false;
         }
-        if self.offered >= total {
-            return self.finish_trial(true).is_some();
+        let all_offered = self.offered >= total;
+        let tried = self.finish_trial(all_offered);
+        if all_offered && at_end == AtEnd::Done {
+            return tried.is_some();
         }
         let limit = spec.stop_at.unwrap_or(STOP_AT_DEFAULT);
-        let tried = self.finish_trial(false);
         if let Some((letters, died)) = tried
             && exceeds(died, letters, limit)
         {
             self.stop(format!("{died} of the first {letters} failed (canary, {})", in_words(limit)));
             return true;
         }
-        let died = self.latest.died() as u64;
+        let (died, ended) = (self.latest.died() as u64, self.latest.len() as u64);
+        // While more are to end, a few say nothing about all of them.
+        let of = if all_offered && self.under_way() == 0 { ended } else { WINDOW as u64 };
         if let Some(limit) = spec.stop_at
-            && exceeds(died, WINDOW as u64, limit)
+            && exceeds(died, of, limit)
         {
-            let of = self.latest.len();
-            self.stop(format!("{died} of the last {of} failed ({})", in_words(limit)));
+            self.stop(format!("{died} of the last {ended} failed ({})", in_words(limit)));
             return true;
         }
         tried.is_some()
@@ -110,6 +121,16 @@ mod tests {
 
     /// A job in virtual time: as many letters go in each step as it allows, and end in the next one as `dies` says.
     fn run(spec: &ReplaySpec, progress: &mut JobProgress, total: u64, dies: impl Fn(u64) -> bool) {
+        run_to(AtEnd::Done, spec, progress, total, dies);
+    }
+
+    fn run_to(
+        at_end: AtEnd,
+        spec: &ReplaySpec,
+        progress: &mut JobProgress,
+        total: u64,
+        dies: impl Fn(u64) -> bool,
+    ) {
         while progress.state == ReplayState::Running {
             for letter in progress.published - progress.under_way()..progress.published {
                 let died = dies(letter);
@@ -119,13 +140,16 @@ mod tests {
                 } else {
                     progress.succeeded += 1;
                 }
-                progress.judge(spec, total);
+                progress.judge(spec, total, at_end);
                 if progress.state != ReplayState::Running {
                     break;
                 }
             }
-            progress.judge(spec, total);
-            if progress.offered == total && progress.under_way() == 0 {
+            progress.judge(spec, total, at_end);
+            if progress.state == ReplayState::Running
+                && progress.offered == total
+                && progress.under_way() == 0
+            {
                 progress.state = ReplayState::Done;
             }
             let go = progress.allowance(spec).min(total - progress.offered).min(20);
@@ -148,14 +172,14 @@ mod tests {
         let mut progress = begun(&spec);
         assert_eq!(progress.allowance(&spec), 10);
         (progress.offered, progress.published) = (10, 10);
-        progress.judge(&spec, 300);
+        progress.judge(&spec, 300, AtEnd::Done);
         assert_eq!(progress.allowance(&spec), 0, "none has ended");
         progress.succeeded = 9;
-        progress.judge(&spec, 300);
+        progress.judge(&spec, 300, AtEnd::Done);
         assert_eq!(progress.allowance(&spec), 0, "one is under way");
         assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 9, is_over: false }));
         progress.succeeded = 10;
-        progress.judge(&spec, 300);
+        progress.judge(&spec, 300, AtEnd::Done);
         assert!(progress.allowance(&spec) > 100);
         assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 10, is_over: true }));
         run(&spec, &mut progress, 300, |_| false);
@@ -200,16 +224,16 @@ mod tests {
         let mut progress =
             JobProgress { offered: 100, published: 100, succeeded: 81, dead_again: 11, ..JobProgress::new() };
         progress.begin_trial(&spec);
-        progress.judge(&spec, 300);
+        progress.judge(&spec, 300, AtEnd::Done);
         // They die too, one after the other.
         for died in 12..=19 {
             assert_eq!(progress.allowance(&spec), 0);
             progress.dead_again = died;
-            assert!(!progress.judge(&spec, 300));
+            assert!(!progress.judge(&spec, 300, AtEnd::Done));
         }
         assert_eq!(progress.allowance(&spec), 10);
         (progress.offered, progress.published, progress.succeeded) = (110, 110, 91);
-        assert!(progress.judge(&spec, 300));
+        assert!(progress.judge(&spec, 300, AtEnd::Done));
         assert_eq!((progress.state, progress.trial), (ReplayState::Running, None));
         assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 10, is_over: true }));
     }
@@ -227,6 +251,35 @@ mod tests {
         let spec = spec(10, Some(20));
         let mut progress = begun(&spec);
         run(&spec, &mut progress, 5, |_| true);
+        assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 5));
+    }
+
+    /// The kill switch of auto-replay counts failed jobs, and most of its jobs are small.
+    #[test]
+    fn a_job_that_nobody_asked_for_is_stopped_at_its_end_by_the_same_share() {
+        let spec = spec(10, Some(20));
+        let ended = |total, dies: fn(u64) -> bool| {
+            let mut progress = begun(&spec);
+            run_to(AtEnd::Stopped, &spec, &mut progress, total, dies);
+            (progress.state, progress.published, progress.note)
+        };
+        let stopped = |published, why: &str| (ReplayState::Stopped, published, Some(format!("{why} %)")));
+        let done = |published| (ReplayState::Done, published, None);
+        assert_eq!(ended(1, |_| true), stopped(1, "1 of the first 1 failed (canary, limit 20"));
+        assert_eq!(ended(5, |letter| letter < 2), stopped(5, "2 of the first 5 failed (canary, limit 20"));
+        assert_eq!(ended(10, |letter| letter < 3), stopped(10, "3 of the first 10 failed (canary, limit 20"));
+        assert_eq!(ended(10, |letter| letter < 2), done(10), "two of ten are within the limit");
+        assert_eq!(ended(30, |letter| letter >= 23), stopped(30, "7 of the last 30 failed (limit 20"));
+        assert_eq!(ended(30, |letter| letter >= 24), done(30), "six of thirty are within the limit");
+        assert_eq!(ended(70, |letter| letter >= 59), stopped(70, "11 of the last 50 failed (limit 20"));
+        assert_eq!(ended(5, |_| false), done(5));
+
+        // Somebody resumes it: nothing is left to do, and what failed before is not counted again.
+        let mut progress = begun(&spec);
+        run_to(AtEnd::Stopped, &spec, &mut progress, 5, |_| true);
+        progress.state = ReplayState::Running;
+        progress.begin_trial(&spec);
+        run_to(AtEnd::Stopped, &spec, &mut progress, 5, |_| true);
         assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 5));
     }
 

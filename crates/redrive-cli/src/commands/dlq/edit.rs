@@ -11,6 +11,7 @@ use serde_json::value::RawValue;
 use super::Selection;
 use super::edit_jq::NewPayloads;
 use super::editor::{self, Draft};
+use super::redact::fail_if_redacted;
 use super::selection::say_not_open;
 use crate::client::Session;
 use crate::client::fault::ClientFault;
@@ -108,6 +109,18 @@ impl EditArgs {
         self.set.len() + self.unset.len() + headers > 0 || self.jq.is_some()
     }
 
+    /// Why a letter that is meant stays as it is.
+    fn why_unchanged(&self) -> &'static str {
+        let sets = !(self.set.is_empty() && self.set_header.is_empty());
+        let removes = !(self.unset.is_empty() && self.unset_header.is_empty());
+        match (&self.jq, sets, removes) {
+            (Some(_), _, _) => "left as they are by the jq program",
+            (None, true, false) => "had these values already",
+            (None, false, true) => "did not have what would be removed",
+            (None, _, _) => "needed no change",
+        }
+    }
+
     fn request(&self, letters: LetterSelection) -> Result<Edit, Failed> {
         // Values go to the processor digit for digit as they were typed.
         let raw = |value: &String| {
@@ -155,9 +168,10 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     if !args.says_what() {
         let [letter] = &args.selection.ids[..] else {
             return Err(Failed::usage("no change given")
-                .hint("give --set /path=json, --unset, --set-header or --unset-header; one letter of --ids opens in $EDITOR"));
+                .hint("give --set /path=json, --unset, --jq, --set-header or --unset-header; one letter of --ids opens in $EDITOR"));
         };
         let shown = session.api.letter(pipeline, letter).await?.view;
+        fail_if_redacted(&shown, "the editor")?;
         let ambiguous = shown.history.iter().any(|attempt| attempt.ambiguous);
         if ambiguous && !args.same_id && !args.new_id {
             return Err(undecided(letter));
@@ -196,9 +210,9 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     if out.is_json() {
         out.json(&answer.json)?;
     } else if args.dry_run {
-        planned(pipeline, &answer.view, out)?;
+        planned(args, pipeline, &answer.view, out)?;
     } else {
-        done(pipeline, &answer.view, out)?;
+        done(args, pipeline, &answer.view, out)?;
     }
     if let Some(unsaved) = unsaved {
         return Err(Failed::new(Exit::Bad, format!("nothing was changed; {unsaved}")));
@@ -208,7 +222,10 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
         if out.is_json() { !view.not_open.is_empty() } else { say_not_open(&view.not_open, "edited", out)? };
     if view.not_json.count + view.refused.count + view.unchanged == 0 && !not_open {
         let letters = view.edited.or(view.would_edit).unwrap_or(0);
-        args.selection.fail_if_empty(letters, "open letter", pipeline)?;
+        if letters == 0 {
+            let condition = args.condition.as_deref();
+            return Err(args.selection.nothing_selected(condition, "open letter", pipeline, session).await);
+        }
     }
     let nothing = view.edited.or(view.would_edit).unwrap_or(0) == 0;
     let failed = not_open || nothing && (view.not_json.count > 0 || view.refused.count > 0);
@@ -258,7 +275,7 @@ fn elsewhere(pipeline: &str, message: &str) -> String {
     )
 }
 
-fn planned(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
+fn planned(args: &EditArgs, pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
     let letters = view.would_edit.unwrap_or(0);
     let mut line =
         format!("{} {}.", count(letters), if letters == 1 { "letter matches" } else { "letters match" });
@@ -271,7 +288,7 @@ fn planned(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed
     for more in shown {
         out.line(&format!("   {more}"))?;
     }
-    skipped(pipeline, view, out)?;
+    skipped(args, pipeline, view, out)?;
     if letters == 0 {
         return Ok(());
     }
@@ -294,17 +311,17 @@ fn planned(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed
     Ok(())
 }
 
-fn done(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
+fn done(args: &EditArgs, pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
     let edited = view.edited.unwrap_or(0);
     let name = view.edit.as_ref().filter(|_| edited > 0).map(|edit| format!("   edit {edit}"));
     let letters = if edited == 1 { "letter" } else { "letters" };
     out.line(&format!("edited {} {letters}{}", count(edited), name.unwrap_or_default()))?;
-    skipped(pipeline, view, out)
+    skipped(args, pipeline, view, out)
 }
 
-fn skipped(pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
+fn skipped(args: &EditArgs, pipeline: &str, view: &Edited, out: &mut Output) -> Result<(), Failed> {
     if view.unchanged > 0 {
-        out.line(&format!("{} had these values already", count(view.unchanged)))?;
+        out.line(&format!("{} {}", count(view.unchanged), args.why_unchanged()))?;
     }
     let why = |skipped: &SkippedLetters| safe::line(skipped.why.as_deref().unwrap_or("-"));
     if view.not_json.count > 0 {
@@ -360,7 +377,8 @@ async fn undo(
                     return Ok(Exit::Ok);
                 }
                 let (restored, skipped) = (answer.view.restored, answer.view.skipped);
-                out.line(&format!("undone {}   (their messages are as before)", count(restored)))?;
+                let as_before = if restored > 0 { "   (their messages are as before)" } else { "" };
+                out.line(&format!("undone {}{as_before}", count(restored)))?;
                 for letters in answer.view.skipped_by_reason.values() {
                     let why = safe::line(letters.why.as_deref().unwrap_or("-"));
                     let (skipped, named) = (count(letters.count), named(letters));
@@ -373,6 +391,10 @@ async fn undo(
         }
     }
     match refused {
+        Some(_) if pipelines.len() > 1 => {
+            Err(Failed::usage(format!("no pipeline has an edit `{}`", safe::line(edit)))
+                .hint("`redrive audit PIPELINE --actions` lists the edits of a pipeline with their ids"))
+        }
         Some(fault) => Err(fault.into()),
         None => Err(Failed::new(Exit::Bad, "the processor has no pipelines")),
     }
@@ -382,16 +404,32 @@ async fn undo(
 mod tests {
     use super::*;
 
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: EditArgs,
+    }
+
+    fn typed(args: &[&str]) -> EditArgs {
+        let Line { args } = clap::Parser::parse_from([&["edit", "orders", "--all"], args].concat());
+        args
+    }
+
+    #[test]
+    fn a_letter_that_needs_no_change_is_told_in_the_words_of_the_change() {
+        for (args, why) in [
+            (&["--set", "/a=1", "--set-header", "b=c"][..], "had these values already"),
+            (&["--unset", "/a"], "did not have what would be removed"),
+            (&["--set", "/a=1", "--unset-header", "b"], "needed no change"),
+            (&["--jq", "select(.a)"], "left as they are by the jq program"),
+        ] {
+            assert_eq!(typed(args).why_unchanged(), why, "{args:?}");
+        }
+    }
+
     #[test]
     fn a_value_is_sent_digit_for_digit() {
-        #[derive(clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            args: EditArgs,
-        }
-        let typed =
-            ["edit", "orders", "--all", "--set", "/amount=19.990", "--set", "/id=18446744073709551617"];
-        let Line { args } = clap::Parser::parse_from(typed);
+        let args = typed(&["--set", "/amount=19.990", "--set", "/id=18446744073709551617"]);
         let letters = LetterSelection { all: true, ..LetterSelection::default() };
         assert_eq!(
             serde_json::to_string(&args.request(letters).unwrap()).unwrap(),

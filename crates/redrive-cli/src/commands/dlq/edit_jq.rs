@@ -7,6 +7,7 @@ use serde::Deserialize as _;
 use serde_json::json;
 
 use super::jq::JqProgram;
+use super::redact::fail_if_redacted;
 use crate::client::{ApiAnswer, PageQuery, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::count;
@@ -99,6 +100,7 @@ impl NewPayloads {
         condition: Option<&Condition>,
         letter: &LetterView,
     ) -> Result<(), Failed> {
+        fail_if_redacted(letter, "--jq")?;
         let text = match &letter.payload {
             Some(Some(Payload::Utf8(text))) => text.as_str(),
             Some(Some(Payload::Base64(_)) | None) | None => "",

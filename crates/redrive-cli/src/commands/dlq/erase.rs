@@ -51,7 +51,9 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
     }
     let which = if args.selection.all { "open letter" } else { "letter" };
     let letters = would_erase.unwrap_or(view.erased) + view.already + view.in_replay;
-    args.selection.fail_if_empty(letters, which, &args.pipeline)?;
+    if letters == 0 {
+        return Err(args.selection.nothing_selected(None, which, &args.pipeline, session).await);
+    }
     if out.is_json() {
         return Ok(exit);
     }

@@ -1,10 +1,13 @@
 //! `--redact`, and headers that carry secrets: what of a letter must not leave.
 
 use redrive::letters::edit::Pointer;
+use redrive::letters::redact::REDACTED;
+use redrive_api::{LetterView, Payload};
 use redrive_core::text::secret_header::is_secret_header;
 use serde_json::Value;
 
 use crate::exit::Failed;
+use crate::output::safe;
 
 /// Reads `--redact /card,/email`.
 pub fn pointers(texts: &[String]) -> Result<Vec<Pointer>, Failed> {
@@ -27,6 +30,21 @@ pub fn hide_secret_headers(letter: &mut Value) {
     }
 }
 
+/// Fails if the payload shown is not the one stored: an edit of it would put the mask in place of the value. `editor` is
+/// what would have edited it.
+pub fn fail_if_redacted(letter: &LetterView, editor: &str) -> Result<(), Failed> {
+    // A rule that has found a header only, or something in an earlier version only, leaves this payload as it is.
+    let is_masked = matches!(&letter.payload, Some(Some(Payload::Utf8(text))) if text.contains(REDACTED));
+    if letter.redacted.is_empty() || !is_masked {
+        return Ok(());
+    }
+    let letter = safe::line(&letter.id);
+    let message = format!("letter {letter} has redacted values; use --set instead of {editor}");
+    Err(Failed::usage(message).hint(
+        "nothing was changed; --set, --unset and the flags for headers change a message without showing it",
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -40,6 +58,24 @@ mod tests {
         for text in ["card", "", "/", "/a~"] {
             assert_eq!(pointers(&[text.to_owned()]).unwrap_err().exit.code(), 2);
         }
+    }
+
+    #[test]
+    fn only_a_payload_that_shows_a_mask_is_redacted() {
+        let fails = |redacted: &[&str], payload: &str| {
+            let letter = LetterView {
+                redacted: redacted.iter().map(|&rule| rule.to_owned()).collect(),
+                payload: Some(Some(Payload::Utf8(payload.to_owned()))),
+                ..LetterView::default()
+            };
+            fail_if_redacted(&letter, "$EDITOR").is_err()
+        };
+        assert!(fails(&["/card"], r#"{"card":"[redacted]"}"#) && fails(&[""], "[redacted]"));
+        assert!(
+            fails(&["header:x-card"], r#"{"copy":"[redacted]"}"#),
+            "the value of a header that it repeats"
+        );
+        assert!(!fails(&["header:x-card"], r#"{"n":1}"#) && !fails(&[], r#"{"note":"[redacted]"}"#));
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Which letters a command is about: `--group`, `--filter`, `--edit`, `--ids`, `--since`, `--all`.
 
+use std::fmt;
+
 use redrive::{GroupId, Time};
 use redrive_api::{LetterSelection, NotOpenLetter};
 
+use crate::client::{PageQuery, Session};
 use crate::exit::Failed;
 use crate::output::{Output, count, instant, safe};
 
@@ -77,23 +80,109 @@ impl Selection {
 
     /// No letter matches; `which` is `open letter`, or `letter` where all states are meant.
     pub fn no_letter(&self, which: &str, pipeline: &str) -> Failed {
-        let (what, hint) = match (&self.edit, self.group) {
-            (Some(edit), _) => (
+        self.none_of(&self.conditions(None), None, which, pipeline)
+    }
+
+    /// The same, with the condition of `--where`. Whether its group or its edit has such letters at all is asked, so that it
+    /// is the condition that is named where only that matches nothing.
+    pub async fn nothing_selected(
+        &self,
+        condition: Option<&str>,
+        which: &str,
+        pipeline: &str,
+        session: &Session,
+    ) -> Failed {
+        let conditions = self.conditions(condition);
+        let found = match self.set() {
+            Some(set) if !conditions.is_empty() => {
+                let state = (which == "open letter").then(|| "open".to_owned());
+                let query = PageQuery { filter: Some(set.filter()), state, limit: 1, ..PageQuery::default() };
+                let page = session.api.letters(pipeline, &query).await;
+                page.ok().map(|page| !page.view.letters.is_empty())
+            }
+            _ => None,
+        };
+        self.none_of(&conditions, found, which, pipeline)
+    }
+
+    /// The letters that belong together, of which the other conditions take some.
+    fn set(&self) -> Option<LetterSet<'_>> {
+        let of_edit = self.edit.as_deref().map(LetterSet::Edit);
+        of_edit.or(self.group.map(LetterSet::Group))
+    }
+
+    /// What a letter must match besides, as it was typed.
+    fn conditions(&self, condition: Option<&str>) -> Vec<String> {
+        let group = self.group.filter(|_| self.edit.is_some()).map(|group| format!("--group {group}"));
+        let typed = |flag: &str, text: &str| format!("{flag} '{}'", safe::line(text));
+        let rest = [
+            ("--filter", self.filter.as_deref()),
+            ("--since", self.since.as_deref()),
+            ("--where", condition),
+        ];
+        let rest = rest.into_iter().filter_map(|(flag, text)| Some(typed(flag, text?)));
+        group.into_iter().chain(rest).collect()
+    }
+
+    /// `found` is whether the group or the edit has letters of which the conditions match none, if that is known.
+    fn none_of(&self, conditions: &[String], found: Option<bool>, which: &str, pipeline: &str) -> Failed {
+        let conditions = conditions.join(" and ");
+        let (what, hint) = match (self.set(), found) {
+            (Some(set), Some(true)) => (
+                format!("{which}s of `{pipeline}` are {set}, but none of them matches {conditions}"),
+                format!(
+                    "`redrive dlq inspect {pipeline} --filter {}` lists them; nothing was done",
+                    set.filter()
+                ),
+            ),
+            (Some(set), None) if !conditions.is_empty() => (
+                format!("no {which} of `{pipeline}` is {set} and matches {conditions}"),
+                format!("`redrive dlq inspect {pipeline} --filter {}` lists those {set}", set.filter()),
+            ),
+            (Some(LetterSet::Edit(edit)), _) => (
                 format!("there is no edit {} in any {which} of `{pipeline}`", safe::line(edit)),
                 format!(
                     "`redrive audit {pipeline} --actions` lists the edits; one that was undone is in no letter"
                 ),
             ),
-            (None, Some(group)) => (
-                format!("no {which} of `{pipeline}` is in group {group}"),
+            (Some(set @ LetterSet::Group(_)), _) => (
+                format!("no {which} of `{pipeline}` is {set}"),
                 format!("`redrive dlq groups {pipeline}` lists the groups with open letters"),
             ),
-            (None, None) => (
-                format!("no {which} of `{pipeline}` matches; nothing was done"),
-                format!("`redrive dlq inspect {pipeline}` lists them"),
-            ),
+            (None, _) => {
+                let matches = if conditions.is_empty() { conditions } else { format!(" {conditions}") };
+                (
+                    format!("no {which} of `{pipeline}` matches{matches}; nothing was done"),
+                    format!("`redrive dlq inspect {pipeline}` lists them"),
+                )
+            }
         };
         Failed::usage(what).hint(hint)
+    }
+}
+
+/// Letters that a group or an edit has in common.
+#[derive(Clone, Copy, Debug)]
+enum LetterSet<'a> {
+    Group(GroupId),
+    Edit(&'a str),
+}
+
+impl LetterSet<'_> {
+    fn filter(self) -> String {
+        match self {
+            Self::Group(group) => format!("group:{group}"),
+            Self::Edit(edit) => format!("edit:{}", safe::line(edit)),
+        }
+    }
+}
+
+impl fmt::Display for LetterSet<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Group(group) => write!(f, "in group {group}"),
+            Self::Edit(edit) => write!(f, "changed by edit {}", safe::line(edit)),
+        }
     }
 }
 
@@ -190,11 +279,38 @@ mod tests {
     fn a_selection_without_letters_says_what_was_not_found() {
         let none = |selection: Selection| selection.fail_if_empty(0, "open letter", "orders").unwrap_err();
         let by_filter = none(Selection { filter: Some("key:c-7".into()), ..Selection::default() });
-        assert_eq!(by_filter.message, "no open letter of `orders` matches; nothing was done");
+        let text = "no open letter of `orders` matches --filter 'key:c-7'; nothing was done";
+        assert_eq!(by_filter.message, text);
         assert_eq!(by_filter.exit.code(), 2, "as for a replay of nothing");
         let by_edit = none(Selection { edit: Some("e-77".into()), ..Selection::default() });
         assert!(by_edit.message.starts_with("there is no edit e-77"), "{by_edit}");
+        let group = super::super::groups::group("g7k2m9x4q").ok();
+        let in_group = none(Selection { group, ..Selection::default() });
+        assert_eq!(in_group.message, "no open letter of `orders` is in group g7k2m9x4q");
+        let all = none(Selection { all: true, ..Selection::default() });
+        assert_eq!(all.message, "no open letter of `orders` matches; nothing was done");
         assert!(Selection::default().fail_if_empty(1, "letter", "orders").is_ok());
+    }
+
+    /// A group that has letters is not said to have none.
+    #[test]
+    fn a_condition_that_matches_no_letter_of_a_group_is_named() {
+        let group = super::super::groups::group("g7k2m9x4q").ok();
+        let selection = Selection { group, since: Some("1h".into()), ..Selection::default() };
+        let none = |found| {
+            let conditions = selection.conditions(Some("/region == \"DE\""));
+            selection.none_of(&conditions, found, "open letter", "orders").message
+        };
+        let conditions = "--since '1h' and --where '/region == \"DE\"'";
+        assert_eq!(
+            none(Some(true)),
+            format!("open letters of `orders` are in group g7k2m9x4q, but none of them matches {conditions}")
+        );
+        assert_eq!(none(Some(false)), "no open letter of `orders` is in group g7k2m9x4q");
+        assert_eq!(
+            none(None),
+            format!("no open letter of `orders` is in group g7k2m9x4q and matches {conditions}")
+        );
     }
 
     #[test]

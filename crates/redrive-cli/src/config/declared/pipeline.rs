@@ -133,7 +133,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         settings: &[
             Setting::example("enabled", Switch, "false", "off, unless set"),
             Setting::example("rate", Rate, r#""5/s""#, "no faster than this; ten letters go first, and failures stop it"),
-            Setting::example("healthy_for", Duration, r#""10m""#, "how long the sink must have been healthy; also the least time between two replays"),
+            Setting::example("healthy_for", Duration, r#""10m""#, "how long the sink must have been healthy and a letter dead; also the least time between two replays"),
             Setting::example("age_max", Duration, r#""24h""#, "older letters wait for an operator"),
         ],
     },

@@ -114,6 +114,7 @@ pub async fn run(
         }
         (None, topic) => {
             let topic = topic.clone().unwrap_or_default();
+            refuse_own(&args.pipeline, &topic, session).await?;
             let (name, reader) = (format!("topic {topic}"), topic::TopicReader::of(args, &topic, global)?);
             (name, std::thread::spawn(move || reader.read(&mut give)))
         }
@@ -128,6 +129,30 @@ pub async fn run(
     // A dry run ends as the import would, so that a script can ask first.
     let is_good = tally.is_whole() && answered.refused == 0;
     Ok(if is_good { Exit::Ok } else { Exit::Bad })
+}
+
+/// What is in a topic of the pipeline itself did not die elsewhere: with `--source` each record would become a letter.
+async fn refuse_own(pipeline: &str, topic: &str, session: &Session) -> Result<(), Failed> {
+    // A token may be allowed to import and not to read; then the processor refuses each line.
+    let Ok(answer) = session.api.pipeline(pipeline).await else { return Ok(()) };
+    own_topic(pipeline, answer.view.source.as_deref(), topic).map_or(Ok(()), Err)
+}
+
+fn own_topic(pipeline: &str, source: Option<&str>, topic: &str) -> Option<Failed> {
+    let source = source.filter(|source| adopt::is_own_topic(pipeline, source, topic))?;
+    let (what, fix) = if topic == source {
+        ("the source of", "name the topic into which the other framework writes its dead letters".to_owned())
+    } else {
+        let fix = format!(
+            "`redrive dlq inspect {pipeline}` lists its letters; `redrive dlq export` and `redrive dlq import --file` move \
+             letters to another pipeline"
+        );
+        ("a topic of", fix)
+    };
+    let message = format!(
+        "`{topic}` is {what} the pipeline `{pipeline}` itself, not the dead letter topic of another framework"
+    );
+    Some(Failed::usage(message).hint(fix))
 }
 
 async fn send(
@@ -209,6 +234,18 @@ fn shell_word(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_topic_of_the_pipeline_itself_is_not_imported() {
+        let refused = |source, topic| own_topic("orders", source, topic);
+        for topic in ["orders-in", "orders.DLQ", "orders.DLQ.state", "orders.retry.5s", "orders.replay"] {
+            let failed = refused(Some("orders-in"), topic).unwrap();
+            assert_eq!(failed.exit, Exit::Usage);
+            assert!(refused(None, topic).is_none(), "a pipeline that is not in Kafka has no topics");
+        }
+        assert!(refused(Some("orders-in"), "orders-dlt").is_none());
+        assert!(refused(Some("orders-in"), "payments.DLQ").is_none());
+    }
 
     #[test]
     fn the_command_that_is_offered_can_be_pasted() {
