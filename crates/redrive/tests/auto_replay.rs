@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use redrive::actions::{Action, ActionKind, Actions};
-use redrive::internal::replay::auto::{self, ACTOR};
+use redrive::internal::replay::auto::{self, AUTO_ACTOR};
 use redrive::replay::{AutoReplay, ReplayState, ReplayView, Replays};
 use redrive::{
     BreakerSettings, Embedded, Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline,
@@ -133,7 +133,7 @@ async fn what_may_heal_is_replayed_and_nothing_else(stores: impl Stores + 'stati
     rig.start();
     let jobs = rig.wait_for(|jobs| jobs.first().is_some_and(|job| job.state == ReplayState::Done)).await;
     let job = jobs.last().unwrap();
-    assert_eq!((job.total, job.succeeded, job.actor.as_str()), (30, 30, ACTOR));
+    assert_eq!((job.total, job.succeeded, job.actor.as_str()), (30, 30, AUTO_ACTOR));
     assert_eq!(job.canary.map(|canary| canary.succeeded), Some(10));
     let counts = rig.handle.counts().await.unwrap();
     assert_eq!((counts.letters_open, counts.letters_succeeded), (15, 30));
@@ -143,7 +143,7 @@ async fn what_may_heal_is_replayed_and_nothing_else(stores: impl Stores + 'stati
     assert!(poison.map(|letter| letter.message.id()).all(|id| id.starts_with("poison")));
     let actions = rig.actions().await;
     let first = &actions[0];
-    assert_eq!((first.action, first.actor.as_str(), first.letters), (ActionKind::Replay, ACTOR, 30));
+    assert_eq!((first.action, first.actor.as_str(), first.letters), (ActionKind::Replay, AUTO_ACTOR, 30));
     assert_eq!(first.note.as_deref(), Some("the sink has been healthy for 40ms"));
 }
 
@@ -168,7 +168,7 @@ async fn failures_that_recur_switch_it_off_until_somebody_decides() {
     // The first ten of each; those of the first job are not taken a second time.
     assert_eq!(jobs.iter().map(|job| (job.total, job.dead_again)).collect::<Vec<_>>(), [(50, 10), (60, 10)]);
     let actions = rig.actions_with_stops(2).await;
-    assert!(actions.iter().all(|action| action.actor == ACTOR), "{actions:?}");
+    assert!(actions.iter().all(|action| action.actor == AUTO_ACTOR), "{actions:?}");
     let last = actions.last().unwrap().note.clone().unwrap();
     assert!(last.ends_with("; off until r-2 is resumed or aborted"), "{last}");
 

@@ -11,6 +11,7 @@ use redrive_core::breaker::BreakerState;
 use redrive_core::{Time, duration};
 
 use super::error::ReplayError;
+pub use super::job::AUTO_ACTOR;
 use super::job::{ReplaySpec, ReplayState, ReplayView};
 use super::plan::{Ambiguous, PlanOptions};
 use super::records;
@@ -23,8 +24,6 @@ use crate::handle::{HandleError, PipelineHandle};
 use crate::lease::Lease;
 use crate::letters::{Filter, SelectError, Selection};
 
-/// Who its jobs and actions are by.
-pub const ACTOR: &str = "auto-replay";
 /// Jobs in a row that were stopped for failures before it gives up.
 pub const STOPS_MAX: usize = 2;
 /// After a job that was stopped it waits so many times as long.
@@ -177,7 +176,7 @@ pub async fn run(
     tell: impl Fn(&AutoReplayError),
 ) {
     let own_jobs = |replays: &Replays| -> Vec<OwnJob> {
-        let own = |job: &ReplayView| job.pipeline == handle.name() && job.actor == ACTOR;
+        let own = |job: &ReplayView| job.pipeline == handle.name() && job.actor == AUTO_ACTOR;
         let jobs = replays.list().into_iter().filter(own);
         jobs.map(|job| OwnJob { id: job.id, state: job.state, created: job.created }).collect()
     };
@@ -254,8 +253,8 @@ async fn start(
         selection: words,
         ..ReplaySpec::default()
     };
-    let job = replays.start_planned(handle, spec, plan, ACTOR).await?;
-    let action = Action::new(handle.now(), ACTOR, ActionKind::Replay, handle.name());
+    let job = replays.start_planned(handle, spec, plan, AUTO_ACTOR).await?;
+    let action = Action::new(handle.now(), AUTO_ACTOR, ActionKind::Replay, handle.name());
     let why = format!("the sink has been healthy for {}", duration::print(settings.healthy_for));
     Ok(actions.record(action.of(job.id, job.total).note(why)).await?)
 }
@@ -281,7 +280,7 @@ async fn record_stop(
     } else {
         "waits before it tries again".to_owned()
     };
-    let action = Action::new(sight.now, ACTOR, ActionKind::AutoReplayStop, handle.name());
+    let action = Action::new(sight.now, AUTO_ACTOR, ActionKind::AutoReplayStop, handle.name());
     Ok(actions.record(action.of(id, job.total).note(format!("{why}; {next}"))).await?)
 }
 

@@ -14,6 +14,9 @@ use crate::timestamp;
 /// Jobs that run, are paused or stopped at the same time.
 pub(crate) const LIVE_MAX: usize = 64;
 
+/// Who the jobs and actions of auto-replay are by.
+pub const AUTO_ACTOR: &str = "auto-replay";
+
 /// What somebody asks for.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ReplaySpec {

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::auto;
-use super::job::{Facts, ReplayState};
+use super::job::{AUTO_ACTOR, Facts, ReplayState};
 use super::live::{Job, JobWriter};
 use super::pace::Pace;
 use super::stop::AtEnd;
@@ -115,7 +114,7 @@ impl Task {
     async fn work(&self, is_resumed: bool) -> Result<(), Halt> {
         let begun = Instant::now();
         let Facts { spec, actor, .. } = &self.job.facts;
-        let at_end = if actor == auto::ACTOR { AtEnd::Stopped } else { AtEnd::Done };
+        let at_end = if actor == AUTO_ACTOR { AtEnd::Stopped } else { AtEnd::Done };
         let mut pace = Pace::new(spec.rate, begun.elapsed());
         let mut random = RandomSource::from_entropy();
         if is_resumed {

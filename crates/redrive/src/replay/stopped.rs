@@ -1,7 +1,7 @@
 //! Jobs that were stopped because too many letters died again, and wait for somebody. Pure: what attention and alerts say.
 
-use super::auto::{ACTOR, OwnJob, STOPS_MAX, stops_in_a_row};
-use super::job::{ReplayState, ReplayView};
+use super::auto::{OwnJob, STOPS_MAX, stops_in_a_row};
+use super::job::{AUTO_ACTOR, ReplayState, ReplayView};
 
 /// The stopped jobs of one pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl StoppedReplays {
         let own = || jobs.iter().filter(|job| job.pipeline == pipeline);
         let is_stopped = |job: &&ReplayView| job.state == ReplayState::Stopped;
         let last = own().find(is_stopped)?;
-        let by_auto = own().filter(|job| job.actor == ACTOR);
+        let by_auto = own().filter(|job| job.actor == AUTO_ACTOR);
         let by_auto =
             by_auto.map(|job| OwnJob { id: job.id.clone(), state: job.state, created: job.created });
         Some(Self {
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_kill_switch_of_auto_replay_is_said() {
-        let stopped = |id| job(id, "orders", ReplayState::Stopped, ACTOR);
+        let stopped = |id| job(id, "orders", ReplayState::Stopped, AUTO_ACTOR);
         let once = StoppedReplays::of("orders", &[stopped("r-1")]).unwrap();
         assert!(!once.auto_is_off && !once.sentence().contains("auto-replay"));
         let twice = StoppedReplays::of("orders", &[stopped("r-2"), stopped("r-1")]).unwrap();
