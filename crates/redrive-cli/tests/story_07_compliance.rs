@@ -1,7 +1,7 @@
 //! Story 7, the compliance question: every order is accounted for by somebody else's books, and who touched what is kept.
 //!
 //! `--since` and `--until` of an audit need a source that can be read again: `story_07_kafka.rs`; the line `range lost to
-//! retention` is in `story_03_kafka.rs`. Not yet: `edit` among the actions.
+//! retention` is in `story_03_kafka.rs`.
 
 mod world;
 

@@ -46,7 +46,7 @@ pub async fn run(options: &LettersOptions) -> Result<Figures, Error> {
     let all = Selection::all(LetterState::Open);
     let middle = store.middle(n);
     ask.times("middle_page_ms", || first(handle, &all, middle), |found| found > 0).await?;
-    // By the id of a message: an index on the embedded engine; on Kafka all letters are read.
+    // By the id of a message: both engines have an index.
     let page = all.page_without_payloads(handle, middle, 1).await?;
     let id = page.letters.first().ok_or("no letter in the middle")?.message.id().to_owned();
     let by_id = Selection { filter: Some(Filter::parse(&format!("id:\"{id}\""))?), ..all.clone() };
