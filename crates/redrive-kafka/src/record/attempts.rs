@@ -20,7 +20,8 @@ struct AttemptLine<'a> {
     at: u64,
     took_ms: u32,
     class: Cow<'a, str>,
-    /// How it failed: `status`, `timeout`, `refused`, `reset` or `other`. Missing where an earlier version wrote the line.
+    /// How it failed: `status`, `timeout`, `refused`, `dns`, `tls`, `proxy`, `reset` or `other`. Lines of earlier versions
+    /// have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
