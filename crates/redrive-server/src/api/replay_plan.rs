@@ -51,7 +51,7 @@ pub(super) fn forecast(
             gaps: superseded
                 .gaps
                 .iter()
-                .map(|gap| UnknownSpan { from: Instant(gap.from), until: Instant(gap.until) })
+                .map(|gap| UnknownSpan { from: Instant(gap.start), until: Instant(gap.end) })
                 .collect(),
             own_partitions_only: !served.handle.takes_messages(),
             shown: shown.collect(),

@@ -6,6 +6,7 @@
 //! them; what a killed process had not saved is a gap, which is reported.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use redrive_core::Time;
@@ -27,16 +28,10 @@ pub struct KeySuccesses {
     recent_since: Time,
     /// `None` before the process began to deliver.
     since: Option<Time>,
-    gaps: Vec<UnknownSpan>,
+    /// Times of which it is not known what succeeded.
+    gaps: Vec<Range<Time>>,
     is_unsaved: bool,
     saved_at: Option<Time>,
-}
-
-/// A time of which it is not known what succeeded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnknownSpan {
-    pub from: Time,
-    pub until: Time,
 }
 
 /// Whether a process that saved its successes went on.
@@ -70,7 +65,7 @@ impl KeySuccesses {
             self.older = std::mem::take(&mut self.recent);
             let forgotten_before = std::mem::replace(&mut self.recent_since, now);
             self.since = Some(forgotten_before);
-            self.gaps.retain(|gap| gap.until > forgotten_before);
+            self.gaps.retain(|gap| gap.end > forgotten_before);
         }
         self.recent.insert(key, number);
     }
@@ -87,7 +82,7 @@ impl KeySuccesses {
     }
 
     /// Times since then of which they are not known, in order.
-    pub fn gaps(&self) -> &[UnknownSpan] {
+    pub fn gaps(&self) -> &[Range<Time>] {
         &self.gaps
     }
 
@@ -103,7 +98,7 @@ impl KeySuccesses {
         let mut words = vec![MAGIC, u64::from(saved == Saved::AtEnd), now.as_millis()];
         words.extend([self.since.unwrap_or(now).as_millis(), self.recent_since.as_millis()]);
         words.extend([self.gaps.len(), self.recent.len(), self.older.len()].map(|len| len as u64));
-        words.extend(self.gaps.iter().flat_map(|gap| [gap.from.as_millis(), gap.until.as_millis()]));
+        words.extend(self.gaps.iter().flat_map(|gap| [gap.start.as_millis(), gap.end.as_millis()]));
         words.extend(self.recent.iter().chain(&self.older).flat_map(|(key, number)| [*key, *number]));
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.extend(u64::from(crc32fast::hash(&bytes)).to_le_bytes());
@@ -127,7 +122,7 @@ impl KeySuccesses {
         }
         let time = Time::from_millis;
         let map = |pairs: &[[u64; 2]]| pairs.iter().map(|[key, number]| (*key, *number)).collect();
-        let span = |[from, until]: &[u64; 2]| UnknownSpan { from: time(*from), until: time(*until) };
+        let span = |[from, until]: &[u64; 2]| time(*from)..time(*until);
         let mut known = Self {
             recent: map(recent),
             older: map(older_pairs),
@@ -137,10 +132,10 @@ impl KeySuccesses {
             ..Self::default()
         };
         if at_end == 0 {
-            known.gaps.push(UnknownSpan { from: time(saved_at), until: now.max(time(saved_at)) });
+            known.gaps.push(time(saved_at)..now.max(time(saved_at)));
         }
         if known.gaps.len() > GAPS_MAX {
-            known.since = Some(known.gaps.remove(0).until);
+            known.since = Some(known.gaps.remove(0).end);
         }
         Some(known)
     }
@@ -205,7 +200,7 @@ mod tests {
         // And says at once that it has begun: who is killed a moment later has left a gap.
         let saved = next.save_if_due(at(500)).unwrap();
         let third = KeySuccesses::begin(&saved, at(501));
-        assert_eq!(third.gaps(), [UnknownSpan { from: at(500), until: at(501) }]);
+        assert_eq!(third.gaps(), [at(500)..at(501)]);
     }
 
     #[test]
@@ -221,7 +216,7 @@ mod tests {
         assert!(next.is_superseded(b"c-1", 6) && !next.is_superseded(b"c-2", 6));
         assert_eq!(
             (next.since(), next.gaps()),
-            (Some(at(10)), &[UnknownSpan { from: at(62), until: at(70) }][..])
+            (Some(at(10)), &[at(62)..at(70)][..])
         );
         for life in 0..GAPS_MAX as u64 {
             let saved = next.save(Saved::WhileRunning, at(100 + 10 * life));
@@ -238,7 +233,7 @@ mod tests {
     fn what_is_damaged_or_cut_off_says_nothing() {
         let mut first = fresh(at(10));
         first.note(b"c-1", 7, at(11));
-        first.gaps.push(UnknownSpan { from: at(3), until: at(4) });
+        first.gaps.push(at(3)..at(4));
         let saved = first.save(Saved::AtEnd, at(20));
         for len in 0..saved.len() {
             assert_eq!(

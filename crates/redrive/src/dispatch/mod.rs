@@ -25,7 +25,7 @@ pub use calls::{CallId, Withdrawn};
 pub use failed::{AttemptFailed, Decided};
 pub use health::{EndpointFigures, HealthChange, HealthChanged, HealthEntry, HealthFigures};
 pub use incident::Incident;
-pub use key_successes::{KeySuccesses, UnknownSpan};
+pub use key_successes::KeySuccesses;
 pub use machine::{BreakerAnswer, Ended, Machine, Start, Views};
 pub use meters::Tally;
 pub use permits::{Permit, Permits};

@@ -2,6 +2,7 @@
 //! know of them.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use redrive_core::Time;
 use redrive_core::time::millis;
@@ -9,7 +10,7 @@ use redrive_core::time::millis;
 use super::fair::FairOrder;
 use super::groups::TouchedGroups;
 use super::taken::{TakenCounts, TakenLetters};
-use crate::dispatch::{KeySuccesses, UnknownSpan};
+use crate::dispatch::KeySuccesses;
 use crate::engine::letter::REPLAYS_MAX;
 use crate::engine::{DeliveryOrder, Letter};
 use crate::handle::PipelineHandle;
@@ -101,7 +102,7 @@ pub struct Superseded {
     /// the time.
     pub older_letters: u64,
     /// Times since then of which successes are not known either, if a letter with a key is older: a process was killed.
-    pub gaps: Vec<UnknownSpan>,
+    pub gaps: Vec<Range<Time>>,
 }
 
 impl Plan {
@@ -224,8 +225,8 @@ impl<'a> Making<'a> {
         shown.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
         shown.truncate(KEYS_SHOWN_MAX);
         let (since, older_letters) = (self.successes.since(), self.older_letters);
-        let matters = |gap: &&UnknownSpan| self.oldest_with_key.is_some_and(|oldest| oldest < gap.until);
-        let gaps = self.successes.gaps().iter().filter(matters).copied().collect();
+        let matters = |gap: &&Range<Time>| self.oldest_with_key.is_some_and(|oldest| oldest < gap.end);
+        let gaps = self.successes.gaps().iter().filter(matters).cloned().collect();
         let superseded = Superseded { keys, letters, shown, since, older_letters, gaps };
         let (tenants, ids, groups) = (self.order.tenants(), self.order.into_ids(), self.groups);
         Plan { ids, superseded, tenants, groups, ..self.plan }
