@@ -26,7 +26,7 @@ examples: ## run every example that needs no arguments (the ledger's needs scrip
 	@scripts/examples.sh
 
 demo: ## producer, flaky downstream, pipeline, API and page in one process; ^C ends it with an audit
-	@echo "building redrive without Kafka (the first time takes a minute or two) …"
+	@echo "building redrive without Kafka (the first time takes some minutes) …"
 	@cargo build --quiet --locked -p redrive-cli --no-default-features --profile demo
 	@target/demo/redrive demo $(ARGS)
 

@@ -1,5 +1,5 @@
-//! Story 12: capacity planning. Not here yet: look-ahead and retention (they need the Kafka engine), and what the breaker
-//! would change.
+//! Story 12: capacity planning. Not in the report: look-ahead memory and the retention of the source, which only a cluster knows
+//! (`check --kafka` looks at it).
 
 mod support;
 

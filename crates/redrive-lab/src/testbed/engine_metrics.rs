@@ -1,4 +1,5 @@
-//! Lag and stall as the engine reports them while a run goes on: the values behind `redrive_lag` and `redrive_stall_seconds`.
+//! Lag and stall as the engine reports them while a run goes on: the values behind `redrive_lag`,
+//! `redrive_stall_oldest_seconds` and `redrive_stall_seconds`.
 
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ pub struct EngineSample {
     /// `redrive_lag` of every partition of the source. The embedded engine has no partitions: each lane is a pipeline of its
     /// own there, and this is the lag of that pipeline.
     pub lag: Vec<u64>,
+    /// `redrive_stall_oldest_seconds`, likewise: how long the oldest message without a first attempt has waited for it.
+    pub stalled_ms: Vec<u64>,
     /// `redrive_stall_seconds` of all pipelines: messages that have had their first attempt, and how long they waited for it.
     pub started: u64,
     pub waited_ms: u64,
@@ -25,12 +28,19 @@ impl EngineSample {
             sample.waited_ms += (figures.stall.sum() * 1000.0) as u64;
             if figures.condition.cluster.is_none() {
                 sample.lag.push(figures.pending.ready);
+                sample.stalled_ms.push(milliseconds(figures.stalled_for));
             }
-            let source = figures.condition.flows.iter().filter(|flow| *flow.topic == *handle.name());
-            sample.lag.extend(source.map(|flow| flow.lag.unwrap_or(0)));
+            for flow in figures.condition.flows.iter().filter(|flow| *flow.topic == *handle.name()) {
+                sample.lag.push(flow.lag.unwrap_or(0));
+                sample.stalled_ms.push(milliseconds(flow.stalled_for));
+            }
         }
         sample
     }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Lag of one partition, over seconds.
@@ -38,6 +48,15 @@ pub fn lag(samples: &[EngineSample], partition: usize) -> Vec<(f64, f64)> {
     let point = |sample: &EngineSample| {
         let lag = sample.lag.get(partition)?;
         Some((sample.at.as_secs_f64(), *lag as f64))
+    };
+    samples.iter().filter_map(point).collect()
+}
+
+/// How many seconds the oldest message of one partition has waited for its first attempt, over seconds.
+pub fn oldest(samples: &[EngineSample], partition: usize) -> Vec<(f64, f64)> {
+    let point = |sample: &EngineSample| {
+        let waited_ms = sample.stalled_ms.get(partition)?;
+        Some((sample.at.as_secs_f64(), *waited_ms as f64 / 1_000.0))
     };
     samples.iter().filter_map(point).collect()
 }
@@ -62,6 +81,7 @@ mod tests {
         let sample = |s, started, waited_ms| EngineSample {
             at: Duration::from_secs(s),
             lag: vec![started, 7],
+            stalled_ms: vec![waited_ms],
             started,
             waited_ms,
         };
@@ -69,5 +89,6 @@ mod tests {
         assert_eq!(stall(&samples), [(1.0, 5.0), (3.0, 500.0)]);
         assert_eq!(lag(&samples, 0)[3], (3.0, 12.0));
         assert!(lag(&samples, 2).is_empty());
+        assert_eq!(oldest(&samples, 0)[3], (3.0, 1.05));
     }
 }

@@ -169,19 +169,6 @@ impl Trace {
         cumulated(&change[..steps], step)
     }
 
-    /// How long the oldest message of a lane that had no first attempt had waited, in seconds, over time.
-    pub fn longest_wait(&self, lane: u32, step: Duration) -> Vec<(f64, f64)> {
-        let step_ms = (step.as_millis() as u32).max(1);
-        let mine: Vec<&MessageRecord> =
-            self.arrived().filter(|(number, _)| self.load.lane(*number) == lane).map(|(_, r)| r).collect();
-        let wait_at = |at: u32| {
-            let waiting = mine.iter().filter(|record| record.arrived_ms <= at && record.first_ms > at);
-            let oldest = waiting.map(|record| record.arrived_ms).min();
-            (f64::from(at) / 1000.0, oldest.map_or(0.0, |oldest| f64::from(at - oldest) / 1000.0))
-        };
-        (1..=self.load.arrive_for.as_millis() as u32 / step_ms).map(|i| wait_at(i * step_ms)).collect()
-    }
-
     /// Letters that came since the beginning, over time.
     pub fn letters(&self, step: Duration) -> Vec<(f64, f64)> {
         let step_ms = step.as_millis().max(1) as usize;
@@ -280,8 +267,6 @@ mod tests {
         });
         let lag: Vec<f64> = trace.lag(None, at(500)).into_iter().map(|(_, lag)| lag).collect();
         assert_eq!(lag, [0.0, 1.0, 2.0, 2.0, 2.0]);
-        let waits: Vec<f64> = trace.longest_wait(0, at(500)).into_iter().map(|(_, wait)| wait).collect();
-        assert_eq!(waits, [0.0, 0.5, 1.0, 1.0], "of 1 since 500 ms, then of 2 since 1 s");
         assert_eq!(trace.audit.pending, 4);
     }
 

@@ -101,13 +101,13 @@ fn plots(drawn: Vec<DrawnVariant>) -> Vec<Plot> {
         plot("lag-one-poison", "Lag of each partition, one poison message (redrive_lag)", messages, lag_one),
         plot(
             "stall",
-            "Wait of the oldest message of each partition, 15 % + 1 % failures",
+            "Wait of the oldest message of each partition, 15 % + 1 % failures (redrive_stall_oldest_seconds)",
             seconds,
             wait_many,
         ),
         plot(
             "stall-one-poison",
-            "Wait of the oldest message of each partition, one poison message",
+            "Wait of the oldest message of each partition, one poison message (redrive_stall_oldest_seconds)",
             seconds,
             wait_one,
         ),
@@ -144,7 +144,7 @@ fn draw(name: &str, trace: &Trace, is_one_poison: bool, is_drawn: bool) -> Drawn
     DrawnVariant {
         is_one_poison,
         lag: each(&|at| engine_metrics::lag(&trace.metrics, at as usize)),
-        wait: each(&|at| trace.longest_wait(at, trace.load.arrive_for / STEPS)),
+        wait: each(&|at| engine_metrics::oldest(&trace.metrics, at as usize)),
         stall: Curve::new(name, engine_metrics::stall(&trace.metrics)),
     }
 }
