@@ -214,10 +214,7 @@ mod tests {
         assert_eq!(first.save_if_due(at(64)), None, "too early");
         let mut next = KeySuccesses::begin(&saved, at(70));
         assert!(next.is_superseded(b"c-1", 6) && !next.is_superseded(b"c-2", 6));
-        assert_eq!(
-            (next.since(), next.gaps()),
-            (Some(at(10)), &[at(62)..at(70)][..])
-        );
+        assert_eq!((next.since(), next.gaps()), (Some(at(10)), &[at(62)..at(70)][..]));
         for life in 0..GAPS_MAX as u64 {
             let saved = next.save(Saved::WhileRunning, at(100 + 10 * life));
             next = KeySuccesses::begin(&saved, at(105 + 10 * life));
