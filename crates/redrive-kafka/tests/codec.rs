@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use rdkafka::Timestamp;
 use rdkafka::message::{Header, Headers, Message as _, OwnedHeaders, OwnedMessage};
+use redrive::internal::engine::letter_options::OPTIONS_BYTES_MAX;
 use redrive::internal::engine::{Attempt, Grouping, History};
 use redrive_core::{Class, FailureKind, Message, Meta, Pick, Reason, Time};
 use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader, headers, names};
@@ -461,6 +462,7 @@ proptest! {
         long_id in "[a-z]{1,40}",
         meta in any_meta(),
         attempts in proptest::collection::vec((any_attempt(), any_long_text()), 0..30),
+        tenant in proptest::option::of("[a-zé]{256}"),
         options in any_long_text(),
     ) {
         let mut history = History::default();
@@ -473,14 +475,24 @@ proptest! {
         let mut builder = Message::builder(id).created(message.created());
         if let Some(key) = message.key() { builder = builder.key(key.to_vec()); }
         if let Some(payload) = message.payload() { builder = builder.payload(payload.to_vec()); }
+        if let Some(deadline) = message.deadline() { builder = builder.deadline(deadline); }
+        if let Some(tenant) = &tenant { builder = builder.tenant(&tenant[..tenant.floor_char_boundary(256)]); }
+        let mut bare = OwnedHeaders::new();
+        for (key, value) in message.headers_or_null() {
+            builder = match value {
+                Some(value) => builder.header(key, value.to_vec()),
+                None => builder.null_header(key),
+            };
+            bare = bare.insert(Header { key, value });
+        }
         let message = builder.build().unwrap();
-        let options = options.get(..options.floor_char_boundary(2_000)).unwrap_or_default();
+        let options = &options[..options.floor_char_boundary(OPTIONS_BYTES_MAX)];
         let marks = LetterMarks {
             group: Some(group),
             options: Some(options.into()),
             ..LetterMarks::default()
         };
-        let bare = record("orders", message.key(), message.payload(), OwnedHeaders::new());
+        let bare = record("orders", message.key(), message.payload(), bare);
         let copy = CopyRecord {
             history,
             reason: Some(Reason::MaxRetries),

@@ -68,6 +68,24 @@ async fn with_a_configured_token_every_route_but_the_open_ones_needs_one_under_a
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_token_with_one_scope_opens_the_routes_of_that_scope_and_no_others() {
+    let secret = |scope: Scope| format!("only-{scope}-0123456789");
+    let mut setup = Setup::default();
+    setup.options.tokens =
+        Scope::ALL.map(|scope| Token::new(scope.name(), &secret(scope), [scope]).unwrap()).into();
+    let server = start_with(setup).await;
+    for (method, path, access) in routes() {
+        let Access::Needs(needed) = access else { continue };
+        for scope in Scope::ALL {
+            let status = status(&server, &method, &path, Some(&secret(scope)), "localhost").await;
+            let opens = scope == needed || (scope == Scope::Read && needed == Scope::Metrics);
+            assert_eq!(is_refused(status), !opens, "{method} {path} with {scope}: {status}");
+        }
+    }
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_one_reads_are_open_to_this_machine_and_to_nothing_that_came_from_elsewhere() {
     let server = start_with(without_tokens()).await;
     for (method, path, access) in routes() {

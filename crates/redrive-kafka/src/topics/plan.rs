@@ -146,3 +146,47 @@ pub fn acl_commands(cluster: &Cluster, pipeline: &KafkaPipeline) -> (Vec<String>
     ];
     (commands, to_source)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE_BYTES: i64 = 1_048_588;
+
+    fn source() -> TopicFacts {
+        TopicFacts {
+            name: "orders".to_owned(),
+            partitions: 12,
+            replication: 3,
+            min_insync: 2,
+            retention_ms: 604_800_000,
+            retention_bytes: -1,
+            max_message_bytes: SOURCE_BYTES,
+            cleanup: "delete".to_owned(),
+            compression: "producer".to_owned(),
+            settings_known: true,
+        }
+    }
+
+    #[test]
+    fn where_the_largest_record_is_forbidden_a_topic_takes_the_largest_of_the_source_with_our_headers() {
+        let planned = Planned::new(Role::Letters, "orders.DLQ", &source());
+        let bytes = |planned: &Planned| planned.setting("max.message.bytes").map(str::to_owned);
+        assert_eq!(bytes(&planned), Some(RECORD_BYTES_MAX.to_string()));
+        let less = planned.clone().with_less_room(&source());
+        assert_eq!(bytes(&less), Some((SOURCE_BYTES + HEADER_ROOM_BYTES).to_string()));
+        assert_eq!(bytes(&less), Some(record_bytes_min(&source()).to_string()));
+        let others = |planned: &Planned| {
+            planned
+                .settings
+                .iter()
+                .filter(|(key, _)| *key != "max.message.bytes")
+                .cloned()
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(others(&less), others(&planned));
+        // A compacted topic has no such setting, and gets none.
+        let state = Planned::new(Role::LetterStates, "orders.DLQ.state", &source());
+        assert_eq!(state.clone().with_less_room(&source()), state);
+    }
+}

@@ -286,7 +286,12 @@ async fn record_stop(
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::guard::Flood;
+    use redrive_core::pulse::Outage;
+    use redrive_core::{FailureKind, Policy};
+
     use super::*;
+    use crate::dispatch::AskedWait;
 
     const MINUTE: u64 = 60_000;
 
@@ -363,6 +368,34 @@ mod tests {
                 ..well(minute)
             };
             assert_eq!(starts(&mut controller(), 0..12, decided), [10]);
+        }
+    }
+
+    #[test]
+    fn a_sink_is_healthy_until_one_thing_is_known_to_be_wrong() {
+        let well = Figures::new(&Policy::default());
+        assert!(is_healthy(&well));
+        let flood = Flood { dead: 40, of: 50, within: Duration::from_mins(1) };
+        let outage = Outage { last_good: None, failed: 20 };
+        let wait = AskedWait {
+            since: at(0),
+            until: at(1),
+            asked: Duration::from_mins(1),
+            message_id: "o-1".to_owned(),
+            kind: FailureKind::Status(503),
+        };
+        let wrongs: [(&str, &dyn Fn(&mut Figures)); 6] = [
+            ("breaker open", &|figures| figures.health.breaker.state = BreakerState::Open),
+            ("breaker half open", &|figures| figures.health.breaker.state = BreakerState::HalfOpen),
+            ("outage", &|figures| figures.health.outage = Some(outage)),
+            ("wait", &|figures| figures.health.wait = Some(wait.clone())),
+            ("flood", &|figures| figures.health.flood = Some(flood)),
+            ("paused", &|figures| figures.paused = true),
+        ];
+        for (name, wrong) in wrongs {
+            let mut figures = well.clone();
+            wrong(&mut figures);
+            assert!(!is_healthy(&figures), "{name}");
         }
     }
 
