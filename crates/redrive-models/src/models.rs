@@ -60,22 +60,19 @@ pub fn everything_posted_is_taken_once(posters: usize, each: usize) {
     assert_eq!(mailbox.offer((0, 0), 1, 1), Err(((0, 0), Refused::Closed)));
 }
 
-/// While a suspect runs in silence, nothing of another pipeline runs.
-pub fn silence_is_silence(pipelines: usize) {
+/// During an exclusive run nothing of another pipeline runs.
+pub fn exclusive_means_exclusive(pipelines: usize) {
     let mut turns = ExclusiveRuns::of(pipelines);
     let suspect = turns.remove(0);
-    let in_silence = Arc::new(AtomicBool::new(false));
+    let is_exclusive = Arc::new(AtomicBool::new(false));
     let running = Arc::new(AtomicUsize::new(0));
     let mut threads = Vec::new();
     for turn in turns {
-        let (in_silence, running) = (Arc::clone(&in_silence), Arc::clone(&running));
+        let (is_exclusive, running) = (Arc::clone(&is_exclusive), Arc::clone(&running));
         threads.push(thread::spawn(move || {
             if turn.enter() {
                 running.fetch_add(1, Ordering::SeqCst);
-                assert!(
-                    !in_silence.load(Ordering::SeqCst),
-                    "something starts beside a suspect that needs silence"
-                );
+                assert!(!is_exclusive.load(Ordering::SeqCst), "something starts during an exclusive run");
                 running.fetch_sub(1, Ordering::SeqCst);
             }
             turn.busy(false);
@@ -84,10 +81,10 @@ pub fn silence_is_silence(pipelines: usize) {
     threads.push(thread::spawn(move || {
         // A turn that is not granted is asked for again; twice is enough to meet every order.
         for _ in 0..2 {
-            if suspect.ask(Run::InSilence) {
-                in_silence.store(true, Ordering::SeqCst);
+            if suspect.ask(Run::Exclusive) {
+                is_exclusive.store(true, Ordering::SeqCst);
                 assert_eq!(running.load(Ordering::SeqCst), 0, "a suspect runs beside others");
-                in_silence.store(false, Ordering::SeqCst);
+                is_exclusive.store(false, Ordering::SeqCst);
                 break;
             }
         }

@@ -23,9 +23,9 @@ fn a_mailbox_loses_nothing_and_its_end_is_heard() {
 }
 
 #[test]
-fn nothing_runs_beside_a_suspect_that_needs_silence() {
-    check_dfs(|| models::silence_is_silence(2), Some(SOME));
-    check_random(|| models::silence_is_silence(3), RANDOM);
+fn nothing_runs_beside_an_exclusive_run() {
+    check_dfs(|| models::exclusive_means_exclusive(2), Some(SOME));
+    check_random(|| models::exclusive_means_exclusive(3), RANDOM);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! Which messages may have crashed the process, which run alone, which are quarantined.
 //!
-//! After an unclean end whatever was running is a suspect, since nobody knows whose fault it was. Suspects run one at a
-//! time while other work goes on; whoever comes to any end is cleared. One that was running alone when the process died
+//! After an unclean end whatever was running is a suspect, since it is not known which message was at fault. Suspects run one at a
+//! time while other work goes on; one that comes to any end is cleared. One that was running alone when the process died
 //! again is the likely one, but others were running beside it: its last run is made with nothing else. If the process
-//! dies then, it is quarantined, and nobody else can have done it.
+//! dies then, it is quarantined: nothing else can have been the cause.
 //!
-//! Where it takes long to write down who runs, a few are announced together. If nobody can tell which of them ran, they
+//! Where it takes long to write down who runs, a few are announced together. If it is unknown which of them ran, they
 //! share that crash; since it is never the last one before a quarantine, no innocent is quarantined by it.
 
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ pub enum Run {
     /// The only suspect, beside other work.
     Alone,
     /// With nothing else running.
-    InSilence,
+    Exclusive,
 }
 
 /// Number of crashes that quarantine a message: as the policy says, but a crash that was shared with others never does.
@@ -24,14 +24,14 @@ pub const fn quarantined_at(threshold: u32) -> u32 {
     if threshold < 2 { 2 } else { threshold }
 }
 
-/// Whether somebody with so many crashes must not run again.
+/// Whether a message with so many crashes must not run again.
 pub const fn is_quarantined(crashes: u32, threshold: u32) -> bool {
     crashes >= quarantined_at(threshold)
 }
 
-/// How somebody with so many crashes runs.
+/// How a message with so many crashes runs.
 pub const fn run_of(crashes: u32, threshold: u32) -> Run {
-    if crashes + 1 >= quarantined_at(threshold) { Run::InSilence } else { Run::Alone }
+    if crashes + 1 >= quarantined_at(threshold) { Run::Exclusive } else { Run::Alone }
 }
 
 /// Suspects that wait for their turn. Bounded by what one process can have had in flight.
@@ -44,36 +44,35 @@ pub struct Suspects<T> {
 }
 
 impl<T> Suspects<T> {
-    /// Nobody is suspected; after `threshold` crashes a suspect is given up.
+    /// Without suspects; after `threshold` crashes a suspect is given up.
     pub fn new(threshold: u32) -> Self {
         Self { threshold, waiting: VecDeque::new(), running: None, cleared: 0 }
     }
 
-    /// Somebody with `crashes`, which are too few to quarantine. Those with more crashes go first: they hold up everybody.
+    /// Adds a message with `crashes`, which are too few to quarantine. Those with more crashes go first: they hold up everything.
     pub fn suspect(&mut self, who: T, crashes: u32) {
         let at = self.waiting.iter().position(|(_, others)| *others < crashes).unwrap_or(self.waiting.len());
         self.waiting.insert(at, (who, crashes));
     }
 
-    /// Whether nothing else may start: somebody runs, or is to run, in silence.
-    pub fn want_silence(&self) -> bool {
-        self.running == Some(Run::InSilence)
-            || (self.running.is_none() && self.next_run() == Some(Run::InSilence))
+    /// Whether nothing else may start: an exclusive run is going on, or is next.
+    pub fn wants_exclusive(&self) -> bool {
+        self.running == Some(Run::Exclusive)
+            || (self.running.is_none() && self.next_run() == Some(Run::Exclusive))
     }
 
     fn next_run(&self) -> Option<Run> {
         self.waiting.front().map(|(_, crashes)| run_of(*crashes, self.threshold))
     }
 
-    /// How the next one would run, if it is somebody's turn.
+    /// How the next one would run, unless one is running.
     pub fn turn(&self) -> Option<Run> {
         if self.running.is_some() { None } else { self.next_run() }
     }
 
-    /// Those whose turn it is and who have the next turns, as far as they may be announced together: never one that runs
-    /// in silence with anybody else.
+    /// The suspects with the next turns, as far as they may be announced together: an exclusive run is announced by itself.
     pub fn in_turn(&self, most: usize) -> impl Iterator<Item = &T> {
-        let most = if self.next_run() == Some(Run::InSilence) { 1 } else { most };
+        let most = if self.next_run() == Some(Run::Exclusive) { 1 } else { most };
         let waiting = self.waiting.iter().take_while(|_| self.running.is_none());
         waiting.take(most).map(|(who, _)| who)
     }
@@ -89,7 +88,7 @@ impl<T> Suspects<T> {
         self.waiting.pop_front_if(|(who, _)| gone(who)).map(|(who, _)| who)
     }
 
-    /// Takes one that waits away, whoever's turn it is.
+    /// Removes one that waits.
     pub fn take_if(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.waiting.iter().position(|(who, _)| wanted(who))?;
         self.waiting.remove(at).map(|(who, _)| who)
@@ -137,12 +136,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_run_before_quarantine_is_made_in_silence() {
-        assert_eq!((run_of(1, 3), run_of(2, 3)), (Run::Alone, Run::InSilence));
+    fn the_last_run_before_quarantine_is_exclusive() {
+        assert_eq!((run_of(1, 3), run_of(2, 3)), (Run::Alone, Run::Exclusive));
         assert!(!is_quarantined(2, 3) && is_quarantined(3, 3));
         // However low the threshold: a shared crash never quarantines.
         assert!(!is_quarantined(1, 1) && is_quarantined(2, 1));
-        assert_eq!(run_of(1, 1), Run::InSilence);
+        assert_eq!(run_of(1, 1), Run::Exclusive);
     }
 
     #[test]
@@ -151,17 +150,17 @@ mod tests {
         suspects.suspect("a", 1);
         suspects.suspect("pill", 2);
         suspects.suspect("b", 1);
-        assert!(suspects.want_silence());
+        assert!(suspects.wants_exclusive());
         assert_eq!(suspects.in_turn(9).collect::<Vec<_>>(), [&"pill"], "nobody shares its last crash");
         assert_eq!(suspects.start(), Some(("pill", 2)));
         assert_eq!(suspects.in_turn(9).count(), 0);
         assert_eq!(suspects.start(), None, "one at a time");
         suspects.ended(true);
-        assert!(!suspects.want_silence());
+        assert!(!suspects.wants_exclusive());
         assert_eq!(suspects.in_turn(9).collect::<Vec<_>>(), [&"a", &"b"]);
         assert_eq!(suspects.in_turn(1).collect::<Vec<_>>(), [&"a"]);
         assert_eq!(suspects.start(), Some(("a", 1)));
-        assert!(!suspects.want_silence(), "beside other work");
+        assert!(!suspects.wants_exclusive(), "beside other work");
         suspects.ended(true);
         assert_eq!(suspects.start(), Some(("b", 1)));
         suspects.ended(false);

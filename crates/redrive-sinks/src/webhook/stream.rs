@@ -1,4 +1,4 @@
-//! A connection over TCP that knows what is spoken on it.
+//! A connection over TCP that knows which protocol it carries.
 //!
 //! That it broke is reported by reading alone. A receiver that refuses our client certificate with TLS 1.3 sends an alert
 //! and closes the connection while the request is being written; whoever failed at writing would never read why.
@@ -17,13 +17,13 @@ const TLS_ALERT: [u8; 2] = [21, 3];
 /// What is read to see how the receiver answers. The rest is read as usual.
 const FIRST_BYTES_MAX: usize = 512;
 
-/// A receiver that was spoken to in plain HTTP answered in TLS.
+/// A receiver that was addressed in plain HTTP answered in TLS.
 #[derive(Debug, thiserror::Error)]
 #[error("the other side speaks TLS; use https://")]
 pub(crate) struct SpeaksTls;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoken {
+enum Protocol {
     /// TLS with the receiver, through a tunnel or not.
     Tls,
     /// HTTP with the receiver, who has not said anything yet.
@@ -37,20 +37,20 @@ enum Spoken {
 #[derive(Debug)]
 pub(crate) struct Stream {
     tcp: TokioIo<TcpStream>,
-    spoken: Spoken,
+    protocol: Protocol,
 }
 
 impl Stream {
     pub(super) fn secured(tcp: TokioIo<TcpStream>) -> Self {
-        Self { tcp, spoken: Spoken::Tls }
+        Self { tcp, protocol: Protocol::Tls }
     }
 
     pub(super) fn plain(tcp: TokioIo<TcpStream>) -> Self {
-        Self { tcp, spoken: Spoken::PlainUnanswered }
+        Self { tcp, protocol: Protocol::PlainUnanswered }
     }
 
     pub(super) fn relayed(tcp: TokioIo<TcpStream>) -> Self {
-        Self { tcp, spoken: Spoken::Relayed }
+        Self { tcp, protocol: Protocol::Relayed }
     }
 
     /// The first bytes of an answer, unless they are of TLS.
@@ -66,7 +66,7 @@ impl Stream {
             Poll::Ready(Ok(())) => {}
             other => return other,
         }
-        self.spoken = Spoken::Plain;
+        self.protocol = Protocol::Plain;
         if first.filled().starts_with(&TLS_ALERT) {
             return Poll::Ready(Err(io::Error::other(SpeaksTls)));
         }
@@ -77,7 +77,7 @@ impl Stream {
 
 impl Connection for Stream {
     fn connected(&self) -> Connected {
-        self.tcp.connected().proxy(self.spoken == Spoken::Relayed)
+        self.tcp.connected().proxy(self.protocol == Protocol::Relayed)
     }
 }
 
@@ -87,7 +87,7 @@ impl Read for Stream {
         context: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.spoken == Spoken::PlainUnanswered {
+        if self.protocol == Protocol::PlainUnanswered {
             return self.poll_first(context, buffer);
         }
         Pin::new(&mut self.tcp).poll_read(context, buffer)

@@ -60,8 +60,8 @@ pub struct WebPushSink {
     gate: SubscriptionGate,
 }
 
-/// What came back, and what it was about.
-struct Heard {
+/// The answer of a push service.
+struct PushAnswer {
     status: StatusCode,
     headers: HeaderMap,
     body: Vec<u8>,
@@ -130,7 +130,7 @@ impl WebPushSink {
         // What it means is known by its head; a body that does not end changes nothing.
         let _ = timeout_at(deadline, answer::read(&mut incoming, &mut body)).await;
         let granted_ttl = head.headers.get(TTL).and_then(|ttl| ttl.to_str().ok()?.trim().parse().ok());
-        self.judge(push, &Heard { status: head.status, headers: head.headers, body })?;
+        self.judge(push, &PushAnswer { status: head.status, headers: head.headers, body })?;
         Ok(Taken { status: head.status, granted_ttl })
     }
 
@@ -165,10 +165,10 @@ impl WebPushSink {
         Ok((request, sent))
     }
 
-    fn judge(&self, push: &Push, heard: &Heard) -> Result<(), Failure> {
+    fn judge(&self, push: &Push, answer: &PushAnswer) -> Result<(), Failure> {
         let at = &push.subscription.endpoint;
-        let status = heard.status.as_u16();
-        let known = classes::reason(status, &heard.body);
+        let status = answer.status.as_u16();
+        let known = classes::reason(status, &answer.body);
         let mut verdict = self.classes.verdict(status, known.unwrap_or_default());
         let Endpoint { origin, endpoint } = self.numbers(at);
         let secrets = self.secrets(push);
@@ -187,12 +187,12 @@ impl WebPushSink {
         let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
         let reason = known.map_or_else(
             || {
-                let text = conceal(&String::from_utf8_lossy(&heard.body), &secrets);
+                let text = conceal(&String::from_utf8_lossy(&answer.body), &secrets);
                 self.redactor.clean(text.as_bytes(), at, EXCERPT_BYTES_MAX)
             },
             str::to_owned,
         );
-        let said = Said::of(heard.status, &heard.headers, reason).without(&secrets);
+        let said = Said::of(answer.status, &answer.headers, reason).without(&secrets);
         failing::answered(&said, verdict, SystemTime::now()).map_or(Ok(()), Err)
     }
 

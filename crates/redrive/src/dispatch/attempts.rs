@@ -183,7 +183,7 @@ impl Machine {
 
     /// Starts messages whose turn it is, as far as permits allow.
     fn start_apart(&mut self, now: Time, starts: &mut Vec<Start>) {
-        if self.resets.is_idle() || self.stopping || self.paused || self.suspects.want_silence() {
+        if self.resets.is_idle() || self.stopping || self.paused || self.suspects.wants_exclusive() {
             return;
         }
         while self.may_call() {

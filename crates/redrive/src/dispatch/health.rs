@@ -120,7 +120,7 @@ pub enum HealthChange {
         /// Starts that ended uncleanly.
         runs: u32,
     },
-    /// A suspect is about to run alone, or, with `silent`, with nothing else.
+    /// A suspect is about to run alone, or, with `exclusive`, with nothing else.
     RunsAlone {
         /// The message that runs.
         message_id: String,
@@ -129,7 +129,7 @@ pub enum HealthChange {
         /// Crashes after which it is given up.
         threshold: u32,
         /// Whether nothing else runs meanwhile, in any pipeline.
-        silent: bool,
+        exclusive: bool,
         /// Suspects that wait behind it.
         left: usize,
     },
@@ -347,8 +347,8 @@ impl fmt::Display for HealthChange {
                 "▲ the last {runs} runs ended without a clean stop, and no message was running that could have ended \
                  them: look at the system log (out of memory? killed by a health check or by hand?)"
             ),
-            Self::RunsAlone { message_id, crashes, threshold, silent, left } => {
-                let how = if *silent { "with nothing else" } else { "alone" };
+            Self::RunsAlone { message_id, crashes, threshold, exclusive, left } => {
+                let how = if *exclusive { "with nothing else" } else { "alone" };
                 write!(f, "suspect {message_id} (crash {crashes} of {threshold}) runs {how}; {left} wait")
             }
             Self::SuspectsCleared { cleared } => write!(f, "▼ {cleared} suspects cleared"),

@@ -159,7 +159,7 @@ impl Machine {
     }
 
     fn room_below(&self, unsettled_max: usize) -> usize {
-        if self.stopping || self.suspects.want_silence() || self.is_reserved() {
+        if self.stopping || self.suspects.wants_exclusive() || self.is_reserved() {
             return 0;
         }
         let room = self.permits.free().min(unsettled_max.saturating_sub(self.verdicts.unsettled()));
@@ -254,7 +254,7 @@ impl Machine {
 
     /// Whether nothing keeps messages from being taken but the permits.
     pub fn is_unhindered(&self) -> bool {
-        self.protection.room(0) == usize::MAX && !self.suspects.want_silence() && !self.is_reserved()
+        self.protection.room(0) == usize::MAX && !self.suspects.wants_exclusive() && !self.is_reserved()
     }
 
     /// Whether the dead-letter guard wants the pipeline paused.
@@ -423,10 +423,11 @@ impl Machine {
     pub fn start_suspect(&mut self, now: Time, starts: &mut Vec<Start>) {
         let Some(permit) = self.permits.take() else { return };
         let is_probe = self.protection.admit_anybody();
-        let Some(SuspectStart { delivery, crashes, silent, left }) = self.suspects.start() else { return };
+        let Some(SuspectStart { delivery, crashes, exclusive, left }) = self.suspects.start() else { return };
         let message_id = delivery.message.id().to_owned();
         let threshold = suspects::quarantined_at(self.policy.crash_threshold());
-        self.protection.note(HealthChange::RunsAlone { message_id, crashes, threshold, silent, left }, now);
+        self.protection
+            .note(HealthChange::RunsAlone { message_id, crashes, threshold, exclusive, left }, now);
         self.begin(Call { is_suspect: true, is_probe, ..Call::new(delivery, now, permit) }, starts);
     }
 

@@ -7,7 +7,7 @@ use redrive_core::{Time, expired};
 use crate::engine::{Delivery, Receipt, Ticket};
 
 /// Suspects that are announced together. If nobody can tell which of them ran when the process died, all of them have their
-/// last run in silence, one after the other.
+/// last run exclusively, one after the other.
 const ANNOUNCED_MAX: usize = 8;
 
 /// The end of the suspect that ran last, on its way into the store.
@@ -31,7 +31,7 @@ pub(super) struct SuspectStart {
     pub(super) delivery: Delivery,
     pub(super) crashes: u32,
     /// Whether nothing else may run meanwhile.
-    pub(super) silent: bool,
+    pub(super) exclusive: bool,
     /// Suspects behind it.
     pub(super) left: usize,
 }
@@ -102,9 +102,9 @@ impl SuspectQueue {
         self.suspects.in_turn(ANNOUNCED_MAX).map(|delivery| delivery.receipt).collect()
     }
 
-    /// Whether a suspect waits for silence or runs in it: nothing else may start.
-    pub(super) fn want_silence(&self) -> bool {
-        self.suspects.want_silence()
+    /// Whether an exclusive run is going on or is next: nothing else may start.
+    pub(super) fn wants_exclusive(&self) -> bool {
+        self.suspects.wants_exclusive()
     }
 
     /// Whether a suspect runs, or ran and its turn is not over.
@@ -118,9 +118,9 @@ impl SuspectQueue {
     }
 
     pub(super) fn start(&mut self) -> Option<SuspectStart> {
-        let silent = self.suspects.turn() == Some(Run::InSilence);
+        let exclusive = self.suspects.turn() == Some(Run::Exclusive);
         let (delivery, crashes) = self.suspects.start()?;
-        Some(SuspectStart { delivery, crashes, silent, left: self.suspects.len() - 1 })
+        Some(SuspectStart { delivery, crashes, exclusive, left: self.suspects.len() - 1 })
     }
 
     /// The verdict of the suspect that ran is in the batch.
@@ -128,11 +128,11 @@ impl SuspectQueue {
         self.end = SuspectEnd::InBatch { cleared };
     }
 
-    /// The batch was given to the engine. Returns how many were cleared if that ended the last suspect's turn. A silence
-    /// lasts until the end is stored: until then the suspect would be suspected of what others do.
+    /// The batch was given to the engine. Returns how many were cleared if that ended the last suspect's turn. An
+    /// exclusive run lasts until the end is stored: until then the suspect would be blamed for what others do.
     pub(super) fn submitted(&mut self, ticket: Ticket) -> Option<u64> {
         let SuspectEnd::InBatch { cleared } = self.end else { return None };
-        if self.suspects.want_silence() {
+        if self.suspects.wants_exclusive() {
             self.end = SuspectEnd::Given { ticket, cleared };
             return None;
         }
@@ -185,7 +185,7 @@ mod tests {
         let mut queue = queue(&[1, 1]);
         assert_eq!((queue.take_new(), queue.take_new()), (2, 0));
         let first = queue.start().unwrap();
-        assert_eq!((first.crashes, first.silent, first.left), (1, false, 1));
+        assert_eq!((first.crashes, first.exclusive, first.left), (1, false, 1));
         assert!(queue.is_running() && queue.turn().is_none());
         queue.ended(true);
         assert!(queue.turn().is_none(), "its verdict is only in the batch");
@@ -197,15 +197,15 @@ mod tests {
     }
 
     #[test]
-    fn silence_lasts_until_the_end_is_stored() {
+    fn an_exclusive_run_lasts_until_the_end_is_stored() {
         let mut queue = queue(&[2]);
-        assert_eq!(queue.turn(), Some(Run::InSilence));
-        assert!(queue.start().is_some_and(|start| start.silent) && queue.want_silence());
+        assert_eq!(queue.turn(), Some(Run::Exclusive));
+        assert!(queue.start().is_some_and(|start| start.exclusive) && queue.wants_exclusive());
         queue.ended(true);
         assert_eq!(queue.submitted(Ticket(7)), None);
         assert_eq!(queue.durable(|ticket| ticket <= Ticket(6)), None);
-        assert!(queue.want_silence());
+        assert!(queue.wants_exclusive());
         assert_eq!(queue.durable(|ticket| ticket <= Ticket(7)), Some(1));
-        assert!(!queue.want_silence() && queue.len() == 0);
+        assert!(!queue.wants_exclusive() && queue.len() == 0);
     }
 }

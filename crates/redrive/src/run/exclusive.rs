@@ -6,14 +6,14 @@ use redrive_core::suspects::Run;
 use crate::sync::Ordering::SeqCst;
 use crate::sync::{Arc, AtomicBool, AtomicUsize};
 
-const NOBODY: usize = usize::MAX;
+const NONE: usize = usize::MAX;
 
 #[derive(Debug)]
 pub(crate) struct ExclusiveRuns {
     /// The pipeline whose suspect has its turn.
     turn: AtomicUsize,
-    /// Whether that one needs silence.
-    silence: AtomicBool,
+    /// Whether that suspect runs with nothing else.
+    exclusive: AtomicBool,
     /// Which pipelines have something running.
     busy: Box<[AtomicBool]>,
     /// Whether a message of any of them is suspected of having ended the process.
@@ -30,19 +30,19 @@ pub(crate) struct PipelineTurn {
 impl ExclusiveRuns {
     pub(crate) fn of(pipelines: usize) -> Vec<PipelineTurn> {
         let busy = (0..pipelines).map(|_| AtomicBool::new(false)).collect();
-        let (silence, suspected) = (AtomicBool::new(false), AtomicBool::new(false));
-        let all = Arc::new(Self { turn: AtomicUsize::new(NOBODY), silence, busy, suspected });
+        let (exclusive, suspected) = (AtomicBool::new(false), AtomicBool::new(false));
+        let all = Arc::new(Self { turn: AtomicUsize::new(NONE), exclusive, busy, suspected });
         (0..pipelines).map(|own| PipelineTurn { all: Arc::clone(&all), own }).collect()
     }
 }
 
 impl PipelineTurn {
-    /// Whether this pipeline may start something. It is busy from here on, until it says otherwise: who wants silence
-    /// looks at the pipelines after it has asked for it, so one of the two sees the other.
+    /// Whether this pipeline may start something. It is busy from here on, until it says otherwise. An exclusive run looks
+    /// at the pipelines after it has been asked for, so one of the two sees the other.
     pub(crate) fn enter(&self) -> bool {
         self.all.busy[self.own].store(true, SeqCst);
-        let silenced = self.all.silence.load(SeqCst) && self.all.turn.load(SeqCst) != self.own;
-        !silenced
+        let excluded = self.all.exclusive.load(SeqCst) && self.all.turn.load(SeqCst) != self.own;
+        !excluded
     }
 
     /// Says whether something runs here.
@@ -67,14 +67,14 @@ impl PipelineTurn {
 
     /// Asks for the turn. Whether the suspect may start now.
     pub(crate) fn ask(&self, run: Run) -> bool {
-        let taken = self.all.turn.compare_exchange(NOBODY, self.own, SeqCst, SeqCst);
+        let taken = self.all.turn.compare_exchange(NONE, self.own, SeqCst, SeqCst);
         if taken.is_err_and(|holder| holder != self.own) {
             return false;
         }
         if run == Run::Alone {
             return true;
         }
-        self.all.silence.store(true, SeqCst);
+        self.all.exclusive.store(true, SeqCst);
         let others = self.all.busy.iter().enumerate().filter(|(number, _)| *number != self.own);
         others.into_iter().all(|(_, busy)| !busy.load(SeqCst))
     }
@@ -82,8 +82,8 @@ impl PipelineTurn {
     /// The suspect has come to its end, or this pipeline ends.
     pub(crate) fn leave(&self) {
         if self.all.turn.load(SeqCst) == self.own {
-            self.all.silence.store(false, SeqCst);
-            self.all.turn.store(NOBODY, SeqCst);
+            self.all.exclusive.store(false, SeqCst);
+            self.all.turn.store(NONE, SeqCst);
         }
     }
 }

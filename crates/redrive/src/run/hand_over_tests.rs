@@ -46,13 +46,13 @@ fn one_pipeline_has_its_turn_at_a_time() {
 }
 
 #[test]
-fn silence_waits_for_all_and_keeps_all_from_starting() {
+fn an_exclusive_run_waits_for_all_and_keeps_all_from_starting() {
     let turns = ExclusiveRuns::of(2);
     assert!(turns[1].enter());
-    assert!(!turns[0].ask(Run::InSilence), "the other one runs something");
+    assert!(!turns[0].ask(Run::Exclusive), "the other one runs something");
     assert!(!turns[1].enter());
     turns[1].busy(false);
-    assert!(turns[0].ask(Run::InSilence));
+    assert!(turns[0].ask(Run::Exclusive));
     assert!(!turns[1].enter());
     turns[1].leave();
     assert!(!turns[1].enter(), "only the holder ends it");

@@ -295,10 +295,10 @@ pub fn open_over_a_restart(before: &HealthFigures, after: &HealthFigures) -> Che
     })
 }
 
-/// Who runs in silence runs beside nothing.
+/// Nothing runs beside an exclusive run.
 pub fn alone(run: Run, running: usize) -> Check {
     ensure(run == Run::Alone || running == 0, "innocent_messages_are_not_quarantined", || {
-        format!("a suspect is to run in silence, but {running} calls run")
+        format!("a suspect is to run exclusively, but {running} calls run")
     })
 }
 

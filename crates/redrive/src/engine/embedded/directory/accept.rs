@@ -95,13 +95,13 @@ pub fn accept_loss(path: &Path, pipeline: &str) -> Result<Loss, EngineError> {
     let [journal, letters] = logs.reports.map(|report| report.missing);
     let found = logs.journal.note();
     let at_most = |missing: &[Range<u64>], known: u64| known.min(bytes(missing) / HEADER_BYTES as u64);
-    let behind_the_end = journal.first().is_some_and(|first| first.end >= logs.vouched.journal.end);
+    let behind_the_end = journal.first().is_some_and(|first| first.end >= logs.published.journal.end);
     let unknown =
-        if behind_the_end { logs.vouched.next_seq.saturating_sub(found) } else { logs.vouched.next_seq };
+        if behind_the_end { logs.published.next_seq.saturating_sub(found) } else { logs.published.next_seq };
     let loss = Loss {
         store: None,
         messages_max: at_most(&journal, unknown),
-        letters_max: at_most(&letters, logs.vouched.letters_moved),
+        letters_max: at_most(&letters, logs.published.letters_moved),
         journal,
         letters,
         end_unknown: logs.end_unknown,
@@ -109,14 +109,14 @@ pub fn accept_loss(path: &Path, pipeline: &str) -> Result<Loss, EngineError> {
     if loss.is_nothing() {
         return Ok(loss);
     }
-    let vouched = WatermarkState {
+    let published = WatermarkState {
         journal: logs.journal.extent(),
         letters: logs.letters.extent(),
-        next_seq: logs.vouched.next_seq.max(found),
-        doubtful_below: logs.vouched.next_seq.max(found),
-        ..logs.vouched
+        next_seq: logs.published.next_seq.max(found),
+        doubtful_below: logs.published.next_seq.max(found),
+        ..logs.published
     };
-    let written = logs.watermark.note(vouched).and_then(|()| logs.watermark.sync());
+    let written = logs.watermark.note(published).and_then(|()| logs.watermark.sync());
     written.map_err(|error| failed("writing the watermark of", &store, &error))?;
     Ok(loss)
 }

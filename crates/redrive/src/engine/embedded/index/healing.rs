@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-use super::tables::{IndexError, IndexTables, Pair, Patience, Space, Write};
+use super::tables::{IndexError, IndexTables, OnRebuild, Pair, Space, Write};
 use crate::engine::embedded::state::book::position_of;
 use crate::engine::seam::EngineError;
 use crate::engine::store_notice::StoreNotice;
@@ -159,7 +159,7 @@ impl<S: IndexTables> Healing<S> {
 
     fn try_until_whole<T>(
         &self,
-        patience: Patience,
+        on_rebuild: OnRebuild,
         mut read: impl FnMut(&S) -> Result<T, IndexError>,
     ) -> Result<T, IndexError> {
         for _ in 0..REBUILDS_IN_A_ROW_MAX {
@@ -169,7 +169,7 @@ impl<S: IndexTables> Healing<S> {
                 answer => return answer,
             };
             self.broken(&tables, why);
-            if patience == Patience::Ask && self.is_broken() {
+            if on_rebuild == OnRebuild::Ask && self.is_broken() {
                 return Err(IndexError::Rebuilding);
             }
             self.wait()?;
@@ -180,7 +180,7 @@ impl<S: IndexTables> Healing<S> {
 
 impl<S: IndexTables> IndexTables for Healing<S> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
-        self.try_until_whole(Patience::Wait, |tables| tables.get(space, key))
+        self.try_until_whole(OnRebuild::Wait, |tables| tables.get(space, key))
     }
 
     fn range(
@@ -190,11 +190,11 @@ impl<S: IndexTables> IndexTables for Healing<S> {
         to: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Pair>, IndexError> {
-        self.try_until_whole(Patience::Wait, |tables| tables.range(space, from, to, limit))
+        self.try_until_whole(OnRebuild::Wait, |tables| tables.range(space, from, to, limit))
     }
 
     fn ask(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
-        self.try_until_whole(Patience::Ask, |tables| tables.get(space, key))
+        self.try_until_whole(OnRebuild::Ask, |tables| tables.get(space, key))
     }
 
     fn ask_range(
@@ -204,12 +204,12 @@ impl<S: IndexTables> IndexTables for Healing<S> {
         to: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Pair>, IndexError> {
-        self.try_until_whole(Patience::Ask, |tables| tables.range(space, from, to, limit))
+        self.try_until_whole(OnRebuild::Ask, |tables| tables.range(space, from, to, limit))
     }
 
     fn apply(&self, writes: &mut Vec<Write>) -> Result<(), IndexError> {
         let position = position_of(writes);
-        self.try_until_whole(Patience::Wait, |_| {
+        self.try_until_whole(OnRebuild::Wait, |_| {
             let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
             // Others may have taken their place while this waited.
             self.tables().apply(writes)?;

@@ -69,7 +69,7 @@ pub enum IndexError {
     #[error("the index: {0}")]
     Failed(String),
     /// They are being built anew, and who asked did not want to wait.
-    #[error("the index is damaged and is being built anew; deliveries go on meanwhile")]
+    #[error("the index is damaged and is being rebuilt; deliveries continue")]
     Rebuilding,
 }
 
@@ -353,7 +353,7 @@ impl Cell for LetterSlot {
 #[derive(Debug)]
 pub struct Reading<'a, S> {
     pub tables: &'a S,
-    pub patience: Patience,
+    pub on_rebuild: OnRebuild,
 }
 
 impl<S> Clone for Reading<'_, S> {
@@ -367,11 +367,11 @@ impl<S> Copy for Reading<'_, S> {}
 impl<'a, S> Reading<'a, S> {
     /// Waits while the tables are being rebuilt.
     pub fn patiently(tables: &'a S) -> Self {
-        Self { tables, patience: Patience::Wait }
+        Self { tables, on_rebuild: OnRebuild::Wait }
     }
 
     pub fn table(self, space: Space) -> Table<'a, S> {
-        Table { tables: self.tables, space, patience: self.patience }
+        Table { tables: self.tables, space, on_rebuild: self.on_rebuild }
     }
 }
 
@@ -380,12 +380,12 @@ impl<'a, S> Reading<'a, S> {
 pub struct Table<'a, S> {
     pub tables: &'a S,
     pub space: Space,
-    pub patience: Patience,
+    pub on_rebuild: OnRebuild,
 }
 
 /// What a reader does while the tables are being built anew and do not have what it wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Patience {
+pub enum OnRebuild {
     /// Waits: it cannot go on without.
     Wait,
     /// Gets an error.
@@ -396,9 +396,9 @@ impl<K: Cell, V: Cell, S: IndexTables> Far<K, V> for Table<'_, S> {
     type Error = IndexError;
 
     fn get(&self, key: &K) -> Result<Option<V>, IndexError> {
-        let raw = match self.patience {
-            Patience::Wait => self.tables.get(self.space, &key.bytes())?,
-            Patience::Ask => self.tables.ask(self.space, &key.bytes())?,
+        let raw = match self.on_rebuild {
+            OnRebuild::Wait => self.tables.get(self.space, &key.bytes())?,
+            OnRebuild::Ask => self.tables.ask(self.space, &key.bytes())?,
         };
         let Some(raw) = raw else { return Ok(None) };
         Ok(Some(V::read(&raw).ok_or_else(|| damaged(self.space))?))
@@ -407,9 +407,9 @@ impl<K: Cell, V: Cell, S: IndexTables> Far<K, V> for Table<'_, S> {
     fn range(&self, from: &K, to: Option<&K>, limit: usize) -> Result<Vec<(K, V)>, IndexError> {
         let to = to.map(Cell::bytes);
         let (from, to) = (from.bytes(), to.as_deref());
-        let pairs = match self.patience {
-            Patience::Wait => self.tables.range(self.space, &from, to, limit)?,
-            Patience::Ask => self.tables.ask_range(self.space, &from, to, limit)?,
+        let pairs = match self.on_rebuild {
+            OnRebuild::Wait => self.tables.range(self.space, &from, to, limit)?,
+            OnRebuild::Ask => self.tables.ask_range(self.space, &from, to, limit)?,
         };
         let read = |(key, value): Pair| Some((K::read(&key)?, V::read(&value)?));
         pairs.into_iter().map(|pair| read(pair).ok_or_else(|| damaged(self.space))).collect()

@@ -49,15 +49,15 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
         return Err(EngineError::Damaged(format!("{}: there is no store `{pipeline}`", path.display())));
     }
     // Before the logs: they only grow.
-    let (vouched, watermark) = watermark(&journal, store_id)?;
+    let (published, watermark) = watermark(&journal, store_id)?;
     let mut letters = Letters::default();
     let mut read = |prefix, log, known| {
         let (letters, each) = (&mut letters, &mut *each);
         LogWalk { dir: &journal, prefix, log, store_id, known, letters, each }.read()
     };
     // The letter log comes first: the journal says what became of its letters later.
-    let letter_log = read("l", "letters", vouched.letters)?;
-    let journal = read("j", "journal", vouched.journal)?;
+    let letter_log = read("l", "letters", published.letters)?;
+    let journal = read("j", "journal", published.journal)?;
     let store_id = format!("{:032x}", u128::from_be_bytes(store_id));
     let (owner, pending, letters) = (owner(path), letters.pending(), letters.counts());
     Ok(Inspection {
@@ -92,7 +92,7 @@ pub fn check_index(path: &Path, pipeline: &str) -> Option<String> {
     }
 }
 
-/// What the watermark vouches for, and what is wrong with it.
+/// What the watermark says, and what is wrong with it.
 fn watermark(
     journal: &Path,
     store_id: [u8; 16],
@@ -104,7 +104,7 @@ fn watermark(
         Ok(newest.is_none_or(|version| version < WATERMARK_SINCE))
     };
     Ok(match found {
-        Found::Whole(watermark) => (watermark.vouched(), None),
+        Found::Whole(watermark) => (watermark.state(), None),
         Found::Nothing if is_older()? => (WatermarkState::default(), None),
         Found::Nothing => {
             (WatermarkState::default(), Some("the watermark is missing: where the logs end is not known"))

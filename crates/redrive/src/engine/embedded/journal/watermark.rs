@@ -24,7 +24,7 @@ pub struct Extent {
     pub end: u64,
 }
 
-/// What the store vouches for.
+/// How far the logs are durable, as published outside of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatermarkState {
     pub journal: Extent,
@@ -74,7 +74,7 @@ pub struct Watermark<F> {
     turn: u64,
     /// The turn in the other slot.
     before: Option<u64>,
-    vouched: WatermarkState,
+    state: WatermarkState,
     unsynced: bool,
 }
 
@@ -100,9 +100,9 @@ impl<F: DiskFile> Watermark<F> {
             (second, first)
         };
         Ok(match newer {
-            Some((turn, vouched)) => {
+            Some((turn, state)) => {
                 let before = older.map(|found| found.0);
-                Found::Whole(Self { file, salt, turn, before, vouched, unsynced: false })
+                Found::Whole(Self { file, salt, turn, before, state, unsynced: false })
             }
             None => Found::Damaged,
         })
@@ -112,12 +112,12 @@ impl<F: DiskFile> Watermark<F> {
     pub fn create<D: Disk<File = F>>(
         disk: &D,
         store_id: &[u8; 16],
-        vouched: WatermarkState,
+        state: WatermarkState,
     ) -> io::Result<Self> {
         let is_there = disk.list()?.iter().any(|name| name == NAME);
         let file = if is_there { disk.open(NAME)? } else { disk.create(NAME)? };
         let salt = crc32fast::hash(store_id);
-        let mut made = Self { file, salt, turn: 0, before: None, vouched, unsynced: true };
+        let mut made = Self { file, salt, turn: 0, before: None, state, unsynced: true };
         made.write()?;
         made.write()?;
         made.sync()?;
@@ -125,16 +125,16 @@ impl<F: DiskFile> Watermark<F> {
         Ok(made)
     }
 
-    pub fn vouched(&self) -> WatermarkState {
-        self.vouched
+    pub fn state(&self) -> WatermarkState {
+        self.state
     }
 
     /// Says what is durable now. Survives the process at once, a power cut after [`Self::sync`].
-    pub fn note(&mut self, vouched: WatermarkState) -> io::Result<()> {
-        if vouched == self.vouched {
+    pub fn note(&mut self, state: WatermarkState) -> io::Result<()> {
+        if state == self.state {
             return Ok(());
         }
-        self.vouched = vouched;
+        self.state = state;
         self.unsynced = true;
         self.write()
     }
@@ -152,8 +152,8 @@ impl<F: DiskFile> Watermark<F> {
     }
 
     /// The last word of a clean end: in both slots.
-    pub fn close(&mut self, vouched: WatermarkState) -> io::Result<()> {
-        self.note(vouched)?;
+    pub fn close(&mut self, state: WatermarkState) -> io::Result<()> {
+        self.note(state)?;
         self.write()?;
         self.unsynced = true;
         self.sync()
@@ -173,7 +173,7 @@ impl<F: DiskFile> Watermark<F> {
         let mut raw = Vec::with_capacity(SLOT_BYTES);
         raw.extend_from_slice(MAGIC);
         raw.extend_from_slice(&self.turn.to_le_bytes());
-        self.vouched.numbers().iter().for_each(|number| raw.extend_from_slice(&number.to_le_bytes()));
+        self.state.numbers().iter().for_each(|number| raw.extend_from_slice(&number.to_le_bytes()));
         let checksum = checksum(self.salt, &raw);
         raw.extend_from_slice(&checksum.to_le_bytes());
         self.file.write_at(SLOT_OFFSETS[(self.turn % 2) as usize], &raw)
@@ -196,11 +196,11 @@ fn read(raw: &[u8], salt: u32) -> Slot {
     let rest = body.strip_prefix(MAGIC)?;
     let mut numbers = rest.chunks_exact(8).map(|raw| u64::from_le_bytes(raw.try_into().unwrap_or_default()));
     let turn = numbers.next()?;
-    let mut vouched = [0; NUMBERS];
-    for slot in &mut vouched {
+    let mut state = [0; NUMBERS];
+    for slot in &mut state {
         *slot = numbers.next()?;
     }
-    Some((turn, WatermarkState::of_numbers(vouched)))
+    Some((turn, WatermarkState::of_numbers(state)))
 }
 
 fn checksum(salt: u32, raw: &[u8]) -> u32 {
@@ -216,7 +216,7 @@ mod tests {
 
     const STORE: [u8; 16] = [7; 16];
 
-    fn vouched(end: u64) -> WatermarkState {
+    fn state_at(end: u64) -> WatermarkState {
         WatermarkState { journal: Extent { start: 0, end }, next_seq: end / 10, ..WatermarkState::default() }
     }
 
@@ -230,15 +230,15 @@ mod tests {
     #[test]
     fn the_last_word_is_found_after_the_process_and_the_synced_one_after_a_power_cut() {
         let disk = SimDisk::new();
-        let mut watermark = Watermark::create(&disk, &STORE, vouched(10)).unwrap();
-        watermark.note(vouched(100)).unwrap();
+        let mut watermark = Watermark::create(&disk, &STORE, state_at(10)).unwrap();
+        watermark.note(state_at(100)).unwrap();
         watermark.sync().unwrap();
         for end in [200, 300, 400] {
-            watermark.note(vouched(end)).unwrap();
+            watermark.note(state_at(end)).unwrap();
         }
-        assert_eq!(open(&disk).unwrap().vouched(), vouched(400));
+        assert_eq!(open(&disk).unwrap().state(), state_at(400));
         for seed in 0..100 {
-            let end = open(&disk.power_cut(seed)).expect("never both slots").vouched().journal.end;
+            let end = open(&disk.power_cut(seed)).expect("never both slots").state().journal.end;
             assert!(end >= 100, "{end}");
         }
     }
@@ -246,13 +246,13 @@ mod tests {
     #[test]
     fn a_flipped_bit_costs_one_slot_and_a_clean_end_has_two() {
         let disk = SimDisk::new();
-        let mut watermark = Watermark::create(&disk, &STORE, vouched(10)).unwrap();
-        watermark.close(vouched(500)).unwrap();
+        let mut watermark = Watermark::create(&disk, &STORE, state_at(10)).unwrap();
+        watermark.close(state_at(500)).unwrap();
         for offset in SLOT_OFFSETS {
             for byte in 0..SLOT_BYTES as u64 {
                 let disk = disk.power_cut(1);
                 disk.flip_bit(NAME, offset + byte, (byte % 8) as u8);
-                assert_eq!(open(&disk).unwrap().vouched(), vouched(500), "{offset} {byte}");
+                assert_eq!(open(&disk).unwrap().state(), state_at(500), "{offset} {byte}");
             }
         }
     }
@@ -260,11 +260,11 @@ mod tests {
     #[test]
     fn another_store_and_another_owner_are_noticed() {
         let disk = SimDisk::new();
-        let mut ours = Watermark::create(&disk, &STORE, WatermarkState { owner: 1, ..vouched(10) }).unwrap();
-        ours.note(WatermarkState { owner: 1, ..vouched(20) }).unwrap();
+        let mut ours = Watermark::create(&disk, &STORE, WatermarkState { owner: 1, ..state_at(10) }).unwrap();
+        ours.note(WatermarkState { owner: 1, ..state_at(20) }).unwrap();
         assert!(ours.is_ours().unwrap());
         let mut theirs = open(&disk).unwrap();
-        theirs.note(WatermarkState { owner: 2, ..vouched(30) }).unwrap();
+        theirs.note(WatermarkState { owner: 2, ..state_at(30) }).unwrap();
         assert!(!ours.is_ours().unwrap());
         assert!(matches!(Watermark::open(&disk, &[8; 16]).unwrap(), Found::Damaged));
         assert!(matches!(Watermark::open(&SimDisk::new(), &STORE).unwrap(), Found::Nothing));

@@ -13,7 +13,7 @@ use redrive_core::{Message, Meta, Time};
 use crate::engine::delay::DelayKey;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{
-    IndexError, IndexTables, LetterSlot, LineSlot, Patience, Pointer, Space, Table,
+    IndexError, IndexTables, LetterSlot, LineSlot, OnRebuild, Pointer, Space, Table,
 };
 use crate::engine::embedded::journal::frame::Frame;
 use crate::engine::embedded::journal::reader::{Reader, Scanned};
@@ -142,7 +142,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
     fn carry(&self, frame: &Frame, stored: Stored, kept: &mut Relocation) -> Result<(), IndexError> {
         let seq = frame.tag;
         if let Some(due) = stored.due {
-            let table = Table { tables: &*self.tables, space: Space::Delay, patience: Patience::Wait };
+            let table = Table { tables: &*self.tables, space: Space::Delay, on_rebuild: OnRebuild::Wait };
             let pointer = Far::<DelayKey, Pointer>::get(&table, &(due, seq))?;
             if pointer.is_some_and(|pointer| pointer.at == frame.position) {
                 kept.bytes += stored.len_hint();
@@ -163,14 +163,14 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
         let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         let Some(key) = message.key() else { return Ok(None) };
         let hash = key_hash(key, self.hash_seed);
-        let table = Table { tables: &*self.tables, space: Space::Lines, patience: Patience::Wait };
+        let table = Table { tables: &*self.tables, space: Space::Lines, on_rebuild: OnRebuild::Wait };
         let slot = Far::<LineKey, LineSlot>::get(&table, &(hash, seq))?;
         let here = |slot: &LineSlot| matches!(slot, LineSlot::Blocked(pointer) if pointer.at == position);
         Ok(slot.filter(here).map(|_| hash))
     }
 
     fn slot(&self, seq: u64) -> Result<Option<LetterSlot>, IndexError> {
-        let table = Table { tables: &*self.tables, space: Space::Letters, patience: Patience::Wait };
+        let table = Table { tables: &*self.tables, space: Space::Letters, on_rebuild: OnRebuild::Wait };
         Far::<u64, LetterSlot>::get(&table, &seq)
     }
 

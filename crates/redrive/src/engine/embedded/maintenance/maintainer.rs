@@ -10,7 +10,7 @@ use crate::engine::embedded::directory::manifest::Holding;
 use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::healing::Healing;
 use crate::engine::embedded::index::tables::{
-    Cell, IndexError, IndexTables, Patience, Pointer, Space, Table, Write,
+    Cell, IndexError, IndexTables, OnRebuild, Pointer, Space, Table, Write,
 };
 use crate::engine::embedded::state::book::{Frozen, META_KEY};
 use crate::engine::embedded::write::command::Note;
@@ -33,7 +33,7 @@ pub enum Task {
     /// Overwrite the copies of erased letters in a segment.
     Wipe(WipePart),
     /// Write down how much the store holds.
-    Tell(Census, Holding),
+    Report(HoldingReporter, Holding),
     /// Memory whose release takes long.
     Forget(Frozen),
 }
@@ -50,17 +50,17 @@ pub struct WipePart {
 
 /// Takes down how much a store holds.
 #[derive(Clone)]
-pub struct Census(Arc<dyn Fn(Holding) + Send + Sync>);
+pub struct HoldingReporter(Arc<dyn Fn(Holding) + Send + Sync>);
 
-impl Census {
+impl HoldingReporter {
     pub fn new(tell: impl Fn(Holding) + Send + Sync + 'static) -> Self {
         Self(Arc::new(tell))
     }
 }
 
-impl std::fmt::Debug for Census {
+impl std::fmt::Debug for HoldingReporter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Census")
+        f.write_str("HoldingReporter")
     }
 }
 
@@ -98,8 +98,8 @@ impl<D: Disk, S: IndexTables> Maintainer<D, S> {
                 let wiped = log.wipe(part.base, part.end, &part.erased);
                 return Some(wiped.map_or_else(|error| Note::Failed(error.into()), |()| Note::Wiped));
             }
-            Task::Tell(census, holding) => {
-                (census.0)(holding);
+            Task::Report(reporter, holding) => {
+                (reporter.0)(holding);
                 return None;
             }
             Task::Forget(frozen) => {
@@ -116,7 +116,7 @@ impl<D: Disk, S: IndexTables> Maintainer<D, S> {
     }
 
     fn load(&self, from: &DelayKey, limit: usize) -> Result<Note, IndexError> {
-        let table = Table { tables: &*self.tables, space: Space::Delay, patience: Patience::Wait };
+        let table = Table { tables: &*self.tables, space: Space::Delay, on_rebuild: OnRebuild::Wait };
         let entries = Far::<DelayKey, Pointer>::range(&table, from, None, limit)?;
         Ok(Note::Loaded { entries, limit })
     }

@@ -18,7 +18,7 @@ use super::live::Live;
 use crate::engine::completion::CompletionSet;
 use crate::engine::delay::{DelayIndex, DelayKey};
 use crate::engine::embedded::index::tables::{
-    Cell, IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, Patience, Pointer, Reading, Space, Table,
+    Cell, IdSlot, IndexError, IndexTables, LetterSlot, LineSlot, OnRebuild, Pointer, Reading, Space, Table,
     WaitLocation, Write,
 };
 use crate::engine::groups::GroupFigures;
@@ -231,7 +231,7 @@ impl<S: IndexTables> Book<S> {
 
     /// Reads for a caller that wants an error rather than a wait while the tables are rebuilt.
     pub fn asked(&self) -> Reading<'_, S> {
-        Reading { tables: &self.tables, patience: Patience::Ask }
+        Reading { tables: &self.tables, on_rebuild: OnRebuild::Ask }
     }
 
     /// A letter that somebody asks for.
@@ -245,13 +245,13 @@ impl<S: IndexTables> Book<S> {
 
     /// When the oldest open letter died, as far as a short search finds out.
     pub fn oldest_letter(&mut self) -> Result<Option<Time>, IndexError> {
-        let reading = Reading { tables: &*self.tables, patience: Patience::Ask };
+        let reading = Reading { tables: &*self.tables, on_rebuild: OnRebuild::Ask };
         self.letters.groups_mut().search_oldest(reading)
     }
 
     /// The groups that have open letters.
     pub fn group_figures(&mut self, now: Time) -> Result<Vec<GroupFigures>, IndexError> {
-        let reading = Reading { tables: &*self.tables, patience: Patience::Ask };
+        let reading = Reading { tables: &*self.tables, on_rebuild: OnRebuild::Ask };
         self.letters.groups_mut().figures(now, reading)
     }
 

@@ -14,7 +14,7 @@ use crate::engine::embedded::index::tables::{IndexError, IndexTables, LineSlot, 
 use crate::engine::embedded::journal::reader::Reader;
 use crate::engine::embedded::journal::record::{FLAG_BLOCKED, Stored, Was};
 use crate::engine::embedded::maintenance::clean::Piece;
-use crate::engine::embedded::maintenance::maintainer::{Census, Task};
+use crate::engine::embedded::maintenance::maintainer::{HoldingReporter, Task};
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Command, Relocation};
 use crate::engine::embedded::write::writer::LETTER_LOG;
@@ -56,7 +56,7 @@ pub(crate) struct Maintenance {
     /// The end of the journal when cleaning was last considered.
     considered: u64,
     /// Informed now and then how much the store holds.
-    census: Option<Census>,
+    reporter: Option<HoldingReporter>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -89,8 +89,8 @@ impl Maintenance {
     }
 
     /// From now on, somebody writes down how much the store holds.
-    pub(crate) fn tell_holdings(&mut self, census: Census) {
-        self.census = Some(census);
+    pub(crate) fn report_holdings(&mut self, reporter: HoldingReporter) {
+        self.reporter = Some(reporter);
     }
 
     /// Whether a checkpoint is being written.
@@ -127,9 +127,9 @@ impl Maintenance {
     /// Has it written down how much the store holds.
     pub(crate) fn tell_holding<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
         self.counted = parts.now;
-        if let Some(census) = self.census.clone() {
+        if let Some(reporter) = self.reporter.clone() {
             let holding = Holding::of(&parts.waiting.counts(), parts.now);
-            parts.workers.task(Task::Tell(census, holding));
+            parts.workers.task(Task::Report(reporter, holding));
         }
     }
 

@@ -92,7 +92,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         loaded.as_ref().map(|Loaded { book, .. }| (book.position(), book.next_seq())).unwrap_or_default();
     let (verify_from, next_seq) = known;
     let logs = open_logs(location, IndexKnows { position: verify_from, next_seq })?;
-    let Logs { mut journal, letters, mut watermark, reports, vouched, end_unknown } = logs;
+    let Logs { mut journal, letters, mut watermark, reports, published, end_unknown } = logs;
     [report.journal, report.letters] = reports;
     let (start, end) = (journal.start(), journal.end());
 
@@ -129,27 +129,27 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         end_unknown || !report.journal.missing.is_empty() || !report.letters.missing.is_empty();
     if anew {
         book.begin_at(start);
-        if doubtful && start >= vouched.journal.end {
+        if doubtful && start >= published.journal.end {
             // Nothing is left of the journal: whatever waited in it is gone, and its numbers are not used again.
-            book.begin_with(vouched.next_seq);
+            book.begin_with(published.next_seq);
         }
         doubtful |= fold_letters(&mut book, &letters.reader())?;
     }
     let folded = fold_journal(&mut book, &journal.reader(), (start, end), anew, &tuning)?;
     let Folding { frames, first_seq, met_rot } = folded;
-    book.reserve_numbers(vouched.next_seq);
+    book.reserve_numbers(published.next_seq);
     report.brought_forward = frames;
-    let doubtful_below = if doubtful || met_rot { book.next_seq() } else { vouched.doubtful_below };
-    let vouched = WatermarkState {
+    let doubtful_below = if doubtful || met_rot { book.next_seq() } else { published.doubtful_below };
+    let published = WatermarkState {
         journal: journal.extent(),
         letters: letters.extent(),
         next_seq: book.next_seq(),
         doubtful_below,
         owner: location.owner,
-        ..vouched
+        ..published
     };
-    let vouching = watermark.note(vouched).and_then(|()| watermark.sync());
-    vouching.map_err(|error| EngineError::Storage(format!("writing the watermark: {error}")))?;
+    let written = watermark.note(published).and_then(|()| watermark.sync());
+    written.map_err(|error| EngineError::Storage(format!("writing the watermark: {error}")))?;
     if anew && frames > 0 && report.rebuilt.is_none() {
         report.rebuilt = Some("there was none".to_owned());
     }

@@ -27,8 +27,8 @@ pub(crate) struct Logs<D: Disk> {
     pub(crate) letters: Log<D>,
     pub(crate) watermark: Watermark<D::File>,
     pub(crate) reports: [OpenReport; 2],
-    /// What was vouched for before this opening.
-    pub(crate) vouched: WatermarkState,
+    /// The watermark before this opening.
+    pub(crate) published: WatermarkState,
     /// There should have been a watermark and was none, and that was accepted.
     pub(crate) end_unknown: bool,
 }
@@ -59,17 +59,17 @@ pub(crate) fn open_logs<D: Disk>(
         (Found::Damaged, _) => return Err(unknown_end("is damaged")),
     };
     let end_unknown = watermark.is_none() && newest.is_some_and(|version| version >= WATERMARK_SINCE);
-    let vouched = watermark.as_ref().map(Watermark::vouched).unwrap_or_default();
-    let journal_end = vouched.journal.end.max(index.position);
-    let journal_known = Extent { end: journal_end, ..vouched.journal };
-    let next_seq = vouched.next_seq.max(index.next_seq);
+    let published = watermark.as_ref().map(Watermark::state).unwrap_or_default();
+    let journal_end = published.journal.end.max(index.position);
+    let journal_known = Extent { end: journal_end, ..published.journal };
+    let next_seq = published.next_seq.max(index.next_seq);
 
     let journal = LogOptions { known: journal_known, verify_from: index.position, ..options("j") };
     let (mut journal, journal_report) =
         Log::open(disk.clone(), journal).map_err(|error| refused("journal", "messages", next_seq, error))?;
-    let letters = LogOptions { known: vouched.letters, ..options("l") };
+    let letters = LogOptions { known: published.letters, ..options("l") };
     let (letters, letters_report) = Log::open(disk.clone(), letters)
-        .map_err(|error| refused("letter log", "dead letters", vouched.letters_moved, error))?;
+        .map_err(|error| refused("letter log", "dead letters", published.letters_moved, error))?;
 
     let watermark = if let Some(watermark) = watermark {
         watermark
@@ -78,11 +78,18 @@ pub(crate) fn open_logs<D: Disk>(
         journal.begin_segment()?;
         let letters_moved = letters_in(&letters.reader())?;
         let (journal, letters) = (journal.extent(), letters.extent());
-        let vouched = WatermarkState { journal, letters, letters_moved, ..WatermarkState::default() };
-        Watermark::create(disk, store_id, vouched).map_err(marking)?
+        let published = WatermarkState { journal, letters, letters_moved, ..WatermarkState::default() };
+        Watermark::create(disk, store_id, published).map_err(marking)?
     };
-    let vouched = WatermarkState { next_seq, ..watermark.vouched() };
-    Ok(Logs { journal, letters, watermark, reports: [journal_report, letters_report], vouched, end_unknown })
+    let published = WatermarkState { next_seq, ..watermark.state() };
+    Ok(Logs {
+        journal,
+        letters,
+        watermark,
+        reports: [journal_report, letters_report],
+        published,
+        end_unknown,
+    })
 }
 
 fn unknown_end(how: &str) -> EngineError {

@@ -20,7 +20,7 @@ use crate::engine::embedded::disk::real::Disk;
 use crate::engine::embedded::index::tables::{IndexError, IndexTables};
 use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::record::{Blocked, Was};
-use crate::engine::embedded::maintenance::maintainer::Census;
+use crate::engine::embedded::maintenance::maintainer::HoldingReporter;
 use crate::engine::embedded::maintenance::scrub::Scrubbed;
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::command::{Closing, Command, Note};
@@ -309,8 +309,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
     }
 
     /// From now on, somebody writes down how much the store holds.
-    pub(crate) fn tell_holdings(&mut self, census: Census) {
-        self.maintenance.tell_holdings(census);
+    pub(crate) fn report_holdings(&mut self, reporter: HoldingReporter) {
+        self.maintenance.report_holdings(reporter);
     }
 
     /// The whole of the index as text, for comparing a running one with one that was built anew.

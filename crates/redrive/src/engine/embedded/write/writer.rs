@@ -11,7 +11,7 @@ use super::command::{Closing, Command, Note, Relocation};
 use super::mailbox::Mailbox;
 use crate::engine::embedded::directory::unusable::stopped;
 use crate::engine::embedded::disk::real::Disk;
-use crate::engine::embedded::index::tables::{IdSlot, IndexError, IndexTables, Patience, Space, Table};
+use crate::engine::embedded::index::tables::{IdSlot, IndexError, IndexTables, OnRebuild, Space, Table};
 use crate::engine::embedded::journal::batch::{Batch, Written};
 use crate::engine::embedded::journal::log::{Log, LogError};
 use crate::engine::embedded::journal::record::{
@@ -86,12 +86,12 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         let mut marked = true;
         let mut synced = Instant::now();
         loop {
-            let patience = match (marked, self.watermark.is_unsynced()) {
+            let on_rebuild = match (marked, self.watermark.is_unsynced()) {
                 (false, _) => IDLE,
                 (true, true) => SYNC_AFTER,
                 (true, false) => LOOK_AFTER,
             };
-            let Some(arrived) = commands.wait(Some(patience)) else { break };
+            let Some(arrived) = commands.wait(Some(on_rebuild)) else { break };
             let mut result = if !arrived.is_empty() {
                 marked = false;
                 self.commit_all(arrived, &mut |note| note.leave(notes))
@@ -120,21 +120,21 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
     pub fn close(&mut self) -> Result<(), LogError> {
         self.journal.close()?;
         self.letters.close()?;
-        let vouched = self.vouched();
-        self.watermark.close(vouched).map_err(LogError::io("writing", watermark::NAME))
+        let published = self.watermark_state();
+        self.watermark.close(published).map_err(LogError::io("writing", watermark::NAME))
     }
 
     /// What is durable now.
-    fn vouched(&self) -> WatermarkState {
+    fn watermark_state(&self) -> WatermarkState {
         let (journal, letters) = (self.journal.extent(), self.letters.extent());
-        WatermarkState { journal, letters, next_seq: self.next_seq, ..self.watermark.vouched() }
+        WatermarkState { journal, letters, next_seq: self.next_seq, ..self.watermark.state() }
     }
 
-    /// Says outside of the logs how far they are durable.
-    fn vouch(&mut self) -> Result<(), LogError> {
-        let (before, now) = (self.watermark.vouched(), self.vouched());
+    /// Publishes outside of the logs how far they are durable.
+    fn publish_watermark(&mut self) -> Result<(), LogError> {
+        let (before, now) = (self.watermark.state(), self.watermark_state());
         self.watermark.note(now).map_err(LogError::io("writing", watermark::NAME))?;
-        // Where files came or went, or were moved to, a power cut must not take the word.
+        // Where files came or went, or were moved to, a power cut must not undo it.
         let rolled = self.journal.last_base() >= before.journal.end;
         if rolled || before.letters != now.letters || before.journal.start != now.journal.start {
             self.sync_watermark()?;
@@ -229,7 +229,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
                     if let Some(before) = letters {
                         self.letters.advance_start(before)?;
                     }
-                    return self.vouch();
+                    return self.publish_watermark();
                 }
                 Command::ForgetIds { below } => self.recent.retain(|_, slot| slot.seq >= below),
             }
@@ -268,7 +268,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         self.check_owner()?;
         let written = self.journal.write(batch)?;
         self.journal.sync()?;
-        self.vouch()?;
+        self.publish_watermark()?;
         Ok(written)
     }
 
@@ -322,7 +322,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         if self.dedup.is_none() {
             return Ok(vec![None; new.len()]);
         }
-        let table = Table { tables: &*self.tables, space: Space::Ids, patience: Patience::Ask };
+        let table = Table { tables: &*self.tables, space: Space::Ids, on_rebuild: OnRebuild::Ask };
         let look = |new: &NewMessage| {
             let id = new.message.id().as_bytes().to_vec();
             Far::<Vec<u8>, IdSlot>::get(&table, &id).map_err(|error| match error {
@@ -359,9 +359,9 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
             self.letters.write(letters)?;
             self.letters.sync()?;
             self.letters.mark()?;
-            let vouched = self.watermark.vouched();
-            let letters_moved = vouched.letters_moved + relocation.letters.len() as u64;
-            let moved = WatermarkState { letters_moved, ..vouched };
+            let published = self.watermark.state();
+            let letters_moved = published.letters_moved + relocation.letters.len() as u64;
+            let moved = WatermarkState { letters_moved, ..published };
             self.watermark.note(moved).map_err(LogError::io("writing", watermark::NAME))?;
         }
         for (flags, seq, stored) in &relocation.moves {
