@@ -8,7 +8,8 @@ use redrive::internal::engine::ProblemKind;
 use redrive::internal::engine::completion::CompletionSet;
 use redrive::internal::engine::numbers::NumberMap;
 
-use crate::commit::progress::{CHUNK, CommitStanding, chunk_bytes};
+use crate::commit::done::DoneOffsets;
+use crate::commit::progress::CommitStanding;
 use crate::consume::room::LookAheadLimit;
 use crate::crash::reservation::Reservation;
 use crate::crash::started;
@@ -47,19 +48,6 @@ impl ReadStopped {
     }
 }
 
-/// Commits with notes that could not say everything, of which it is remembered what they covered.
-const SHORT_NOTES_MAX: usize = 64;
-
-/// Bitmaps on their way into `T.progress`.
-#[derive(Debug)]
-pub struct Writing {
-    /// How many are not acknowledged.
-    pub open: usize,
-    /// The marks they cover, together with everything below `prefix`.
-    pub marks: u64,
-    pub prefix: u64,
-}
-
 /// How far a partition was read since it was assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadState {
@@ -90,7 +78,7 @@ pub struct PartitionLane {
     pub empty_to: u64,
     /// Set if nothing more will come, and why.
     pub stopped: Option<ReadStopped>,
-    pub done: CompletionSet,
+    pub done: DoneOffsets,
     /// What was done when the partition was assigned.
     pub done_before: CompletionSet,
     /// One behind the last copy that was acknowledged late, and so has to be read before anything starts.
@@ -100,25 +88,6 @@ pub struct PartitionLane {
     pub out: NumberMap<u64, Out>,
     /// Fresh messages in their order.
     pub fifo: VecDeque<WaitingMessage>,
-    /// Counts the marks, so that it can be said which of them a commit covers.
-    pub marks: u64,
-    /// The marks that are committed, or in `T.progress`.
-    pub kept: u64,
-    /// One behind the highest offset that was marked.
-    pub marked_end: u64,
-    /// After commits whose notes could not say everything: the marks at that time, and one behind the highest of them.
-    /// They are safe as soon as everything below that is committed, which it is long before a bitmap is written.
-    pub short_notes: VecDeque<(u64, u64)>,
-    /// The offset that was committed last.
-    pub committed: u64,
-    /// Bitmaps that changed since they were written.
-    pub dirty: Vec<u64>,
-    /// The first and last bitmap that may be in `T.progress`.
-    pub written: Option<(u64, u64)>,
-    /// Whether the last note had no place for everything, so that bitmaps are needed.
-    pub overflows: bool,
-    /// Bitmaps that are being written.
-    pub writing: Option<Writing>,
     /// How many were out when it was last committed.
     pub noted_out: usize,
     /// How far it may be handed out.
@@ -157,20 +126,11 @@ impl PartitionLane {
             empty_to: 0,
             stopped: None,
             done_before: done.clone(),
-            done,
+            done: DoneOffsets::starting_with(done),
             late_end: 0,
             taken: committed,
             out: NumberMap::default(),
             fifo: VecDeque::new(),
-            marks: 0,
-            kept: 0,
-            marked_end: committed,
-            short_notes: VecDeque::new(),
-            committed,
-            dirty: Vec::new(),
-            written: None,
-            overflows: false,
-            writing: None,
             noted_out: 0,
             reserved,
             hurries: false,
@@ -187,6 +147,12 @@ impl PartitionLane {
         Self { suspected: Suspected::default(), reserved: Reservation::unlimited(), ..self }
     }
 
+    /// With the first and last bitmap that an owner before may have left in `T.progress`.
+    #[must_use]
+    pub fn with_bitmaps(self, left: Option<(u64, u64)>) -> Self {
+        Self { done: self.done.with_bitmaps(left), ..self }
+    }
+
     /// A record was read. Whether it is news: what lies before the next one expected, or is done, is not.
     pub fn meet(&mut self, offset: u64) -> bool {
         if offset < self.next {
@@ -194,7 +160,7 @@ impl PartitionLane {
         }
         // Offsets between two records hold no message: a transaction's end, or something a compaction took away.
         for hole in self.next..offset {
-            self.mark(hole);
+            self.done.mark(hole);
         }
         self.next = offset + 1;
         if self.read == ReadState::AtEnd {
@@ -210,21 +176,6 @@ impl PartitionLane {
             self.read = ReadState::Onward;
         }
         self.room.bind();
-    }
-
-    /// Marks a record as done with: delivered, or copied to where it goes on.
-    pub fn mark(&mut self, offset: u64) -> bool {
-        let before = self.done.prefix();
-        if !self.done.insert(offset) {
-            return false;
-        }
-        self.marks += 1;
-        self.marked_end = self.marked_end.max(offset + 1);
-        let chunk = offset / CHUNK;
-        if offset > before && self.dirty.last() != Some(&chunk) && !self.dirty.contains(&chunk) {
-            self.dirty.push(chunk);
-        }
-        true
     }
 
     /// Whether a message of a tier may be handed out: that it may run is committed.
@@ -246,38 +197,6 @@ impl PartitionLane {
     /// One of its records, as a copy would name it.
     pub fn record_at(&self, offset: u64) -> Replaces {
         Replaces { topic: self.topic_hash, partition: self.partition, offset }
-    }
-
-    /// The bitmaps to be written into `T.progress`, and those to be deleted there because the commit has passed them.
-    pub fn take_bitmaps(&mut self) -> Vec<(u64, Option<Vec<u8>>)> {
-        let passed = self.committed / CHUNK;
-        self.dirty.retain(|chunk| *chunk >= passed);
-        let mut records: Vec<(u64, Option<Vec<u8>>)> = Vec::new();
-        if self.overflows && self.writing.is_none() {
-            for chunk in std::mem::take(&mut self.dirty) {
-                records.push((chunk, Some(chunk_bytes(&self.done, chunk))));
-                let (first, last) = self.written.unwrap_or((chunk, chunk));
-                self.written = Some((first.min(chunk), last.max(chunk)));
-            }
-            self.writing =
-                Some(Writing { open: records.len(), marks: self.marks, prefix: self.done.prefix() });
-            self.keep_written();
-        }
-        if let Some((first, last)) = self.written
-            && first < passed
-        {
-            records.extend((first..passed.min(last + 1)).map(|chunk| (chunk, None)));
-            self.written = (passed <= last).then_some((passed, last));
-        }
-        records
-    }
-
-    /// One of its bitmaps is in `T.progress`.
-    pub fn bitmap_stored(&mut self) {
-        if let Some(writing) = &mut self.writing {
-            writing.open = writing.open.saturating_sub(1);
-        }
-        self.keep_written();
     }
 
     /// Notes that a record is handed out.
@@ -349,7 +268,7 @@ impl PartitionLane {
 
     /// Whether something has to be committed.
     pub fn has_news(&self) -> bool {
-        self.marks > self.kept
+        self.done.has_news()
             || self.out.len() != self.noted_out
             || self.suspected.has_news()
             || self.needs_reservation()
@@ -407,37 +326,6 @@ impl PartitionLane {
     pub fn until(&self) -> Option<u64> {
         (self.kind != LaneKind::Source).then(|| self.reserved.due_granted())
     }
-
-    /// A commit begins whose note has no place for everything that is marked.
-    pub fn note_falls_short(&mut self) {
-        if self.short_notes.len() == SHORT_NOTES_MAX {
-            self.short_notes.pop_back();
-        }
-        self.short_notes.push_back((self.marks, self.marked_end));
-    }
-
-    /// A commit was answered: `whole` if it says everything that was marked then.
-    pub fn committed(&mut self, marks: u64, offset: u64, whole: bool) {
-        self.committed = self.committed.max(offset);
-        if whole {
-            self.kept = self.kept.max(marks);
-        }
-        while let Some((marks, _)) = self.short_notes.pop_front_if(|(_, end)| *end <= self.committed) {
-            self.kept = self.kept.max(marks);
-        }
-        self.keep_written();
-    }
-
-    /// Once both the bitmaps and the offset they begin at are safe, so is every mark that was there by then.
-    pub fn keep_written(&mut self) {
-        if let Some(writing) = &self.writing
-            && writing.open == 0
-            && writing.prefix <= self.committed
-        {
-            self.kept = self.kept.max(writing.marks);
-            self.writing = None;
-        }
-    }
 }
 
 #[cfg(test)]
@@ -460,7 +348,7 @@ mod tests {
     fn holes_between_records_do_not_hold_the_prefix_back() {
         let mut lane = lane(5);
         assert!(lane.meet(5) && lane.meet(9));
-        lane.mark(5);
+        lane.done.mark(5);
         assert_eq!(lane.done.prefix(), 9);
         assert!(!lane.meet(7), "what was met before is no news");
     }
@@ -468,38 +356,10 @@ mod tests {
     #[test]
     fn a_record_that_is_done_is_no_news() {
         let mut lane = lane(5);
-        lane.done.insert(6);
+        lane.done.mark(6);
         assert!(lane.meet(5) && !lane.meet(6) && lane.meet(7));
         assert_eq!(lane.unread(), 0);
         lane.end = 20;
         assert_eq!(lane.unread(), 12);
-    }
-
-    #[test]
-    fn marks_are_kept_once_all_below_the_highest_of_them_is_committed_whatever_the_note_said() {
-        let mut lane = lane(0);
-        (0..5).for_each(|offset| assert!(lane.meet(offset)));
-        (1..4).for_each(|offset| assert!(lane.mark(offset)));
-        lane.note_falls_short();
-        lane.committed(3, 0, false);
-        assert_eq!(lane.kept, 0, "nothing says that they are done");
-        lane.mark(0);
-        lane.mark(4);
-        lane.note_falls_short();
-        lane.committed(5, 4, false);
-        assert_eq!(lane.kept, 3, "the last one is not below what is committed");
-        lane.committed(5, 5, false);
-        assert_eq!(lane.kept, 5);
-    }
-
-    #[test]
-    fn only_marks_beyond_the_prefix_make_a_bitmap_dirty() {
-        let mut lane = lane(0);
-        lane.mark(0);
-        assert!(lane.dirty.is_empty());
-        lane.mark(CHUNK + 3);
-        lane.mark(CHUNK + 4);
-        lane.mark(2);
-        assert_eq!(lane.dirty, [1, 0]);
     }
 }

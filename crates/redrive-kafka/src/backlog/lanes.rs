@@ -87,7 +87,7 @@ impl Lanes {
     /// Marks a record as done. Whether it was suspected by name.
     pub fn mark(&mut self, at: usize, offset: u64) -> bool {
         let lane = &mut self.assigned[at];
-        lane.mark(offset);
+        lane.done.mark(offset);
         let was_named = lane.suspected.settled(offset);
         if lane.kind != LaneKind::Source {
             self.free(at, 0);

@@ -509,8 +509,8 @@ mod tests {
         let (_dir, mut backlog, mut lanes) = given();
         let (now, after) = (Instant::now(), Duration::from_mins(1));
         lanes[1].next = 10;
-        lanes[1].mark(0);
-        (1..9).for_each(|offset| assert!(lanes[1].mark(offset)));
+        lanes[1].done.mark(0);
+        (1..9).for_each(|offset| assert!(lanes[1].done.mark(offset)));
         assert!(backlog.take_stragglers(&mut lanes, now, after).is_empty());
         let taken = backlog.take_stragglers(&mut lanes, now + after * 2, after);
         assert_eq!(taken.iter().map(|(lane, one)| (*lane, one.number)).collect::<Vec<_>>(), [(1, 9)]);

@@ -5,6 +5,7 @@ mod config;
 pub mod reach;
 
 pub(crate) mod problems;
+pub(crate) mod reports;
 pub(crate) mod threads;
 
 pub use config::{RESERVED, Refusal, fault_of};

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use redrive_core::Time;
 
-use super::progress::{CommitStanding, note};
+use super::done::{BegunCommit, Covers};
+use super::progress::CommitStanding;
 use crate::backlog::lane::PartitionLane;
 use crate::backlog::lanes::Lanes;
 use crate::consume::mailbox::{Order, PartitionCommit};
@@ -31,11 +32,7 @@ struct Pending {
 #[derive(Debug)]
 struct Covered {
     lane: usize,
-    /// The marks at that time.
-    marks: u64,
-    offset: u64,
-    /// Whether everything beyond the offset is said.
-    whole: bool,
+    done: Covers,
     /// What is reserved, by offset and by due.
     reserved: (u64, u64),
     /// What was known of suspects.
@@ -93,16 +90,11 @@ impl Commits {
             let until = (lane.kind != LaneKind::Source && is_limited).then_some(due);
             let (by, named, out) = (lane.vouched(run.exact), Some(lane.suspected.named()), lane.out.len());
             let standing = CommitStanding { clean: false, taken, until, by, of: Some(run.id), named, out };
-            let (note, whole) = note(&standing, &lane.done);
-            lane.overflows = !whole;
-            if !whole {
-                lane.note_falls_short();
-            }
+            let BegunCommit { offset, note, covers } = lane.done.begin_commit(&standing);
             lane.noted_out = out;
             lane.hurries = false;
-            let offset = lane.done.prefix();
-            let (marks, changes) = (lane.marks, lane.suspected.changes());
-            covered.push(Covered { lane: at, marks, offset, whole, reserved: (taken, due), changes });
+            let changes = lane.suspected.changes();
+            covered.push(Covered { lane: at, done: covers, reserved: (taken, due), changes });
             let (topic, partition) = (Arc::clone(&lane.topic), lane.partition);
             places.push(PartitionCommit { topic, partition, offset, note });
         }
@@ -127,9 +119,9 @@ impl Commits {
         if pending.epoch != lanes.epoch() {
             return CommitAnswer::Stale;
         }
-        for Covered { lane, marks, offset, whole, reserved: (to, due), changes } in pending.lanes {
+        for Covered { lane, done, reserved: (to, due), changes } in pending.lanes {
             let lane = &mut lanes[lane];
-            lane.committed(marks, offset, whole);
+            lane.done.accepted(done);
             lane.reserved.grant(to, due);
             lane.suspected.committed(changes);
         }
@@ -149,7 +141,7 @@ pub(crate) fn last_commit(lanes: &Lanes, next_due: Option<Time>, run: RunId) -> 
         let is_early = |due: Time| due_by.is_some_and(|by| due.as_millis() <= by);
         let waits = !lane.out.is_empty() || next_due.is_some_and(is_early);
         let leaves = !lane.suspected.is_exact() && (waits || !lane.has_ended());
-        let (note, _) = note(&lane.standing_at_end(leaves, run.exact, run.id), &lane.done);
+        let note = lane.done.last_note(&lane.standing_at_end(leaves, run.exact, run.id));
         let (topic, partition) = (Arc::clone(&lane.topic), lane.partition);
         PartitionCommit { topic, partition, offset: lane.done.prefix(), note }
     };
@@ -164,7 +156,7 @@ pub(crate) fn note_overflows(lanes: &mut Lanes) {
             named: Some(lane.suspected.named()),
             ..CommitStanding::default()
         };
-        lane.overflows = !note(&standing, &lane.done).1;
+        lane.done.measure_note(&standing);
     }
 }
 
@@ -180,15 +172,15 @@ mod tests {
     fn a_commit_makes_its_marks_durable_once_it_is_accepted() {
         let (mut lanes, now) = (lanes(), Instant::now());
         let mut commits = Commits::new(now, EVERY);
-        lanes[0].mark(0);
+        lanes[0].done.mark(0);
         assert!(commits.next(&mut lanes, now, false, RUN).is_none(), "it is not time yet");
         let order = commits.next(&mut lanes, now + EVERY, false, RUN);
         let Some(Order::Commit { round: 1, places, .. }) = order else { panic!("a commit") };
         assert_eq!((places.len(), places[0].offset), (1, 1));
         assert!(commits.next(&mut lanes, now + EVERY * 2, false, RUN).is_none(), "one at a time");
-        assert_eq!(lanes[0].kept, 0);
+        assert!(!lanes[0].done.is_durable(1));
         assert_eq!(commits.answered(&mut lanes, 1, None), CommitAnswer::Accepted);
-        assert_eq!((lanes[0].kept, lanes[0].committed), (1, 1));
+        assert!(lanes[0].done.is_durable(1));
         assert_eq!(commits.answered(&mut lanes, 1, None), CommitAnswer::Stale);
     }
 
@@ -196,7 +188,7 @@ mod tests {
     fn a_failed_commit_is_said_again_and_not_hurried() {
         let (mut lanes, now) = (lanes(), Instant::now());
         let mut commits = Commits::new(now, EVERY);
-        lanes[0].mark(0);
+        lanes[0].done.mark(0);
         assert!(commits.next(&mut lanes, now + EVERY, false, RUN).is_some());
         let failed = commits.answered(&mut lanes, 1, Some("no".to_owned()));
         assert_eq!(failed, CommitAnswer::Failed("no".to_owned()));
@@ -209,7 +201,7 @@ mod tests {
     fn an_answer_for_an_assignment_that_is_over_changes_nothing() {
         let (mut lanes, now) = (lanes(), Instant::now());
         let mut commits = Commits::new(now, EVERY);
-        lanes[0].mark(0);
+        lanes[0].done.mark(0);
         assert!(commits.next(&mut lanes, now + EVERY, false, RUN).is_some());
         lanes.end();
         assert_eq!(commits.answered(&mut lanes, 1, None), CommitAnswer::Stale);

@@ -67,7 +67,7 @@ impl Committer {
         let until = Instant::now() + END_MAX;
         while !thread.is_finished() {
             if Instant::now() > until {
-                tracing::warn!("a commit is still not answered; it is left behind");
+                tracing::warn!("a commit is still not answered; giving up on it");
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));

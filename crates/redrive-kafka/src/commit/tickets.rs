@@ -62,7 +62,8 @@ impl Tickets {
     /// owner; nothing waits for it.
     pub fn durable(&mut self, lanes: &Lanes, is_held: bool, out: &mut Vec<Event>) {
         let is_kept = |open: &OpenBatch| {
-            let kept = |(lane, mark): &(usize, u64)| lanes.get(*lane).is_none_or(|lane| lane.kept >= *mark);
+            let kept =
+                |(lane, mark): &(usize, u64)| lanes.get(*lane).is_none_or(|lane| lane.done.is_durable(*mark));
             open.copies == 0 && (open.epoch != lanes.epoch() || open.marks.iter().all(kept))
         };
         let mut last = None;
@@ -91,11 +92,14 @@ impl Tickets {
 mod tests {
     use super::*;
     use crate::backlog::lanes::tests::lanes;
+    use crate::commit::progress::CommitStanding;
 
     /// Lanes in the epoch 3 of which so many marks of the first are committed.
     fn kept(marks: u64) -> Lanes {
         let mut lanes = lanes();
-        lanes[0].kept = marks;
+        (0..marks).for_each(|offset| assert!(lanes[0].done.mark(offset)));
+        let begun = lanes[0].done.begin_commit(&CommitStanding::default());
+        lanes[0].done.accepted(begun.covers);
         lanes
     }
 

@@ -264,7 +264,7 @@ impl KafkaEngine {
             } else {
                 PartitionLane::new(kind, topic, partition, done, suspected, room).without_suspects()
             };
-            PartitionLane { written, ..lane }
+            lane.with_bitmaps(written)
         };
         let lanes = starts.into_iter().map(begin).collect();
         self.lanes.begin(epoch, lanes);
@@ -521,7 +521,7 @@ impl KafkaEngine {
     fn write_progress(&mut self) {
         let epoch = self.lanes.epoch();
         for (at, lane) in self.lanes.iter_mut().enumerate() {
-            for (chunk, value) in lane.take_bitmaps() {
+            for (chunk, value) in lane.done.take_bitmaps() {
                 let key = chunk_key(&lane.topic, lane.partition, chunk);
                 let then = match value {
                     Some(_) => AfterWrite::Progress { lane: at, epoch },

@@ -190,7 +190,7 @@ impl KafkaEngine {
             self.ledger.cleared(&self.lanes[at], offset);
         }
         if let Some(ticket) = ticket {
-            self.tickets.marked(ticket, at, self.lanes[at].marks);
+            self.tickets.marked(ticket, at, self.lanes[at].done.marks());
         }
     }
 
@@ -241,7 +241,7 @@ impl KafkaEngine {
                 }
             }
             AfterWrite::Progress { lane, epoch } if *epoch == self.lanes.epoch() => {
-                self.lanes[*lane].bitmap_stored();
+                self.lanes[*lane].done.bitmap_stored();
             }
             AfterWrite::Progress { .. } | AfterWrite::Nothing => {}
             AfterWrite::Mark(mark) if stored.is_none() || mark.epoch != self.lanes.epoch() => {

@@ -20,6 +20,7 @@ use redrive_core::GroupId;
 use serde::{Deserialize, Serialize};
 
 use crate::Cluster;
+use crate::client::reports::collect_reports;
 use crate::consume::mailbox::Mailbox;
 use crate::locked::locked;
 use crate::topics::Topics;
@@ -191,7 +192,7 @@ impl ControlWriter {
         producer.send(record).map_err(|(error, _)| failed(&error))?;
         let until = Instant::now() + WRITE_MAX;
         let offset = loop {
-            producer.poll(Duration::from_millis(5));
+            collect_reports(&producer);
             match locked(&producer.context().0).take() {
                 Some(Ok(offset)) => break offset,
                 Some(Err(error)) => return Err(failed(&error)),

@@ -18,6 +18,7 @@ use redrive::internal::subscriptions::entry::Entry;
 use redrive::internal::subscriptions::store::Follower;
 use redrive::internal::subscriptions::{Loaded, SubscriptionStore};
 
+use crate::client::reports::collect_reports;
 use crate::client::threads::ClientThreads;
 use crate::options::{Cluster, KafkaPipeline};
 use crate::topics::Topics;
@@ -94,7 +95,7 @@ impl SubscriptionStore for SubscriptionTopic {
                 if !is_full || Instant::now() > until {
                     return Err(self.unwritten(&error));
                 }
-                self.producer.poll(POLL);
+                collect_reports(&self.producer);
                 record = back;
             }
         }

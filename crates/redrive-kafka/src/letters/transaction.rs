@@ -15,9 +15,10 @@ use rdkafka::message::{DeliveryResult, Header, Headers as _, Message as Record, 
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 
 use crate::client::problems;
+use crate::client::reports::collect_reports;
 
-/// How long one look for acknowledgements takes. Longer ones would be waited out in full.
-const LOOK: Duration = Duration::from_millis(1);
+/// With less time than that left, a commit is not tried again.
+const AGAIN_WITHIN: Duration = Duration::from_millis(1);
 
 /// One record of a transaction.
 #[derive(Debug)]
@@ -149,7 +150,7 @@ fn publish(
         if left(deadline) == Duration::ZERO {
             return Err(TransactionError::Lost("the broker did not acknowledge in time".to_owned()));
         }
-        producer.poll(LOOK);
+        collect_reports(producer);
         let failed = producer.context().failed.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(why) = failed {
             return Err(if why.contains("uthorization") {
@@ -182,7 +183,7 @@ fn publish(
     loop {
         match producer.commit_transaction(left(deadline)) {
             Ok(()) => return Ok(places),
-            Err(KafkaError::Transaction(error)) if error.is_retriable() && left(deadline) > LOOK => {}
+            Err(KafkaError::Transaction(error)) if error.is_retriable() && left(deadline) > AGAIN_WITHIN => {}
             Err(error) => return Err(lost(error)),
         }
     }
@@ -217,7 +218,7 @@ fn send(
             Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), back))
                 if left(deadline) > Duration::ZERO =>
             {
-                producer.poll(LOOK);
+                collect_reports(producer);
                 back
             }
             Err((error, _)) => {

@@ -26,6 +26,7 @@ use super::retention::{Rules, Stretch};
 use super::state::StateRecord;
 use crate::Cluster;
 use crate::client::problems::unavailable;
+use crate::client::reports::collect_reports;
 use crate::record::{CopyRecord, LetterMarks, Origin, headers};
 use crate::topics::scan::Scan;
 use crate::topics::{ANSWER_WITHIN, Topics, wait};
@@ -268,7 +269,7 @@ fn send(
 ) -> Result<(), EngineError> {
     let until = Instant::now() + FLUSH_MAX;
     while producer.in_flight_count() > IN_FLIGHT_MAX && Instant::now() < until {
-        producer.poll(Duration::from_millis(1));
+        collect_reports(producer);
     }
     producer.send(record).map_err(|(error, _)| failed(error))
 }
