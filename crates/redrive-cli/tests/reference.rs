@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use redrive_cli::config::declared::Shown;
 use redrive_cli::config::sinks::KEYS;
 use redrive_cli::config::{Environment, ProcessorFlags, Source, default, load, schema};
 use redrive_cli::reference;
@@ -24,13 +25,28 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
     // Only the name and the address are an example; everything else is what a bare pipeline has.
     let bare =
         "[[pipeline]]\nname = \"orders\"\n[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
-    let settings = |text: &str| {
-        let source = Source::new("x.toml", text);
-        let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
-        let tables = loaded.config.unwrap().resolved();
-        tables.into_iter().flat_map(|table| table.text(false)).collect::<Vec<_>>()
-    };
     assert_eq!(settings(default::text()), settings(bare));
+
+    // Tables that it shows as comments, with the defaults that the schema and the reference name.
+    let commented = KEYS.declared().iter().filter(|table| !table.header.is_active());
+    let mut tables = 0;
+    for table in commented {
+        let defaults = table.settings.iter().filter(|setting| matches!(setting.shown, Shown::Default(_)));
+        let lines: String =
+            defaults.map(|setting| format!("{} = {}\n", setting.key, setting.shown.toml())).collect();
+        tables += u32::from(!lines.is_empty());
+        let text = format!("{bare}{}\n{lines}", table.title());
+        assert!(lines.is_empty() || settings(&text) == settings(bare), "{text}");
+    }
+    assert!(tables >= 6, "breaker, fast, slow, crash, guard, auto_replay");
+}
+
+/// Every value that holds with this file.
+fn settings(text: &str) -> Vec<String> {
+    let source = Source::new("x.toml", text);
+    let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
+    let tables = loaded.config.unwrap_or_else(|| panic!("{:#?}", loaded.faults.all)).resolved();
+    tables.into_iter().flat_map(|table| table.text(false)).collect()
 }
 
 #[test]

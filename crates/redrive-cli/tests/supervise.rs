@@ -98,7 +98,7 @@ fn a_worker_that_is_killed_comes_back_and_goes_on() {
     wait_for("what the first one accepted", || receiver.requests_for("o-1").len() == 1);
     let died = &events(&processor.log(), "worker died")[0];
     assert!(died["end"].as_str().unwrap().starts_with("signal 9 (SIGKILL"), "{died}");
-    assert!(died["by"].as_str().unwrap().starts_with("somebody else"), "{died}");
+    assert!(died["by"].as_str().unwrap().starts_with("another process"), "{died}");
     assert_eq!(died["restart_in"], "1s", "{died}");
     assert_eq!(processor.post(MESSAGES, r#"{"id":"o-2"}"#).status, 202);
     wait_for("what the second one accepted", || receiver.requests_for("o-2").len() == 1);

@@ -1,5 +1,5 @@
-//! A proxy in front of a broker that knows as much of the protocol as it needs to be nasty: it lets a request through,
-//! waits until the broker has answered it, and closes the connection instead of passing the answer on.
+//! A fault-injecting broker proxy. It knows as much of the protocol as it needs for that: it lets a request through, waits
+//! until the broker has answered it, and closes the connection instead of passing the answer on.
 //!
 //! So the work is done, and whoever asked for it cannot know. Requests and answers are frames with a length in front; a
 //! request begins with its kind, its version and a number, an answer with the number of its request.

@@ -74,10 +74,10 @@ macro_rules! metrics {
 
 // One line for each metric.
 metrics! {
-    MESSAGES = Counter "redrive_messages_total" [pipeline, outcome] "Messages that came to an end, by outcome: succeeded or dead. A replayed letter that dies again counts again.";
+    MESSAGES = Counter "redrive_messages_total" [pipeline, outcome] "Messages that reached a final state, by outcome: succeeded or dead. A replayed letter that dies again counts again.";
     ATTEMPTS = Counter "redrive_attempts_total" [pipeline, class] "Calls of the handler or sink that ended, by class; ok is success.";
     ATTEMPTS_PER_MESSAGE = Histogram "redrive_attempts_per_message" [pipeline] "Calls a message needed until it succeeded or died.";
-    RETRIED_MESSAGES = Counter "redrive_retried_messages_total" [pipeline, outcome] "Messages that came to an end after more than one call, by outcome: succeeded or dead.";
+    RETRIED_MESSAGES = Counter "redrive_retried_messages_total" [pipeline, outcome] "Messages that reached a final state after more than one call, by outcome: succeeded or dead.";
     CONSUMED = Counter "redrive_consumed_total" [pipeline, topic, partition] "Records read from Kafka, by topic and partition. The embedded engine counts messages taken for their first attempt; its topic is the name of the pipeline, its partition 0.";
     LAG = Gauge "redrive_lag" [pipeline, topic, partition] "Undelivered records, by topic and partition: in the source, waiting for a first attempt; in a tier, waiting until due. On Kafka only partitions of this process; ends of transactions do not count. The embedded engine has one partition, 0.";
     RETRIES = Counter "redrive_retries_total" [pipeline, tier] "Retries and deferrals that were decided, by the tier they wait in.";
@@ -96,7 +96,7 @@ metrics! {
     END_TO_END = Histogram "redrive_end_to_end_seconds" [pipeline] "Time from message creation to success.";
     SETTLE_DURATION = Histogram "redrive_settle_duration_seconds" [pipeline] "From a decision being handed to the engine until it is durable.";
     SCHEDULE_WRITE = Histogram "redrive_schedule_write_seconds" [pipeline] "From the decision to retry until the retry is durable.";
-    REPLAY_MESSAGES = Counter "redrive_replay_messages_total" [result] "Letters of all replay jobs that are kept, by result.";
+    REPLAY_MESSAGES = Counter "redrive_replay_messages_total" [result] "Letters of all retained replay jobs, by result.";
     REPLAY_JOBS = Gauge "redrive_replay_jobs" [pipeline, state] "Replay jobs that are not over: running, paused, or stopped because too many letters died again.";
     REPEATS = Counter "redrive_repeats_total" [pipeline] "Calls abandoned before they returned; the message is redelivered.";
     KEY_ORDER_VOIDED = Counter "redrive_key_order_voided_total" [pipeline] "Keys whose order was not preserved.";

@@ -227,7 +227,7 @@ impl From<HandleError> for Problem {
             HandleError::Engine(_) => {
                 Self::new(Code::StorageFailed, error, "`redrive journal` shows what the store holds")
             }
-            _ => Self::new(Code::StorageFailed, error, "the log of the processor says more"),
+            _ => Self::new(Code::StorageFailed, error, "see the processor log"),
         }
     }
 }

@@ -453,7 +453,7 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
         (r#"{"all":true,"set_headers":{"bad name":"1"}}"#, 400, "bad name"),
         (r#"{"all":true,"set_headers":{"x-a":"1\n2"}}"#, 400, "line break"),
         (r#"{"all":true,"set_headers":{"Host":"a"}}"#, 400, "never sent"),
-        (r#"{"all":true,"payloads":[]}"#, 400, "stands beside a selection"),
+        (r#"{"all":true,"payloads":[]}"#, 400, "cannot be combined with a selection"),
         (r#"{"payloads":[{"letter":"a","payload":{"utf8":"1"},"was":{"utf8":"2"}}]}"#, 400, "full id"),
         (r#"{"payloads":[]}"#, 400, "empty list"),
         (r#"{"undo":"e-9"}"#, 404, "pipeline `orders` has no edit `e-9`"),

@@ -65,7 +65,7 @@ impl Failure {
         Self::of(Class::Permanent, cause)
     }
 
-    /// The downstream asked for patience. A `retry_after` is the least that is waited.
+    /// The downstream asked to slow down (429). A `retry_after` is the least that is waited.
     pub fn rate_limited(retry_after: impl Into<Option<Duration>>, cause: impl Into<Cause>) -> Self {
         let mut failure = Self::of(Class::RateLimited, cause);
         failure.parts.retry_after = retry_after.into();

@@ -35,9 +35,7 @@ pub fn run(args: &BreakerArgs, global: &Global, out: &mut Output) -> Result<Exit
         let answer = session.api.breaker(pipeline, word).await?;
         status::write(&answer.json, &answer.view, session.now(), out)?;
         if word == "probe" {
-            out.note(&format!(
-                "  probes are on their way; see what they say with: redrive status {pipeline}"
-            ));
+            out.note(&format!("  sending probes; see the result with: redrive status {pipeline}"));
         }
         Ok(Exit::Ok)
     })

@@ -7,8 +7,8 @@ use super::declared::{Setting, SettingTable, Shown};
 use super::sinks::registry::KEYS;
 
 const HEAD: &str = "\
-# The default configuration of Redrive. A line that begins with `#` and a key is a setting that is off or has no
-# default; take the `#` away to use it.
+# The default configuration of Redrive. A line that begins with `#` and a key is a setting that has no default, or whose
+# table is left at its defaults; take the `#` away to use it.
 ";
 /// Comments begin in this column, where the value leaves room.
 const COMMENTS_AT: usize = 38;
@@ -29,7 +29,7 @@ fn write() -> String {
         line(&mut text, table.header.is_active(), &table.title(), table.about);
         for setting in table.settings {
             let key = key(table, setting);
-            let is_active = matches!(setting.shown, Shown::Default(_));
+            let is_active = table.header.is_active() && matches!(setting.shown, Shown::Default(_));
             line(&mut text, is_active, &format!("{key} = {}", setting.shown.toml()), setting.about);
         }
     }

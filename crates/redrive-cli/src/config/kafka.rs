@@ -148,7 +148,7 @@ impl KafkaConfig {
             check_group(reader, section, group.as_ref());
             if member.as_deref() == Some("") {
                 let name = section.name("member");
-                let problem = format!("`{name} = \"\"` names nobody: each process has a name of its own");
+                let problem = format!("`{name} = \"\"` is empty: give each process its own name");
                 let fix = format!("{name} = \"redrive-0\", or remove `{name}`");
                 reader.fault(
                     section,
@@ -184,7 +184,7 @@ fn check_brokers(reader: &mut SettingReader, section: &Section<'_>, brokers: Opt
         return;
     };
     if brokers.value.is_empty() {
-        let problem = "`brokers = []` names nobody to talk to";
+        let problem = "`brokers = []` is empty: list at least one broker";
         reader.fault(section, Fault::value("brokers", problem, fix, brokers.at.clone()));
     }
     for broker in &brokers.value {

@@ -277,8 +277,7 @@ fn lay_pipeline(top: &mut TreeTable, flags: &PipelineFlags, reader: &mut Setting
     match (&flags.name, &mut tables[..]) {
         (None, [only]) => flags.lay_over(only),
         (None, all) => {
-            let problem =
-                format!("the file has {} pipelines; say with `--name` which one is meant", all.len());
+            let problem = format!("the file has {} pipelines; choose one with `--name`", all.len());
             reader.faults.push(Fault::line("name", problem, "", vec![at]));
         }
         (Some(name), all) => {

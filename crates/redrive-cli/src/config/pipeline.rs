@@ -290,7 +290,8 @@ fn redaction(reader: &mut SettingReader, section: &Section<'_>, receivers: &[&st
     for rule in rules.value {
         if !redaction.add(&rule.value) {
             let name = section.name("redact");
-            let problem = format!("`{name}` has {:?}, which says no place in a message", rule.value);
+            let problem =
+                format!("`{name}` has {:?}, which is not a valid location in a message", rule.value);
             reader.fault(
                 section,
                 Fault::value(name, problem, "write it like /customer/email or header:x-user", rule.at),

@@ -211,7 +211,7 @@ impl SettingReader {
         let pick = set.value.parse();
         if pick.is_err() {
             let name = section.name(key);
-            let problem = format!("`{name} = \"{}\"` does not say where the value stands", set.value);
+            let problem = format!("`{name} = \"{}\"` is not a valid location in a message", set.value);
             // Not every key takes both kinds; the example in the default file is of a kind that it takes.
             let fix = section.example(key);
             let fix = fix.unwrap_or_else(|| "write it like json:/order_id or header:x-tenant".to_owned());

@@ -1,4 +1,4 @@
-//! Colour, where there is a terminal and nobody said no.
+//! Colours the output, on a terminal and unless it is turned off.
 
 use std::io::IsTerminal;
 

@@ -1,5 +1,5 @@
-//! The limit of open files. The usual soft limit of 1,024 is for programs of the last century that count descriptors in a
-//! bit set; connections, segments and calls to sinks together need more.
+//! Raises the limit of open files. The usual soft limit of 1,024 exists for programs that use `select`; connections,
+//! segments and calls to sinks together need more.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -89,8 +89,8 @@ impl End {
     pub const fn by(self, out_of_memory: Option<bool>) -> &'static str {
         match (self, out_of_memory) {
             (Self::Signal(9), Some(true)) => "the kernel, out of memory",
-            (Self::Signal(9), None) => "somebody else, or the kernel, out of memory",
-            (Self::Signal(1 | 2 | 3 | 9 | 15), _) => "somebody else",
+            (Self::Signal(9), None) => "another process, or the kernel (out of memory)",
+            (Self::Signal(1 | 2 | 3 | 9 | 15), _) => "another process",
             (Self::Signal(_) | Self::Code(_), _) => "itself",
         }
     }
@@ -182,9 +182,13 @@ mod tests {
     #[test]
     fn who_ended_it_is_told_as_far_as_it_is_known() {
         assert_eq!(End::Signal(9).by(Some(true)), "the kernel, out of memory");
-        assert_eq!(End::Signal(9).by(Some(false)), "somebody else");
-        assert_eq!(End::Signal(9).by(None), "somebody else, or the kernel, out of memory");
-        assert_eq!(End::Signal(15).by(Some(true)), "somebody else", "another process was out of memory");
+        assert_eq!(End::Signal(9).by(Some(false)), "another process");
+        assert_eq!(End::Signal(9).by(None), "another process, or the kernel (out of memory)");
+        assert_eq!(
+            End::Signal(15).by(Some(true)),
+            "another process",
+            "it was another one that was out of memory"
+        );
         assert_eq!([End::Signal(6), End::Signal(11), End::Code(70)].map(|end| end.by(None)), ["itself"; 3]);
     }
 

@@ -91,7 +91,7 @@ fn a_pipeline_from_flags_goes_through_the_same_validator_and_its_faults_name_the
 fn flags_over_a_file_with_several_pipelines_need_a_name() {
     let two = format!("{ORDERS}{}", ORDERS.replace("orders", "push"));
     let told = report(&loaded_with(&two, &flags(&["--jitter", "full"]), &Environment::default()).faults);
-    assert!(told.contains("the file has 2 pipelines; say with `--name` which one is meant"), "{told}");
+    assert!(told.contains("the file has 2 pipelines; choose one with `--name`"), "{told}");
     let named = flags(&["--jitter", "full", "--name", "push"]);
     let config = loaded_with(&two, &named, &Environment::default()).config.unwrap();
     let jitters: Vec<String> = config.pipelines.iter().map(|p| p.policy.jitter().to_string()).collect();

@@ -24,7 +24,10 @@ const KAFKA: &str = "[engine]\nkind = \"kafka\"\nbrokers = [\"k:9092\"]\ngroup =
 #[test]
 fn a_member_without_a_name_is_refused() {
     let report = wrong(&format!("{KAFKA}member = \"\"\n{ORDERS}"));
-    assert!(report.contains("names nobody") && report.contains("redrive-0"), "{report}");
+    assert!(
+        report.contains("is empty: give each process its own name") && report.contains("redrive-0"),
+        "{report}"
+    );
 }
 
 #[test]

@@ -38,7 +38,7 @@ pub struct Policy {
 pub enum Mode {
     /// In a tier or the delay index; its partition goes on.
     NonBlocking,
-    /// In place; its partition waits. The honest baseline.
+    /// In place; its partition waits.
     Blocking,
 }
 

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Class {
     /// Likely to heal by itself: a timeout, a 503, a dropped connection.
     Transient,
-    /// The downstream asked for patience (429); Retry-After is honoured.
+    /// The downstream asked to slow down (429); Retry-After is honoured.
     RateLimited,
     /// No retry can help: malformed, forbidden, unknown.
     Permanent,

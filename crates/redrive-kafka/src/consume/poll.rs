@@ -184,7 +184,7 @@ impl Polling {
 
     fn commit(&mut self, epoch: u32, round: u64, places: &[PartitionCommit]) {
         if !self.owns(epoch) {
-            let problem = Some("the partitions belong to somebody else by now".to_owned());
+            let problem = Some("the partitions were reassigned".to_owned());
             return self.mailbox.tell(Note::Committed { round, problem });
         }
         match self.hand_over(round, places) {

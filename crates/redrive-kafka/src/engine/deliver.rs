@@ -102,7 +102,7 @@ impl Deliver for KafkaEngine {
         // It is only a reminder: without it the next process learns the same from its first calls.
         let file = reminder_file(self, kind);
         if let Err(error) = std::fs::write(&file, content) {
-            tracing::warn!(file = %file.display(), %error, "a reminder for the next process cannot be kept");
+            tracing::warn!(file = %file.display(), %error, "cannot save state for the next process");
         }
         Ok(())
     }

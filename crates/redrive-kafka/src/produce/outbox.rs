@@ -308,7 +308,7 @@ impl<T> Outbox<T> {
     pub fn begin_anew(&mut self) {
         match connect(&self.config, &self.reports, &self.mailbox) {
             Ok(producer) => {
-                tracing::warn!("the Kafka producer was made anew; what was on its way is sent again");
+                tracing::warn!("recreated the Kafka producer; resending unacknowledged records");
                 let old = (std::mem::replace(&mut self.producer, producer), self.single.take());
                 // Its end waits for its threads.
                 self.ending.spawn("end-producer", move || drop(old));

@@ -88,7 +88,7 @@ impl From<ActionError> for Problem {
                 Self::new(Code::StorageFailed, error, "look at the file actions.ndjson in the data directory")
             }
             ActionError::Handle(error) => error.into(),
-            _ => Self::new(Code::StorageFailed, error, "the log of the processor says more"),
+            _ => Self::new(Code::StorageFailed, error, "see the processor log"),
         }
     }
 }

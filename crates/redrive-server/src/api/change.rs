@@ -78,7 +78,7 @@ pub(crate) fn reason(given: Option<String>, bytes_max: usize) -> Result<String, 
     let reason = given.unwrap_or_default().trim().to_owned();
     if reason.is_empty() || reason.len() > bytes_max {
         let message = format!("`reason` is needed, of at most {bytes_max} bytes");
-        return Err(Problem::bad_request(message, "say why: it stands in the record beside your name"));
+        return Err(Problem::bad_request(message, "give a reason; it is recorded with your name"));
     }
     Ok(reason)
 }

@@ -145,7 +145,10 @@ fn payloads(body: &Edit, ids: LetterIds<'_>) -> Result<Option<HashMap<u64, NewPa
     let changes =
         body.payload.is_some() || body.was.is_some() || !(body.set.is_empty() && body.unset.is_empty());
     if selects || changes || body.condition.is_some() {
-        return Err(Problem::bad_request("`payloads` stands beside a selection or another change", hint));
+        return Err(Problem::bad_request(
+            "`payloads` cannot be combined with a selection or another change",
+            hint,
+        ));
     }
     let mut payloads = HashMap::with_capacity(all.len());
     for LetterPayload { letter, payload, was } in all {

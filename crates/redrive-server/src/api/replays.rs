@@ -226,7 +226,7 @@ impl From<ReplayError> for Problem {
             ReplayError::NoRuntime | ReplayError::Storage(_) => {
                 Self::new(Code::StorageFailed, error, "look at the folder replays in the data directory")
             }
-            _ => Self::new(Code::StorageFailed, error, "the log of the processor says more"),
+            _ => Self::new(Code::StorageFailed, error, "see the processor log"),
         }
     }
 }

@@ -228,7 +228,7 @@ fn not_a_message(error: &serde_json::Error, body: &[u8]) -> Problem {
             let hint = format!("send many messages with `{NDJSON}`, one object per line");
             Problem::bad_message("there is more than one JSON object in the body", hint)
         } else {
-            Problem::bad_message("something stands behind the JSON object", EXAMPLE)
+            Problem::bad_message("unexpected data after the JSON object", EXAMPLE)
         };
     }
     let Some(fault) = fields::find::<GivenMessage<'_>>(body) else {

@@ -92,7 +92,7 @@ impl Builder {
         let mut faults = Vec::new();
         if self.stores.is_none() {
             let fix = "add .engine(…), for example .engine(MemoryStores::new()) in a test";
-            faults.push(BuildFault::general("engine", "", "it is not said where messages live", fix));
+            faults.push(BuildFault::general("engine", "", "no engine is set", fix));
         }
         if self.pipelines.is_empty() {
             let fix = "add .pipeline(Pipeline::new(\"name\").handler(…))";

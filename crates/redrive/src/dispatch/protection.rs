@@ -262,7 +262,7 @@ impl Protection {
         Ramp::new(few, self.limit, now).with_reload(reload)
     }
 
-    /// Whether nothing is known of the sink but that it takes nothing: it is closed, or has asked for patience and has not
+    /// Whether nothing is known of the sink but that it takes nothing: it is shut off, or has asked to slow down and has not
     /// taken anything since.
     pub(super) fn is_out_of_reach(&self) -> bool {
         self.is_open() || self.wait.is_unanswered()

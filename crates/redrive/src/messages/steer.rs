@@ -46,7 +46,7 @@ pub enum SteerError {
         id: String,
     },
     /// It may have crashed the process, and waits to run alone.
-    #[error("message `{id}` may have killed the process and runs alone when its turn comes")]
+    #[error("message `{id}` may have killed the process and waits in the suspect queue")]
     Suspect {
         /// The message.
         id: String,
@@ -68,7 +68,7 @@ pub enum SteerError {
         id: String,
     },
     /// It was never found where it had been a moment before.
-    #[error("message `{id}` changes its state too fast to be changed")]
+    #[error("message `{id}` changed state concurrently; try again")]
     Restless {
         /// The message.
         id: String,

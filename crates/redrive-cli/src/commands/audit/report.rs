@@ -78,8 +78,7 @@ pub fn write(report: &AuditReport<'_>, out: &mut Output) -> Result<(), Failed> {
         let style = if seen.lost.is_empty() { Style::Good } else { Style::Error };
         out.line(&format!("range lost to retention   {}", out.paint(style, &lost)))?;
     }
-    let weaker =
-        if is_by_position { "   (nobody was asked whether it had its effect: --applied URL)" } else { "" };
+    let weaker = if is_by_position { "   (effects not verified: --applied URL)" } else { "" };
     out.line(&format!("proof   {}{weaker}", seen.proof))
 }
 

@@ -302,7 +302,7 @@ fn lost_broker(found: &Survey) -> KafkaFinding {
         .unwrap_or((1, 1));
     let text = match (replication, replication - needed) {
         (1, _) => {
-            "one broker lost: its partitions stand still until it is back, and with its disk their messages are gone"
+            "one broker lost: its partitions are unavailable until it returns; if its disk is lost, so are their messages"
         }
         (_, spare) if spare > 0 => "one broker lost: nothing is lost, and deliveries continue",
         _ => "one broker lost: nothing is lost, but retries and letters cannot be written until it is back",
@@ -338,10 +338,8 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
     }
     Ok(match (known, cluster.start) {
         (0, None) => {
-            let mut finding = KafkaFinding::new(
-                Some(false),
-                format!("group {group} is new, and it is not said where it begins"),
-            );
+            let mut finding =
+                KafkaFinding::new(Some(false), format!("group {group} is new, and `start` is not set"));
             finding.more = vec!["set start = \"earliest\" or start = \"latest\" in [engine]".to_owned()];
             finding
         }

@@ -30,7 +30,7 @@ pub struct CompactArgs {
 pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
     let reason = args.reason.trim();
     if reason.is_empty() {
-        return Err(Failed::usage("--reason is empty").hint("say why the letters have to go, in a few words"));
+        return Err(Failed::usage("--reason is empty").hint("give a short reason"));
     }
     let erase = Erase {
         reason: Some(reason.to_owned()),
@@ -70,7 +70,7 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
         out.line(&format!("erased {erased}{already}   (for good; letters only; tombstones stay)"))?;
     }
     if view.in_replay > 0 {
-        let line = "in a replay: wait for its end, or abort it, and erase them again";
+        let line = "in a replay: wait until it ends, or abort it, and erase them again";
         out.line(&format!("  not erased {}   {line}", count(view.in_replay)))?;
     }
     if view.parts_left > 0 {

@@ -232,7 +232,7 @@ fn decision(args: &GroupsArgs) -> Option<Result<GroupDecision, Failed>> {
         () if snoozes => "snoozed",
         () if args.reopen => "open",
         () if args.note.is_some() => {
-            return Some(Err(Failed::usage("--note stands beside a decision")
+            return Some(Err(Failed::usage("--note needs a decision")
                 .hint("give --acknowledge, --resolve, --snooze, --snooze-more or --reopen with it")));
         }
         () => return None,

@@ -64,7 +64,7 @@ impl Selection {
                     .hint("give one of them"))
             }
             (false, true, true) => {
-                Err(Failed::usage("--ids stands alone, without --group, --filter and --since")
+                Err(Failed::usage("--ids cannot be combined with --group, --filter or --since")
                     .hint("give the ids, or what they have in common"))
             }
             (true, false, false) | (false, true, false) | (false, false, true) => Ok(letters),

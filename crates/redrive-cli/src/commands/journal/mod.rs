@@ -237,7 +237,7 @@ fn print_others(inspected: &Inspected, out: &mut Output) -> Result<(), Failed> {
     if let Some(found) = inspected.subscriptions.as_ref().filter(|found| found.damaged > 0) {
         for damage in &found.damage {
             let line = format!(
-                "  damage in {} at offset {} (line {}), {} bytes: it is left out, and what an older line says of the same endpoint holds",
+                "  damage in {} at offset {} (line {}), {} bytes: it is skipped, and endpoints that it may have been about are called again",
                 safe::line(&found.path.display().to_string()),
                 damage.offset,
                 damage.line,

@@ -9,7 +9,7 @@ use super::endpoints;
 use crate::output::instant::{clock, date_and_clock};
 use crate::output::{age, count, rate};
 
-/// The state of the breaker, unless it is closed; or that the sink has asked for patience.
+/// The state of the breaker, unless it is closed; or that the sink has asked to slow down.
 pub fn head(view: &PipelineView, now: Time) -> Option<String> {
     let health = &view.health;
     let state = match view.breaker.as_str() {
@@ -145,7 +145,7 @@ fn if_closed_now(recovery: &Recovery) -> String {
             let at_first = at_first.map(|begins| format!(", {} at first", rate(begins))).unwrap_or_default();
             format!("{ramp}, backlog gone in {gone} at {sent} against {live} live{at_first}")
         }
-        None => format!("{ramp}, but {sent} is less than the {live} that come: the backlog would grow"),
+        None => format!("{ramp}, but {sent} is less than the incoming {live}: the backlog would grow"),
     }
 }
 

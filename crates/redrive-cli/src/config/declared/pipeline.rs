@@ -20,7 +20,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         about: "",
         settings: &[
             Setting::default("name", Text, r#""orders""#, "prefixes everything the pipeline owns"),
-            Setting::example("source", Text, r#""orders""#, "kafka only: the topic; it and the name stand for each other, unless both are given"),
+            Setting::example("source", Text, r#""orders""#, "kafka only: the topic; defaults to `name`, and `name` to it"),
             Setting::example("id", Pick, r#""json:/order_id""#, "where the stable id comes from: json:POINTER | header:NAME; else given or generated"),
             Setting::example("tenant", Pick, r#""header:x-tenant""#, "the same for the tenant"),
             Setting::default("profile", WordsOf(profile_names), r#""tiered""#, "tiered tiered-short tiered-long apns-worker push push-critical push-campaign emails webhooks webhooks-day payments worker; see below"),
@@ -60,7 +60,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         settings: &[
             Setting::example("retries_per_minute", Whole(1, u32::MAX as u64), "100", "or share_of_successes"),
             Setting::example("share_of_successes", Share, r#""10%""#, "retries allowed per success"),
-            Setting::example("on_exhausted", Words(&["defer", "dead_letter"]), r#""defer""#, "defer | dead_letter, while the sink is well"),
+            Setting::example("on_exhausted", Words(&["defer", "dead_letter"]), r#""defer""#, "defer | dead_letter, while the sink is healthy"),
         ],
     },
     SettingTable {
@@ -79,11 +79,11 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::Example,
         about: "on with these values, unless set",
         settings: &[
-            Setting::example("enabled", Switch, "true", "stop deliveries to a sink that fails too often"),
-            Setting::example("cooldown", Duration, r#""30s""#, "the first pause before probing"),
-            Setting::example("cooldown_max", Duration, r#""5m""#, "the longest pause; it doubles up to this"),
-            Setting::example("probes", Whole(1, NUMBER_MAX), "5", "messages that are sent to test whether it is back"),
-            Setting::example("reload", Number, "2.0", "calls per second after an outage begin at this many times those before it, and grow by half of those every 30s; 0 = no limit"),
+            Setting::default("enabled", Switch, "true", "stop deliveries to a sink that fails too often"),
+            Setting::default("cooldown", Duration, r#""30s""#, "the first pause before probing"),
+            Setting::default("cooldown_max", Duration, r#""5m""#, "the longest pause; it doubles up to this"),
+            Setting::default("probes", Whole(1, NUMBER_MAX), "5", "messages that are sent to test whether it is back"),
+            Setting::default("reload", Number, "2.0", "calls per second after an outage begin at this many times those before it, and grow by half of those every 30s; 0 = no limit"),
         ],
     },
     SettingTable {
@@ -91,9 +91,9 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::Example,
         about: "",
         settings: &[
-            Setting::example("window", Duration, r#""10s""#, "length of the window"),
-            Setting::example("failures", Share, r#""50%""#, "opens at this share of failures in the window"),
-            Setting::example("min", Whole(0, NUMBER_MAX), "20", "and at least this many messages in the window"),
+            Setting::default("window", Duration, r#""10s""#, "length of the window"),
+            Setting::default("failures", Share, r#""50%""#, "opens at this share of failures in the window"),
+            Setting::default("min", Whole(0, NUMBER_MAX), "20", "and at least this many messages in the window"),
         ],
     },
     SettingTable {
@@ -101,10 +101,10 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::Example,
         about: "",
         settings: &[
-            Setting::example("window", Duration, r#""5m""#, "length of the window; counts first attempts, judged once it is full"),
-            Setting::example("failures", Share, r#""20%""#, "opens above this share of failures in the window"),
-            Setting::example("counts", Texts, r#"["5xx", "timeout", "refused", "other"]"#, "which failures count; also a status such as \"503\""),
-            Setting::example("action", Words(&["open", "alert"]), r#""open""#, "open | alert"),
+            Setting::default("window", Duration, r#""5m""#, "length of the window; counts first attempts, judged once it is full"),
+            Setting::default("failures", Share, r#""20%""#, "opens above this share of failures in the window"),
+            Setting::default("counts", Texts, r#"["5xx", "timeout", "refused", "other"]"#, "which failures count; also a status such as \"503\""),
+            Setting::default("action", Words(&["open", "alert"]), r#""open""#, "open | alert"),
         ],
     },
     SettingTable {
@@ -112,8 +112,8 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::Example,
         about: "",
         settings: &[
-            Setting::example("threshold", Whole(1, limits::CRASH_THRESHOLD_MAX as u64), "3", "crashes within the window that make a message a poison pill"),
-            Setting::example("window", Duration, r#""5m""#, "longer than the longest delay, so that two crashes of a message that is retried fall into one window (attempts are bounded in any case)"),
+            Setting::default("threshold", Whole(1, limits::CRASH_THRESHOLD_MAX as u64), "3", "crashes within the window that make a message a poison pill"),
+            Setting::default("window", Duration, r#""5m""#, "longer than the longest delay, so that two crashes of a message that is retried fall into one window (attempts are bounded in any case)"),
         ],
     },
     SettingTable {
@@ -121,9 +121,9 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::Example,
         about: "on with these values, unless set; share = \"100%\" turns it off",
         settings: &[
-            Setting::example("share", Share, r#""50%""#, "pause when more than this share of the finished messages are dead letters, and at least 100"),
-            Setting::example("over", Duration, r#""1m""#, "within this time"),
-            Setting::example("times_baseline", Whole(0, NUMBER_MAX), "10", "and that is this many times the usual share"),
+            Setting::default("share", Share, r#""50%""#, "pause when more than this share of the finished messages are dead letters, and at least 100"),
+            Setting::default("over", Duration, r#""1m""#, "within this time"),
+            Setting::default("times_baseline", Whole(0, NUMBER_MAX), "10", "and that is this many times the usual share"),
         ],
     },
     SettingTable {
@@ -131,10 +131,10 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::Example,
         about: "replays letters whose cause has passed without being asked; never permanent, gone or poison",
         settings: &[
-            Setting::example("enabled", Switch, "false", "off, unless set"),
-            Setting::example("rate", Rate, r#""5/s""#, "no faster than this; ten letters go first, and failures stop it"),
-            Setting::example("healthy_for", Duration, r#""10m""#, "how long the sink must have been healthy and a letter dead; also the least time between two replays"),
-            Setting::example("age_max", Duration, r#""24h""#, "older letters wait for an operator"),
+            Setting::default("enabled", Switch, "false", "off, unless set"),
+            Setting::default("rate", Rate, r#""5/s""#, "no faster than this; ten letters go first, and failures stop it"),
+            Setting::default("healthy_for", Duration, r#""10m""#, "how long the sink must have been healthy and a letter dead; also the least time between two replays"),
+            Setting::default("age_max", Duration, r#""24h""#, "older letters wait for an operator"),
         ],
     },
     SettingTable {

@@ -25,7 +25,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         settings: &[
             Setting::example("name", Text, r#""ops""#, "the actor in the audit"),
             Setting::example("scopes", WordListOf(scopes), r#"["read", "metrics", "ingest", "replay", "edit", "discard", "admin"]"#, "what it allows"),
-            Setting::example("secret_file", File, r#""/etc/redrive/ops-token""#, "at least 16 bytes, not for everybody to read; the secret never stands in this file"),
+            Setting::example("secret_file", File, r#""/etc/redrive/ops-token""#, "at least 16 bytes, not world-readable; never put the secret in this file"),
         ],
     },
 ];

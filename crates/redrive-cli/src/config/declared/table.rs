@@ -43,7 +43,7 @@ pub struct Setting {
 /// What the default file shows as the value, in TOML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
-    /// What holds, unless set.
+    /// What holds, unless set. The default file shows it as a comment where it shows the table as one.
     Default(&'static str),
     /// As a comment.
     Example(&'static str),

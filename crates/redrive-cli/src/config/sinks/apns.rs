@@ -98,7 +98,7 @@ fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
 /// A key with its ids, or a certificate with its key.
 fn auth(reader: &mut SettingReader, section: &Section<'_>) -> Option<ApnsAuth> {
     if let (Some(key), Some(certificate)) = (section.at("key_file"), section.at("certificate_file")) {
-        let problem = "both `key_file` and `certificate_file` are set, and either says who we are";
+        let problem = "both `key_file` and `certificate_file` are set: use one of them";
         let name = section.name("certificate_file");
         let fix = format!("remove `{name}`");
         reader.fault(section, Fault::line(name, problem, fix, vec![key, certificate]));

@@ -49,6 +49,6 @@ impl SinkSettings for StdoutConfig {
     }
 
     fn reachable_at(&self) -> ReachableAt<'_> {
-        ReachableAt::Nobody("messages are printed; nobody was asked")
+        ReachableAt::Nobody("messages are printed; nothing to check")
     }
 }

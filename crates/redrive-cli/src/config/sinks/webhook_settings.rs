@@ -28,7 +28,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             CONCURRENCY,
             Setting::default("limit_by", Words(&["endpoint", "tenant", "key"]), r#""endpoint""#, "endpoint | tenant | key: what `per_endpoint`, `per_endpoint_rate` and breakers count together"),
             Setting::example("per_endpoint", Whole(1, 10_000), "5", "attempts against one endpoint at once, with `endpoint` or `limit_by`"),
-            Setting::example("per_endpoint_rate", Rate, r#""20/s""#, "attempts against one endpoint, also like 600/m, with `endpoint` or `limit_by`; the rest waits and burns nothing"),
+            Setting::example("per_endpoint_rate", Rate, r#""20/s""#, "attempts against one endpoint, also like 600/m, with `endpoint` or `limit_by`; excess messages wait without using attempts"),
             Setting::default("allow_private_addresses", Switch, "false", "with `endpoint`: whether it may be a private or loopback address"),
             Setting::example("hash_key_file", File, r#""/etc/redrive/hash.key""#, "the key of endpoint hashes in logs and `status`; without it one is made in the engine's directory"),
             Setting::example("proxy", Address, r#""http://proxy.example.com:3128""#, "requests go through this proxy: by CONNECT for https, in absolute form for http"),
@@ -39,7 +39,7 @@ pub(super) const TABLES: &[SettingTable] = &[
     SettingTable {
         path: "pipeline.sink.webhook.auth",
         header: Header::Example,
-        about: "who we are to the receiver; every secret comes from a file",
+        about: "authentication to the receiver; every secret comes from a file",
         settings: &[
             Setting::example("kind", Words(&["basic", "bearer", "oauth2"]), r#""bearer""#, "basic | bearer | oauth2"),
             Setting::example("user", Text, r#""redrive""#, "basic: the name"),

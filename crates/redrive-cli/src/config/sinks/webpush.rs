@@ -28,7 +28,7 @@ const TABLES: &[SettingTable] = &[
         settings: &[
             Setting::example("vapid_key_file", File, r#""/etc/redrive/vapid.pem""#, "the private key whose public half browsers subscribed with: PEM, or the JSON of a key pair"),
             Setting::example("previous_vapid_key_files", Texts, r#"["/etc/redrive/vapid-2025.pem"]"#, "keys that older subscriptions were made with; a message names its key"),
-            Setting::example("subject", Text, r#""mailto:ops@example.com""#, "whom a push service can turn to: mailto: or https:"),
+            Setting::example("subject", Text, r#""mailto:ops@example.com""#, "contact for push services: mailto: or https:"),
             CA_FILE,
             HASH_KEY_FILE,
             PURGE,

@@ -36,7 +36,7 @@ pub enum Passage {
     Go,
     /// As many as may run there do.
     Full,
-    /// Not before then: it is failing, has asked for patience, or was called as often as it may be.
+    /// Not before then: it is failing, has asked to slow down, or was called as often as it may be.
     NotBefore(Time),
 }
 

@@ -132,7 +132,7 @@ impl Troubled {
         trouble.not_before = left.not_before;
     }
 
-    /// It asked for patience.
+    /// It asked to slow down (429).
     pub(super) fn asked_to_wait(&mut self, key: u64, wait: Duration, now: Time) {
         let trouble = self.touch(key, now);
         trouble.not_before = trouble.not_before.max(now.plus(wait));

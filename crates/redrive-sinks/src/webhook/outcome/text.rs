@@ -1,4 +1,4 @@
-//! Makes what a stranger wrote fit for an error text: short, in one line, without URLs and without our own secrets.
+//! Sanitizes receiver text for error messages: short, one line, without URLs and without our own secrets.
 
 use std::borrow::Cow;
 

@@ -100,7 +100,7 @@ impl TopicReader {
         let spans = scan.bounds(&self.topic).map_err(|error| engine_failed(&error))?;
         if spans.is_empty() {
             return Err(Failed::usage(format!("there is no topic `{}`", self.topic))
-                .hint("look at the name, and at which brokers are asked: --brokers"));
+                .hint("check the topic name and --brokers"));
         }
         let mut work = Work {
             tally: Tally::default(),

@@ -19,7 +19,7 @@ use super::unusable::{HOW_TO_GO_ON, failed};
 use crate::engine::embedded::disk::real::{Disk as _, RealDisk, Traffic};
 use crate::engine::embedded::index::runs::SortedRuns;
 use crate::engine::embedded::index::tables::IndexError;
-use crate::engine::embedded::maintenance::maintainer::Census;
+use crate::engine::embedded::maintenance::maintainer::HoldingReporter;
 use crate::engine::embedded::store::Store;
 use crate::engine::embedded::store::location::{OpenIndex, StoreLocation, seed};
 use crate::engine::embedded::store::open::{self, StoreReport};
@@ -137,7 +137,7 @@ impl Embedded {
         report.notes.extend(self.dir.note.clone());
         let (dir, name) = (Arc::clone(&self.dir), pipeline.to_owned());
         // It is for people in trouble: one that is a minute old does as well.
-        store.tell_holdings(Census::new(move |holding| drop(dir.manifest().set(&name, holding))));
+        store.report_holdings(HoldingReporter::new(move |holding| drop(dir.manifest().set(&name, holding))));
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline.to_owned(), report);
         store.keep_until_the_end(Box::new(taken));
         Ok(store)
@@ -185,7 +185,7 @@ fn journal_is_there(disk: &RealDisk, path: &Path) -> Result<(), EngineError> {
         return Ok(());
     }
     Err(EngineError::Damaged(format!(
-        "{}: the journal has no segment left, and with it went every message; {HOW_TO_GO_ON}",
+        "{}: the journal has no segment left, so every message is lost; {HOW_TO_GO_ON}",
         path.display()
     )))
 }

@@ -26,7 +26,7 @@ pub enum LogError {
         "{name} belongs to another store than FORMAT says; move it out of this directory, or restore FORMAT"
     )]
     OtherStore { name: String },
-    #[error("{name} says of itself that it is {says}; it was renamed, give it its name back")]
+    #[error("{name} contains {says}: it was renamed; restore its name")]
     Renamed { name: String, says: String },
 }
 
