@@ -471,7 +471,6 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
         [
             (&json!("edit"), &json!(2), &json!(["/n", "header authorization"])),
             (&json!("edit_undo"), &json!(2), &Value::Null),
-            (&json!("edit_undo"), &json!(0), &Value::Null),
         ]
     );
     server.stop().await;

@@ -77,7 +77,7 @@ fn without_a_witness_positions_account_for_every_record_and_say_so() {
         "{found}"
     );
     let text = stdout(&processor.cli(&["audit", &orders, "-q"]));
-    assert!(text.contains("proof   by position   (nobody was asked"), "{text}");
+    assert!(text.contains("proof   by position   (effects not verified"), "{text}");
 
     let paused = processor.cli(&["pause", &orders]);
     assert_eq!(paused.status.code(), Some(0), "{}", stderr(&paused));
