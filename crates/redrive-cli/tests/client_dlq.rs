@@ -513,13 +513,63 @@ fn discard_says_how_to_take_it_back() {
     });
     api.redrive(&["dlq", "discard", "orders", "--filter", "error:\"not found\"", "--reason", "ticket 881"])
         .exits(0)
-        .prints("discarded 47   (kept as tombstones, undo until 2026-12-15: redrive dlq undo orders d-9)\n");
+        .prints("discarded 47   (kept as tombstones, undo until 2026-12-15: redrive dlq undo d-9)\n");
     assert_eq!(
         api.body_of("POST /v1/pipelines/orders/letters/discard"),
         json!({"filter": "error:\"not found\"", "reason": "ticket 881", "dry_run": false})
     );
     api.redrive(&["dlq", "undo", "orders", "d-9"]).exits(0).prints("restored 47   (open again)\n");
     assert_eq!(api.body_of("POST /v1/pipelines/orders/letters/undo"), json!({"id": "d-9"}));
+}
+
+/// An API with two pipelines, whose log of actions has a discard `d-9` in each of these.
+fn with_discards(of: &'static [&'static str]) -> RecordedApi {
+    RecordedApi::new(move |asked| match asked.line.as_str() {
+        "GET /v1/pipelines" => (200, json!({"pipelines": [{"name": "orders"}, {"name": "mail"}]})),
+        "GET /v1/actions?limit=10000" => {
+            let discard = |pipeline: &&str| json!({"action": "discard", "id": "d-9", "pipeline": pipeline});
+            (200, json!({"actions": of.iter().map(discard).collect::<Vec<_>>()}))
+        }
+        "POST /v1/pipelines/mail/letters/undo" => (200, json!({"restored": 47})),
+        _ => (404, json!({"code": "not_found", "message": "there is no discard `d-9` of `orders`"})),
+    })
+}
+
+#[test]
+fn a_discard_is_taken_back_by_its_name_alone() {
+    let api = with_discards(&["mail"]);
+    api.redrive(&["dlq", "undo", "d-9"]).exits(0).prints("restored 47   (open again)\n");
+    assert_eq!(api.body_of("POST /v1/pipelines/mail/letters/undo"), json!({"id": "d-9"}));
+    assert!(!api.asked().iter().any(|asked| asked.line.contains("/orders/")), "{:?}", api.asked());
+    // One that the log does not list any more: every pipeline is asked for it.
+    let api = with_discards(&[]);
+    api.redrive(&["dlq", "undo", "d-9"]).exits(0).prints("restored 47   (open again)\n");
+    let asked = api.asked();
+    assert!(asked.iter().any(|asked| asked.line == "POST /v1/pipelines/orders/letters/undo"), "{asked:?}");
+}
+
+#[test]
+fn a_discard_of_several_pipelines_is_taken_back_only_with_the_pipeline() {
+    let api = with_discards(&["orders", "mail"]);
+    api.redrive(&["dlq", "undo", "d-9"])
+        .exits(2)
+        .complains("several pipelines have a discard `d-9`: `mail`, `orders`")
+        .complains("name the pipeline: redrive dlq undo mail d-9");
+    assert!(!api.asked().iter().any(|asked| asked.line.starts_with("POST")), "nothing was changed");
+    api.redrive(&["dlq", "undo", "mail", "d-9"]).exits(0).prints("restored 47   (open again)\n");
+}
+
+#[test]
+fn a_discard_that_no_pipeline_has_is_not_said_to_be_missing_in_the_last_one_only() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "GET /v1/pipelines" => (200, json!({"pipelines": [{"name": "orders"}, {"name": "mail"}]})),
+        "GET /v1/actions?limit=10000" => (200, json!({"actions": []})),
+        _ => (404, json!({"code": "not_found", "message": "there is no discard `d-99`", "hint": ""})),
+    });
+    api.redrive(&["dlq", "undo", "d-99"])
+        .exits(2)
+        .complains("no pipeline has a discard `d-99`")
+        .complains("`redrive audit PIPELINE --actions` lists the discards");
 }
 
 #[test]

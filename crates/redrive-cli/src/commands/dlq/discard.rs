@@ -1,15 +1,17 @@
 //! `redrive dlq discard` and `redrive dlq undo`.
 
-use redrive_api::{ActionView, Discard};
+use std::collections::BTreeSet;
+
+use redrive_api::{ActionView, Discard, Restored};
 use serde::Deserialize as _;
 
 use super::Selection;
 use super::selection::say_not_open;
-use crate::client::{ApiAnswer, Session};
+use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, safe};
 
-/// The most actions that are searched for an earlier undo.
+/// The most actions that are searched for a discard or an earlier undo.
 const ACTIONS_MAX: u32 = 10_000;
 
 #[derive(Debug, clap::Args)]
@@ -27,9 +29,10 @@ pub struct DiscardArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(allow_missing_positional = true)]
 pub struct UndoArgs {
-    /// The pipeline
-    pub pipeline: String,
+    /// The pipeline; the discard says it, unless several pipelines have one of that name
+    pub pipeline: Option<String>,
     /// The discard, as in d-9
     pub discard: String,
 }
@@ -72,7 +75,7 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
     }
     let undo = view.id.map(|id| {
         let until = view.undo_until.map(|at| format!(" until {}", instant::date(at.0))).unwrap_or_default();
-        format!("   (kept as tombstones, undo{until}: redrive dlq undo {} {id})", args.pipeline)
+        format!("   (kept as tombstones, undo{until}: redrive dlq undo {id})")
     });
     out.line(&format!("discarded {}{}", count(view.discarded), undo.unwrap_or_default()))?;
     let not_open = say_not_open(&view.not_open, "discarded", out)?;
@@ -84,29 +87,75 @@ async fn nothing_selected(args: &DiscardArgs, session: &Session) -> Failed {
 }
 
 pub async fn undo(args: &UndoArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {
-    let answer = session.api.undo(&args.pipeline, &args.discard).await?;
+    let (pipeline, answer) = match &args.pipeline {
+        Some(pipeline) => (pipeline.clone(), session.api.undo(pipeline, &args.discard).await?),
+        None => undo_anywhere(&args.discard, session).await?,
+    };
     if out.is_json() {
         out.json(&answer.json)?;
         return Ok(Exit::Ok);
     }
     match answer.view.restored {
-        0 => out.line(&format!("restored 0   ({})", why_nothing(args, session).await))?,
+        0 => {
+            out.line(&format!("restored 0   ({})", why_nothing(&pipeline, &args.discard, session).await))?;
+        }
         restored => out.line(&format!("restored {}   (open again)", count(restored)))?,
     }
     Ok(Exit::Ok)
 }
 
-/// Why an undo has restored nothing: it was done before, or something else became of the letters.
-async fn why_nothing(args: &UndoArgs, session: &Session) -> String {
+/// The discard says which pipeline: the log of actions knows it. One that the log does not list any more is asked for
+/// at all pipelines.
+async fn undo_anywhere(discard: &str, session: &Session) -> Result<(String, ApiAnswer<Restored>), Failed> {
+    let is_it = |action: &ActionView| action.action == "discard" && action.id.as_deref() == Some(discard);
+    let known: BTreeSet<String> =
+        actions(session).await.filter(is_it).filter_map(|action| action.pipeline).collect();
+    let known: Vec<String> = known.into_iter().collect();
+    if let [one, others @ ..] = known.as_slice() {
+        if others.is_empty() {
+            return Ok((one.clone(), session.api.undo(one, discard).await?));
+        }
+        let named: Vec<String> = known.iter().map(|pipeline| format!("`{}`", safe::line(pipeline))).collect();
+        let discard = safe::line(discard);
+        return Err(Failed::usage(format!(
+            "several pipelines have a discard `{discard}`: {}",
+            named.join(", ")
+        ))
+        .hint(format!("name the pipeline: redrive dlq undo {} {discard}", safe::line(one))));
+    }
+    let pipelines = session.api.pipelines().await?.view.pipelines;
+    let mut refused = None;
+    for pipeline in &pipelines {
+        match session.api.undo(&pipeline.name, discard).await {
+            Ok(answer) => return Ok((pipeline.name.clone(), answer)),
+            Err(ClientFault::Refused(no)) if no.status == 404 => refused = Some(ClientFault::Refused(no)),
+            Err(fault) => return Err(fault.into()),
+        }
+    }
+    match refused {
+        Some(_) if pipelines.len() > 1 => {
+            Err(Failed::usage(format!("no pipeline has a discard `{}`", safe::line(discard)))
+                .hint("`redrive audit PIPELINE --actions` lists the discards of a pipeline with their ids"))
+        }
+        Some(fault) => Err(fault.into()),
+        None => Err(Failed::new(Exit::Bad, "the processor has no pipelines")),
+    }
+}
+
+/// The latest actions. None if they cannot be listed: whoever may undo a discard need not be allowed to read.
+async fn actions(session: &Session) -> impl Iterator<Item = ActionView> {
     let actions = session.api.actions(None, ACTIONS_MAX).await.map(|page| page.view.actions);
-    let actions = actions.unwrap_or_default().into_iter();
+    actions.unwrap_or_default().into_iter().filter_map(|action| ActionView::deserialize(action).ok())
+}
+
+/// Why an undo has restored nothing: it was done before, or something else became of the letters.
+async fn why_nothing(pipeline: &str, discard: &str, session: &Session) -> String {
     let is_undo = |action: &ActionView| {
-        let is_of_it = action.id.as_ref() == Some(&args.discard)
-            && action.pipeline.as_ref().is_none_or(|pipeline| *pipeline == args.pipeline);
+        let is_of_it =
+            action.id.as_deref() == Some(discard) && action.pipeline.as_ref().is_none_or(|of| of == pipeline);
         action.action == "undo" && is_of_it && action.letters.is_some_and(|letters| letters > 0)
     };
-    let before = actions.filter_map(|action| ActionView::deserialize(action).ok()).find(is_undo);
-    before.map_or_else(
+    actions(session).await.find(is_undo).map_or_else(
         || "none of its letters is still discarded by it".to_owned(),
         |undo| format!("undone already, at {} by {}", instant::print(undo.at.0), safe::line(&undo.actor)),
     )

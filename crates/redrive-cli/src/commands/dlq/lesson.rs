@@ -33,7 +33,7 @@ Stopped, or lost from sight? A job is kept, whoever is killed:
 Not worth it? Close them; they can be taken back for thirty days:
 
   redrive dlq discard orders --group g7k2m9x4q --reason \"customers deleted\"
-  redrive dlq undo orders d-9
+  redrive dlq undo d-9
 
 They have to be gone? Erase what they say, for good; who, when and why stays:
 
