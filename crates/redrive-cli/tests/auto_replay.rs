@@ -69,6 +69,7 @@ fn letters_of_an_outage_are_replayed_by_themselves_once_the_receiver_is_well() {
     assert_eq!(letters()["open"], 3, "nobody tries those again");
     let job = processor.get("/v1/replays/r-1").json();
     assert_eq!((&job["actor"], &job["total"]), (&json!("auto-replay"), &json!(12)), "{job}");
+    assert_eq!(job["rate"], json!(100.0), "as configured: {job}");
     let bad = receiver.requests_for("bad-0").len();
     assert_eq!(bad, 1, "permanent: called once, and never replayed");
 

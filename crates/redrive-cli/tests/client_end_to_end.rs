@@ -90,6 +90,7 @@ fn processor() -> Processor {
         Message::builder(format!("o-{i}"))
             .key("c-1")
             .header("authorization", "Bearer s3cret")
+            .header("x-trace", format!("t-{i}"))
             .payload(payload)
             .build()
             .unwrap()
@@ -141,6 +142,15 @@ fn ten_dead_letters_are_understood_replayed_discarded_and_audited() {
     assert!(shown.stdout.starts_with("LETTER "), "{}", shown.stdout);
     assert!(shown.stdout.ends_with("   5 shown\n"), "{}", shown.stdout);
     assert!(shown.stdout.contains("permanent  permanent  422 card"), "{}", shown.stdout);
+    let filtered = ["dlq", "inspect", "orders", "--filter", "reason:permanent", "--json"];
+    let filtered = processor.redrive(&filtered).exits(0).json();
+    let letters = filtered["letters"].as_array().unwrap();
+    let traces: BTreeSet<(&str, &str)> = letters
+        .iter()
+        .map(|letter| (letter["message"].as_str().unwrap(), letter["headers"]["x-trace"].as_str().unwrap()))
+        .collect();
+    let wanted = [("o-30", "t-30"), ("o-31", "t-31"), ("o-32", "t-32"), ("o-33", "t-33"), ("o-34", "t-34")];
+    assert_eq!(traces, BTreeSet::from(wanted), "with their headers: {filtered}");
     let more = processor.redrive(&["dlq", "inspect", "orders", "--limit", "3"]).exits(0);
     assert!(more.stdout.ends_with("   3 shown, more: --limit 6\n"), "{}", more.stdout);
     processor

@@ -58,7 +58,9 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
         Some("slow") => UNAVAILABLE,
         _ => OK,
     });
-    let processor = Processor::start(dir.path(), &config(&receiver.url()));
+    std::fs::write(dir.path().join("desk.token"), TOKEN).unwrap();
+    let desk = "[[server.token]]\nname = \"desk\"\nscopes = [\"read\", \"ingest\", \"replay\"]\nsecret_file = \"desk.token\"\n[[pipeline]]";
+    let processor = Processor::start(dir.path(), &config(&receiver.url()).replace("[[pipeline]]", desk));
     let mut lines = String::new();
     for (word, count) in [("good", 1_200), ("slow", 3), ("bad", 2)] {
         for n in 0..count {
@@ -152,6 +154,9 @@ fn the_page_shows_the_numbers_and_the_letters_and_runs_nothing_of_a_stranger() {
     ]);
     wait_for("the numbers after the replay", || five(&mut browser) == shown);
     assert!(!receiver.requests_for("bad-0").is_empty());
+    let actions = processor.get("/v1/actions").json();
+    let [action] = actions["actions"].as_array().unwrap().as_slice() else { panic!("{actions}") };
+    assert_eq!((&action["action"], &action["actor"]), (&json!("replay"), &json!("desk")), "{action}");
 }
 
 /// What the page says of the pipeline, by the class of each notice: `bad: PAUSED paused: …`.

@@ -5,6 +5,12 @@
 
 mod world;
 
+use std::time::Duration;
+
+use redrive::{
+    BreakerSettings, Clock as _, Embedded, Failure, GuardSettings, Message, Pipeline, Policy, Redrive, Time,
+    VirtualClock, WallClock,
+};
 use serde_json::{Value, json};
 use world::postgres::Schema;
 use world::process::{Processor, TOKEN, redrive, stderr, stdout};
@@ -41,9 +47,13 @@ url = "{url}"
 }
 
 fn start(dir: &std::path::Path, stub: &Stub) -> Processor {
+    start_with(dir, &config(&stub.url))
+}
+
+fn start_with(dir: &std::path::Path, config: &str) -> Processor {
     std::fs::write(dir.join("ops.token"), OPS).unwrap();
     std::fs::write(dir.join("shop.token"), TOKEN).unwrap();
-    Processor::start(dir, &config(&stub.url))
+    Processor::start(dir, config)
 }
 
 const PRODUCED: u64 = 400;
@@ -253,4 +263,51 @@ fn an_export_holds_neither_what_was_redacted_nor_an_authorization() {
     let whole = ops(&processor, &["dlq", "export", "orders", "--state", "discarded"]);
     assert!(whole.contains("4111111111111111") && whole.contains("eve@example.com"), "{whole}");
     assert!(!whole.to_lowercase().contains("authorization"), "{whole}");
+}
+
+/// Makes a store with letters that died two days ago.
+fn with_old_letters(dir: &std::path::Path, count: u64) {
+    let two_days_ago = WallClock.now().as_millis() - 48 * 3_600_000;
+    let pipeline = Pipeline::new("orders")
+        .policy(Policy::tiers(["1h"]))
+        .guard(GuardSettings::off())
+        .breaker(BreakerSettings::off())
+        .handler_fn(|_: Message| async { Err(Failure::permanent("422 no")) });
+    let redrive = Redrive::builder()
+        .engine(Embedded::open(dir).unwrap())
+        .clock(VirtualClock::starting_at(Time::from_millis(two_days_ago)))
+        .pipeline(pipeline)
+        .build()
+        .unwrap();
+    let orders = redrive.pipeline("orders").unwrap();
+    let until = async {
+        let messages = (0..count).map(|n| Message::builder(format!("o-{n}")).build().unwrap());
+        orders.ingest(messages).await.unwrap();
+        while orders.counts().await.unwrap().letters_open < count {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::runtime::Runtime::new().unwrap().block_on(redrive.run_until(until)).unwrap();
+}
+
+#[test]
+fn letters_that_died_too_long_ago_are_discarded_counted_and_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    with_old_letters(&dir.path().join("data"), 3);
+    let stub = Stub::start(dir.path(), &[]);
+    let keeping = config(&stub.url).replace("jitter =", "letter_retention = \"1d\"\njitter =");
+    let processor = start_with(dir.path(), &keeping);
+    let expired = "redrive_letters_expired_total{pipeline=\"orders\"} 3";
+    wait_for("the old letters to be counted", || {
+        processor.get("/metrics").body.lines().any(|line| line == expired)
+    });
+    wait_for("the letters to be discarded", || {
+        let letters = &processor.get("/v1/pipelines/orders").json()["letters"];
+        letters["open"] == 0 && letters["discarded"] == 3
+    });
+    let text = ops(&processor, &["audit", "orders", "--actions", "--json"]);
+    let actions: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(actions.len(), 1, "{text}");
+    let seen = (&actions[0]["action"], &actions[0]["actor"], &actions[0]["letters"]);
+    assert_eq!(seen, (&json!("discard"), &json!("retention"), &json!(3)), "{text}");
 }

@@ -3,11 +3,13 @@
 mod world;
 
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use serde_json::json;
 use world::erasing::{LETTERS, SECRET, letters_are_erased_for_good, payload};
 use world::process::{Processor, redrive, stderr, stdout};
-use world::receiver::Receiver;
+use world::receiver::{OK, Receiver};
 use world::stub::Stub;
 use world::wait_for;
 
@@ -65,9 +67,12 @@ fn an_erasure_needs_a_reason_a_selection_and_the_scope_of_an_administrator() {
 #[test]
 fn what_a_pipeline_redacts_is_shown_nowhere_and_delivered_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
-    let stub = Stub::start(dir.path(), &[]);
+    let fixed = Arc::new(AtomicBool::new(false));
+    let is_fixed = Arc::clone(&fixed);
+    let receiver =
+        Receiver::start(move |_| if is_fixed.load(SeqCst) { OK } else { ("422 Unprocessable Entity", "") });
     let redacting =
-        config(&stub.url).replace("jitter = ", "redact = [\"/email\", \"header:x-user\"]\njitter = ");
+        config(&receiver.url()).replace("jitter = ", "redact = [\"/email\", \"header:x-user\"]\njitter = ");
     let processor = Processor::start(dir.path(), &redacting);
     let payload =
         format!(r#"{{"order_id":"o-0","amount":-1,"email":"{SECRET}","big":12345678901234567890.10}}"#);
@@ -108,6 +113,12 @@ fn what_a_pipeline_redacts_is_shown_nowhere_and_delivered_as_it_is() {
     let found =
         stdout(&processor.cli(&["dlq", "inspect", "orders", "--filter", &format!("payload.email:{SECRET}")]));
     assert!(found.contains("o-0"), "{found}");
+    // And so is what is delivered.
+    fixed.store(true, SeqCst);
+    let replayed = processor.cli(&["dlq", "replay", "orders", "--all"]);
+    assert!(replayed.status.success(), "{}", stderr(&replayed));
+    let requests = receiver.requests_for("o-0");
+    assert_eq!(requests.last().unwrap().body, payload, "as it came in");
 }
 
 /// `kill -9` while letters are being marked: the next start finishes what was asked for, and the log says what was done.

@@ -3,6 +3,7 @@
 mod support;
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -73,8 +74,8 @@ impl Rig {
     }
 
     /// Starts the controller, and other messages that show that the sink is well.
-    fn start(&self) {
-        self.start_with(HEALTHY_FOR);
+    fn start(&self) -> JoinHandle<()> {
+        self.start_with(HEALTHY_FOR)
     }
 
     fn start_with(&self, healthy_for: Duration) -> JoinHandle<()> {
@@ -222,6 +223,47 @@ async fn small_jobs_that_fail_switch_it_off_as_well() {
     let jobs = rig.wait_for(|jobs| jobs[0].id == "r-3" && jobs[0].state == ReplayState::Done).await;
     assert_eq!((jobs[0].total, jobs[0].succeeded), (4, 4));
     assert_eq!(jobs[1].state, ReplayState::Done, "it was resumed, and nothing was left of it");
+}
+
+/// The jobs say it, and they are kept: a restart changes nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_switched_it_off_is_known_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut rig = Rig::new(MemoryStores::new());
+    rig.replays = Replays::open(Some(dir.path())).unwrap();
+    rig.actions = Actions::open(Some(dir.path())).unwrap();
+    rig.with_letters((0..60).map(|n| format!("o-{n}"))).await;
+    let controller = rig.start();
+    rig.actions_with_stops(2).await;
+    guarded(async {
+        while !["r-1", "r-2"].iter().all(|job| state_in_file(dir.path(), job) == "stopped") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
+    controller.abort();
+    assert!(controller.await.unwrap_err().is_cancelled());
+
+    rig.replays = Replays::open(Some(dir.path())).unwrap();
+    rig.actions = Actions::open(Some(dir.path())).unwrap();
+    assert!(rig.replays.faults().is_empty(), "{:?}", rig.replays.faults());
+    rig.replays.attach(&rig.handle).unwrap();
+    rig.broken.store(false, SeqCst);
+    rig.start();
+    tokio::time::sleep(HEALTHY_FOR * 10).await;
+    let jobs = rig.replays.list();
+    assert!(jobs.len() == 2 && jobs.iter().all(|job| job.state == ReplayState::Stopped), "{jobs:?}");
+    rig.actions_with_stops(2).await;
+    // It runs: once somebody has decided, it goes on.
+    rig.replays.abort("r-2").await.unwrap();
+    let jobs = rig.wait_for(|jobs| jobs[0].id == "r-3" && jobs[0].state == ReplayState::Done).await;
+    assert_eq!((jobs[0].total, jobs[0].succeeded), (40, 40), "{jobs:?}");
+}
+
+fn state_in_file(dir: &Path, job: &str) -> String {
+    let text = std::fs::read_to_string(dir.join(format!("replays/{job}.json"))).unwrap_or_default();
+    let job: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    job["state"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
