@@ -89,8 +89,12 @@ fn a_replay_is_planned_by_any_selection_and_stopped_by_its_canary_until_it_is_re
     let dir = tempfile::tempdir().unwrap();
     let (stub, processor, orders) = with_letters(dir.path(), 20);
     let replay = ["dlq", "replay", &orders];
+    let groups = processor.get(&format!("/v1/pipelines/{orders}/groups")).json();
+    let group = groups["groups"][0]["id"].as_str().unwrap();
     for (selection, letters) in [
         (&["--all"][..], 20),
+        (&["--group", group], 20),
+        (&["--group", group, "--filter", "key:c-3"], 3),
         (&["--since", "1h"], 20),
         (&["--ids", "o-1,o-2"], 2),
         (&["--filter", "error-class=permanent"], 20),

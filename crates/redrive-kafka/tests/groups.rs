@@ -149,3 +149,36 @@ fn a_letter_that_an_older_program_wrote_is_grouped_when_it_is_read() {
     assert_eq!(told, wanted, "the same error, and each in the group it was stored with");
     engine.close().unwrap();
 }
+
+/// A word of its own for each number, with nothing in it that a fingerprint takes for a value.
+fn word(mut number: usize) -> String {
+    let mut word = String::from("word");
+    for _ in 0..4 {
+        word.push_str(["ba", "co", "du", "fe", "gi", "ho", "ku", "la", "me", "no"][number % 10]);
+        number /= 10;
+    }
+    word
+}
+
+#[test]
+fn beyond_a_thousand_groups_letters_are_counted_as_other_over_a_restart() {
+    let world = World::new(1, &TIERS);
+    let mut engine = world.open_caught_up(StoreOptions::default());
+    world.produce(&messages(0..1_007));
+    kill(&mut engine, 1_007, 1, |n| format!("no word for {}", word(n)));
+    let look = |engine: &mut KafkaEngine, when: &str| {
+        wait("the letters are read", || {
+            engine.poll(&mut Vec::new()).unwrap();
+            !engine.condition().letters_loading && engine.counts().letters_open == 1_007
+        });
+        let found = groups(engine);
+        assert_eq!(found.len(), 1_001, "{when}");
+        let other = found.iter().find(|group| group.group() == GroupId::OTHER).expect("there is `other`");
+        assert_eq!(other.figures.open, 7, "{when}");
+        assert_eq!(found.iter().map(|group| group.figures.open).sum::<u64>(), 1_007, "{when}");
+        engine.close().unwrap();
+    };
+    look(&mut engine, "as they died");
+    drop(engine);
+    look(&mut world.open(StoreOptions::default()), "after a restart");
+}
