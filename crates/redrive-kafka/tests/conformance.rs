@@ -92,8 +92,8 @@ impl Harness for KafkaHarness {
         let source = self.world.pipeline.source.clone();
         let engine = self.engine.as_mut().expect("open");
         wait("the engine reads what is there", || {
-            // What is durable meanwhile is the suite's to hear.
-            engine.listen();
+            // What became durable meanwhile is for the suite to collect.
+            engine.process_events();
             let read = |(partition, offset): &(i32, i64)| {
                 engine.read_up_to(&source, *partition).is_some_and(|next| next > *offset as u64)
             };

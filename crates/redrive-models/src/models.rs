@@ -182,7 +182,7 @@ pub fn every_order_is_taken_and_every_note_is_heard(each: u32) {
     (0..each).for_each(|order| handover.order(order));
     let (mut heard, mut notes) = (Vec::new(), Vec::new());
     while heard.len() < each as usize {
-        handover.hear(&mut notes);
+        handover.drain(&mut notes);
         if notes.is_empty() {
             wake.sleep(FOR_EVER);
         }

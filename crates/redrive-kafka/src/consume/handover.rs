@@ -14,8 +14,8 @@ pub struct Handover<N, O> {
     orders: Mutex<VecDeque<O>>,
     wake: Mutex<Option<Wake>>,
     reader: OnceLock<Thread>,
-    /// The engine has something to do soon that no event will remind it of.
-    reminder: AtomicBool,
+    /// The engine has something to do soon that no event will wake it for.
+    wake_requested: AtomicBool,
     /// Whether the consumer is a member of its group.
     member: AtomicBool,
 }
@@ -27,7 +27,7 @@ impl<N, O> Default for Handover<N, O> {
             orders: Mutex::new(VecDeque::new()),
             wake: Mutex::new(None),
             reader: OnceLock::new(),
-            reminder: AtomicBool::new(false),
+            wake_requested: AtomicBool::new(false),
             member: AtomicBool::new(false),
         }
     }
@@ -54,7 +54,7 @@ impl<N, O> Handover<N, O> {
     }
 
     /// Everything that was reported since the last time, in order; `into` is emptied first.
-    pub fn hear(&self, into: &mut Vec<N>) {
+    pub fn drain(&self, into: &mut Vec<N>) {
         into.clear();
         std::mem::swap(&mut *locked(&self.notes), into);
     }
@@ -85,13 +85,13 @@ impl<N, O> Handover<N, O> {
     }
 
     /// Asks to be called again soon.
-    pub fn remind(&self) {
-        self.reminder.store(true, Ordering::SeqCst);
+    pub fn request_wake(&self) {
+        self.wake_requested.store(true, Ordering::SeqCst);
     }
 
     /// Calls the engine if it asked for that.
-    pub fn remind_engine(&self) {
-        if self.reminder.swap(false, Ordering::SeqCst) {
+    pub fn wake_engine_if_requested(&self) {
+        if self.wake_requested.swap(false, Ordering::SeqCst) {
             self.call_engine();
         }
     }

@@ -144,7 +144,7 @@ impl Polling {
             let read = self.read_lanes();
             if reminded.elapsed() >= REMIND_EVERY {
                 reminded = Instant::now();
-                self.mailbox.remind_engine();
+                self.mailbox.wake_engine_if_requested();
                 self.look_for_group();
             }
             if !served && !read {

@@ -11,7 +11,7 @@ use redrive_core::Time;
 
 use super::died::Died;
 use super::late::{self, IsReplacing, Replaced};
-use super::twins::{Meeting, Twins};
+use super::twins::{TwinOrder, Twins};
 use crate::backlog::lanes::Lanes;
 use crate::record::{CopyRecord, Origin, Replaces, WaitingMessage, number_of, origin_of};
 use crate::topics::LaneKind;
@@ -68,42 +68,42 @@ impl Duplicates {
 
     /// What a record that was read is to others of its message. `replaces` is set on a copy that this assignment did not
     /// write.
-    pub fn meet(
+    pub fn observe(
         &mut self,
         lanes: &Lanes,
         at: usize,
         waiting: &WaitingMessage,
         replaces: Option<Replaces>,
         is_replacing: IsReplacing<'_>,
-    ) -> Meeting {
+    ) -> TwinOrder {
         let lane = &lanes[at];
         let is_source = lane.kind == LaneKind::Source;
         if is_source && !lane.is_original(waiting) {
             return self.meet_put_back(lane.record_at(waiting.offset));
         }
         if !is_source && !self.twins.is_reading() {
-            return replaces.map_or(Meeting::First, |replaces| {
+            return replaces.map_or(TwinOrder::First, |replaces| {
                 self.meet_late(lanes, at, waiting, replaces, is_replacing)
             });
         }
         if !self.twins.are_possible() {
-            return Meeting::First;
+            return TwinOrder::First;
         }
         if let Some(replaces) = replaces.filter(|_| !is_source) {
             self.remember_put_back(lanes, waiting, replaces);
         }
         if self.died.has(waiting.number, waiting.meta.replays, waiting.meta.created) {
-            return Meeting::Behind;
+            return TwinOrder::Behind;
         }
-        self.twins.meet(waiting.number, &waiting.meta, at, waiting.offset)
+        self.twins.observe(waiting.number, &waiting.meta, at, waiting.offset)
     }
 
     /// A letter that was put back onto the source, by us or by somebody else: a message of that number was there before, so
     /// only what names this very record counts.
-    fn meet_put_back(&self, record: Replaces) -> Meeting {
+    fn meet_put_back(&self, record: Replaces) -> TwinOrder {
         let is_replaced =
             self.twins.are_possible() && (self.died.replaced(record) || self.twins.replaced(record));
-        if is_replaced { Meeting::Behind } else { Meeting::First }
+        if is_replaced { TwinOrder::Behind } else { TwinOrder::First }
     }
 
     /// A copy names the record of the source that it replaces, and that is not the one its number says.
@@ -122,23 +122,23 @@ impl Duplicates {
         waiting: &WaitingMessage,
         replaces: Replaces,
         is_replacing: IsReplacing<'_>,
-    ) -> Meeting {
+    ) -> TwinOrder {
         match late::replaced(lanes, replaces, is_replacing) {
-            Replaced::Elsewhere => Meeting::First,
+            Replaced::Elsewhere => TwinOrder::First,
             Replaced::Ahead => {
                 // A source record is compared when it is read.
                 if waiting.number == number_of(replaces.partition, replaces.offset.cast_signed()) {
                     self.twins.expect_source(waiting.number, &waiting.meta, at, waiting.offset);
                 }
-                Meeting::First
+                TwinOrder::First
             }
             Replaced::Waits { lane }
                 if late::is_older_topic(&lanes[lane], replaces.offset, waiting.meta.created) =>
             {
-                Meeting::First
+                TwinOrder::First
             }
-            Replaced::Waits { lane } => Meeting::Further { lane, offset: replaces.offset },
-            Replaced::Started => Meeting::Behind,
+            Replaced::Waits { lane } => TwinOrder::Further { lane, offset: replaces.offset },
+            Replaced::Started => TwinOrder::Behind,
         }
     }
 
@@ -208,11 +208,11 @@ mod tests {
         let (mut lanes, mut duplicates) = (lanes(), Duplicates::default());
         duplicates.begin(Instant::now());
         let copy = waiting(7, 3, 1);
-        assert_eq!(duplicates.meet(&lanes, 1, &copy, None, &|_, _| false), Meeting::First);
+        assert_eq!(duplicates.observe(&lanes, 1, &copy, None, &|_, _| false), TwinOrder::First);
         duplicates.tiers_read(&lanes, &"orders".into());
         assert!(!duplicates.is_reading());
         let source = waiting(7, 7, 0);
-        assert_eq!(duplicates.meet(&lanes, 0, &source, None, &|_, _| false), Meeting::Behind);
+        assert_eq!(duplicates.observe(&lanes, 0, &source, None, &|_, _| false), TwinOrder::Behind);
         lanes.mark(0, 7);
         duplicates.skip(&lanes, &[(0, 7)]);
         assert_eq!(duplicates.skipped(), 1);
@@ -225,12 +225,12 @@ mod tests {
         lanes[0].next = 8;
         lanes[0].fifo.push_back(waiting(7, 7, 0));
         let copy = waiting(7, 3, 1);
-        let mut meet = |lanes: &Lanes, is_replacing: IsReplacing<'_>| {
-            duplicates.meet(lanes, 1, &copy, Some(replaces), is_replacing)
+        let mut observe = |lanes: &Lanes, is_replacing: IsReplacing<'_>| {
+            duplicates.observe(lanes, 1, &copy, Some(replaces), is_replacing)
         };
-        assert_eq!(meet(&lanes, &|_, _| false), Meeting::Further { lane: 0, offset: 7 });
-        assert_eq!(meet(&lanes, &|lane, offset| (lane, offset) == (0, 7)), Meeting::Behind);
+        assert_eq!(observe(&lanes, &|_, _| false), TwinOrder::Further { lane: 0, offset: 7 });
+        assert_eq!(observe(&lanes, &|lane, offset| (lane, offset) == (0, 7)), TwinOrder::Behind);
         lanes[0].next = 7;
-        assert_eq!(meet(&lanes, &|_, _| false), Meeting::First, "it is compared when it is read");
+        assert_eq!(observe(&lanes, &|_, _| false), TwinOrder::First, "it is compared when it is read");
     }
 }

@@ -27,9 +27,9 @@ struct SeenRecord {
     offset: u64,
 }
 
-/// What a record is to those met before.
+/// How a record compares with those read before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
+pub enum TwinOrder {
     First,
     /// It has come further than the record at this lane and offset, which does not count any more.
     Further {
@@ -86,27 +86,27 @@ impl Twins {
         self.places.contains(&place)
     }
 
-    pub fn meet(&mut self, number: u64, meta: &Meta, lane: usize, offset: u64) -> Meeting {
+    pub fn observe(&mut self, number: u64, meta: &Meta, lane: usize, offset: u64) -> TwinOrder {
         let created = meta.created;
         let rank = (meta.replays, meta.attempts.saturating_add(meta.uncounted));
         if !self.is_reading() {
             // Only source records come now, and a copy is never behind its source.
             let other = self.seen.remove(&number).filter(|other| other.created == meta.created);
-            return if other.is_some() { Meeting::Behind } else { Meeting::First };
+            return if other.is_some() { TwinOrder::Behind } else { TwinOrder::First };
         }
         let Some(other) = self.seen.get_mut(&number) else {
             self.seen.insert(number, SeenRecord { created, rank, lane, offset });
-            return Meeting::First;
+            return TwinOrder::First;
         };
         if other.created != created {
-            return Meeting::First;
+            return TwinOrder::First;
         }
         if rank <= other.rank {
-            return Meeting::Behind;
+            return TwinOrder::Behind;
         }
         let SeenRecord { lane, offset, .. } =
             std::mem::replace(other, SeenRecord { created, rank, lane, offset });
-        Meeting::Further { lane, offset }
+        TwinOrder::Further { lane, offset }
     }
 
     /// A copy whose source record is still to be read came late.
@@ -134,25 +134,25 @@ mod tests {
     fn whoever_has_come_further_counts() {
         let mut twins = Twins::default();
         twins.begin(Instant::now());
-        assert_eq!(twins.meet(7, &meta(0, 0), 0, 7), Meeting::First);
-        assert_eq!(twins.meet(8, &meta(0, 1), 1, 3), Meeting::First);
-        assert_eq!(twins.meet(7, &meta(0, 1), 1, 4), Meeting::Further { lane: 0, offset: 7 });
-        assert_eq!(twins.meet(7, &meta(0, 1), 1, 5), Meeting::Behind);
-        assert_eq!(twins.meet(7, &meta(0, 2), 2, 0), Meeting::Further { lane: 1, offset: 4 });
-        assert_eq!(twins.meet(7, &meta(1, 0), 3, 0), Meeting::Further { lane: 2, offset: 0 });
-        assert_eq!(twins.meet(8, &meta(0, 0), 0, 8), Meeting::Behind);
+        assert_eq!(twins.observe(7, &meta(0, 0), 0, 7), TwinOrder::First);
+        assert_eq!(twins.observe(8, &meta(0, 1), 1, 3), TwinOrder::First);
+        assert_eq!(twins.observe(7, &meta(0, 1), 1, 4), TwinOrder::Further { lane: 0, offset: 7 });
+        assert_eq!(twins.observe(7, &meta(0, 1), 1, 5), TwinOrder::Behind);
+        assert_eq!(twins.observe(7, &meta(0, 2), 2, 0), TwinOrder::Further { lane: 1, offset: 4 });
+        assert_eq!(twins.observe(7, &meta(1, 0), 3, 0), TwinOrder::Further { lane: 2, offset: 0 });
+        assert_eq!(twins.observe(8, &meta(0, 0), 0, 8), TwinOrder::Behind);
     }
 
     #[test]
     fn a_copy_is_remembered_until_its_source_is_read() {
         let mut twins = Twins::default();
         twins.begin(Instant::now());
-        twins.meet(7, &meta(0, 1), 1, 4);
-        twins.meet(9, &meta(0, 1), 1, 5);
+        twins.observe(7, &meta(0, 1), 1, 4);
+        twins.observe(9, &meta(0, 1), 1, 5);
         twins.end(|number| number == 9);
         assert!(!twins.is_reading() && twins.are_possible());
-        assert_eq!(twins.meet(7, &meta(0, 0), 0, 7), Meeting::First);
-        assert_eq!(twins.meet(9, &meta(0, 0), 0, 9), Meeting::Behind);
+        assert_eq!(twins.observe(7, &meta(0, 0), 0, 7), TwinOrder::First);
+        assert_eq!(twins.observe(9, &meta(0, 0), 0, 9), TwinOrder::Behind);
         assert!(!twins.are_possible());
     }
 }

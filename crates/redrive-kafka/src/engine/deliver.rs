@@ -124,7 +124,7 @@ impl Deliver for KafkaEngine {
         let places = if self.ownership.is_released() { Vec::new() } else { self.last_commit() };
         self.mailbox.order(Order::Close { epoch: self.lanes.epoch(), places });
         self.poller.join();
-        self.hear();
+        self.handle_notes();
         self.letters.close();
         if !safe {
             return Err(EngineError::Unavailable("some copies were not acknowledged in time".to_owned()));
@@ -148,7 +148,7 @@ fn reminder_file(engine: &KafkaEngine, kind: ReminderKind) -> PathBuf {
 /// Waits until every copy is acknowledged; whether that was in time.
 fn wait_for_copies(engine: &mut KafkaEngine, until: Instant) -> bool {
     loop {
-        engine.hear();
+        engine.handle_notes();
         engine.copies.poll();
         engine.handle_written();
         if engine.copies.is_empty() {

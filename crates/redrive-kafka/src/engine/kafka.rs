@@ -25,7 +25,7 @@ use crate::consume::ownership::{Ownership, Revocation};
 use crate::consume::poll::Poller;
 use crate::crash::ledger::CrashLedger;
 use crate::duplicates::detector::Duplicates;
-use crate::duplicates::twins::Meeting;
+use crate::duplicates::twins::TwinOrder;
 use crate::group::control::Control;
 use crate::group::status::GroupStatus;
 use crate::letters::KafkaLetters;
@@ -154,9 +154,9 @@ impl KafkaEngine {
     }
 
     /// Handles everything that happened and sends what has to be sent, without reporting what is durable.
-    pub fn listen(&mut self) {
+    pub fn process_events(&mut self) {
         self.notice_gap();
-        self.hear();
+        self.handle_notes();
         self.copies.poll();
         self.handle_written();
         self.hold_unwritten();
@@ -167,7 +167,7 @@ impl KafkaEngine {
 
     /// The same, and reports what is durable.
     pub(super) fn report(&mut self, out: &mut Vec<Event>) {
-        self.listen();
+        self.process_events();
         out.extend(self.share.take().map(|(owned, all)| Event::Share { owned, all }));
         self.tickets.durable(&self.lanes, !self.unwritten.is_empty(), out);
         let waits = !self.tickets.is_empty()
@@ -175,7 +175,7 @@ impl KafkaEngine {
             || self.copies.needs_polling()
             || self.duplicates.is_reading();
         if waits || self.lanes.iter().any(PartitionLane::has_news) {
-            self.mailbox.remind();
+            self.mailbox.request_wake();
         }
     }
 
@@ -184,11 +184,11 @@ impl KafkaEngine {
     }
 
     /// Handles what the polling thread reported.
-    pub(super) fn hear(&mut self) {
+    pub(super) fn handle_notes(&mut self) {
         let mut notes = std::mem::take(&mut self.notes);
-        self.mailbox.hear(&mut notes);
+        self.mailbox.drain(&mut notes);
         for note in notes.drain(..) {
-            self.hear_one(note);
+            self.handle_note(note);
         }
         self.notes = notes;
         if !self.closed && self.failed.is_none() && !self.poller.is_running() {
@@ -196,7 +196,7 @@ impl KafkaEngine {
         }
     }
 
-    fn hear_one(&mut self, note: Note) {
+    fn handle_note(&mut self, note: Note) {
         let epoch_now = self.lanes.epoch();
         match note {
             Note::Assigned { epoch, began } => self.begin(epoch, *began),
@@ -247,7 +247,7 @@ impl KafkaEngine {
         self.assigned(epoch, lanes);
         self.copies.topics_mut().update(&partitions);
         if is_first {
-            self.leave_a_trace();
+            self.record_first_run();
         }
         self.backlog.keys_mut().count_overtaken(overtaken, &self.pipeline.name);
         self.share = self.lanes.share(&partitions);
@@ -277,7 +277,7 @@ impl KafkaEngine {
     }
 
     /// Records that the pipeline has run, in case its group is found without offsets one day.
-    fn leave_a_trace(&mut self) {
+    fn record_first_run(&mut self) {
         let said = serde_json::json!({ "group": self.group.name(), "at": timestamp::print(wall_time()) });
         let value = Some(said.to_string().into_bytes());
         self.copies.progress(0, BEGUN.to_owned(), value, AfterWrite::Nothing);
@@ -376,15 +376,15 @@ impl KafkaEngine {
             let replaces = replaces.filter(|_| !expected.acknowledged && !expected.copied);
             let (copies, epoch) = (&self.copies, self.lanes.epoch());
             let is_replacing = |lane, offset| copies.is_replacing(epoch, lane, offset);
-            let meeting = self.duplicates.meet(&self.lanes, at, &waiting, replaces, &is_replacing);
-            match meeting {
-                Meeting::First => {}
+            let order = self.duplicates.observe(&self.lanes, at, &waiting, replaces, &is_replacing);
+            match order {
+                TwinOrder::First => {}
                 // It stays where it is, and is skipped when its turn comes.
-                Meeting::Further { lane, offset } => {
+                TwinOrder::Further { lane, offset } => {
                     self.mark(lane, offset, None);
                     skipped.push((lane, offset));
                 }
-                Meeting::Behind => {
+                TwinOrder::Behind => {
                     self.mark(at, offset, None);
                     skipped.push((at, offset));
                 }
@@ -392,11 +392,11 @@ impl KafkaEngine {
             if waiting.meta.replays > 0 {
                 self.backlog.keys_mut().replay_read(&waiting);
             }
-            if meeting == Meeting::Behind {
+            if order == TwinOrder::Behind {
                 self.lanes.free_fresh(at, bytes);
                 continue;
             }
-            if meeting == Meeting::First
+            if order == TwinOrder::First
                 && !expected.acknowledged
                 && !expected.replayed
                 && let Some(key) = self.backlog.keys().key_of(&waiting.message)
