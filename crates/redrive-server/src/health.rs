@@ -7,7 +7,7 @@ use redrive::replay::{ReplayState, ReplayView};
 use redrive_api::{Liveness, PipelineProblem};
 
 use crate::answer::Json;
-use crate::api::view_condition::pipeline_problem;
+use crate::api::view::condition::pipeline_problem;
 use crate::metrics::{self, DoorCounts, PipelineFigures, ReplayCounts, ReplayJobs, Snapshot};
 use crate::readiness::Phase;
 use crate::service::Served;

@@ -38,7 +38,7 @@ pub mod figures {
 /// Which letters are meant: names of letters, payloads as JSON that keeps its text.
 pub mod letters {
     pub use crate::letters::correlation::correlation_id;
-    pub use crate::letters::filter_match::status_of;
+    pub use crate::letters::filter::matches::status_of;
 
     pub mod decimal {
         pub use crate::letters::decimal::*;

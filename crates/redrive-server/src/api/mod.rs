@@ -16,7 +16,3 @@ pub mod selection;
 mod shown;
 pub mod subscriptions;
 pub mod view;
-mod view_attention;
-pub(crate) mod view_condition;
-mod view_health;
-mod view_recent;

@@ -3,9 +3,7 @@
 pub(crate) mod correlation;
 pub(crate) mod decimal;
 pub mod edit;
-mod filter;
-pub(crate) mod filter_match;
-mod filter_parse;
+pub(crate) mod filter;
 
 pub(crate) mod groups;
 #[doc(hidden)]

@@ -13,8 +13,6 @@ mod jq;
 mod lesson;
 mod redact;
 mod replay;
-mod replay_plan;
-mod replay_report;
 mod replays;
 mod selection;
 mod show;

@@ -3,7 +3,7 @@
 use redrive_api::ReplayJob;
 use serde::Deserialize as _;
 
-use super::replay_report::{sum, untouched_line};
+use super::replay::report::{sum, untouched_line};
 use crate::client::{ApiAnswer, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Align, Output, TextTable, age, count, instant, rate, safe};

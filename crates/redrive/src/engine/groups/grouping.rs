@@ -8,7 +8,7 @@ use redrive_core::fingerprint::{DeathCause, fingerprint};
 use redrive_core::{Fingerprint, GroupRules, Reason};
 
 use crate::engine::history::{Attempt, History};
-use crate::letters::filter_match::status_of;
+use crate::letters::filter::matches::status_of;
 
 /// How the letters of a pipeline are grouped.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

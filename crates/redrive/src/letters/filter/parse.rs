@@ -6,11 +6,9 @@ use redrive_core::fingerprint::group_id::NoGroupId;
 use redrive_core::nearest::nearest;
 use redrive_core::{Class, Family, Reason, duration};
 
-use super::decimal::Decimal;
-use super::filter::{
-    Compared, Comparison, FIELDS, FILTER_BYTES_MAX, Filter, FilterError, PayloadTest, Term, Test,
-};
+use super::{Compared, Comparison, FIELDS, FILTER_BYTES_MAX, Filter, FilterError, PayloadTest, Term, Test};
 use crate::engine::LetterState;
+use crate::letters::decimal::Decimal;
 
 /// A value as it was written.
 struct WrittenValue {

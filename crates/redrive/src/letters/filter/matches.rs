@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use redrive_core::{GroupId, Message, Meta, Reason, Time};
 
-use super::correlation::correlation_id;
-use super::decimal::Decimal;
-use super::edit::json_text::JsonText;
-use super::edit::{JsonValue, Pointer};
-use super::filter::{Filter, PayloadTest, Test};
+use super::{Filter, PayloadTest, Test};
 use crate::engine::continued::accepted_id;
 use crate::engine::{Attempt, Letter, LetterState, PendingMessage};
+use crate::letters::correlation::correlation_id;
+use crate::letters::decimal::Decimal;
+use crate::letters::edit::json_text::JsonText;
+use crate::letters::edit::{JsonValue, Pointer};
 
 /// What is looked at, with what more than one term may ask for, read once.
 struct Looked<'a> {
@@ -31,7 +31,7 @@ impl Filter {
     }
 
     /// Whether this letter would be meant if this were its message: one that an edit has replaced.
-    pub(super) fn matches_as(&self, letter: &Letter, message: &Message, now: Time) -> bool {
+    pub(in crate::letters) fn matches_as(&self, letter: &Letter, message: &Message, now: Time) -> bool {
         let Letter { meta, reason, state, group, .. } = letter;
         let looked = Looked {
             message,

@@ -1,5 +1,8 @@
 //! `redrive dlq replay`: starts a job, or finds one again, and follows it to its end.
 
+mod plan;
+pub(super) mod report;
+
 use std::time::{Duration, Instant};
 
 use redrive::internal::letters::select::SELECTION_MAX;
@@ -7,9 +10,9 @@ use redrive::replay::ReplayError;
 use redrive_api::{JobState, ReplayForecast, ReplayJob, StartReplay};
 use redrive_core::Ratio;
 
+use self::plan::{details, later_successes, others, superseded, would};
+use self::report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
 use super::Selection;
-use super::replay_plan::{details, later_successes, others, superseded, would};
-use super::replay_report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
 use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, rate, safe};

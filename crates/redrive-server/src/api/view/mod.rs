@@ -1,5 +1,10 @@
 //! What the API shows of pipelines, messages and letters. Pure: values of the engine in, shapes of the API out.
 
+mod attention;
+pub(crate) mod condition;
+mod health;
+mod recent;
+
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -22,10 +27,7 @@ use redrive_core::{Class, Message, Schedule, duration};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::view_attention;
-use super::view_condition;
-use super::view_health;
-use super::view_recent::{self, p99_ms};
+use self::recent::p99_ms;
 use crate::service::Served;
 
 /// A name that the engine gives, or none.
@@ -79,12 +81,12 @@ pub fn pipeline(served: &Served, replays: &[ReplayView]) -> PipelineView {
         attempts: figures.attempts.total(),
         late_p99_ms: p99_ms(&figures.retry_lateness),
         end_to_end_p99_ms: p99_ms(&figures.end_to_end),
-        recent: view_recent::recent(&figures.recent),
-        attention: view_attention::notices(
+        recent: recent::recent(&figures.recent),
+        attention: attention::notices(
             served.handle.name(),
             paused,
             figures,
-            &view_attention::Circumstances {
+            &attention::Circumstances {
                 outage_gate: served.handle.policy().outage_gate(),
                 subscriptions: served.subscription_counts(),
                 stopped_replays: StoppedReplays::of(served.handle.name(), replays).as_ref(),
@@ -93,13 +95,13 @@ pub fn pipeline(served: &Served, replays: &[ReplayView]) -> PipelineView {
             served.handle.now(),
         ),
         breaker: figures.health.breaker.state.name().to_owned(),
-        health: view_health::sink_health(figures),
+        health: health::sink_health(figures),
         store: StoreHealth {
             damaged: figures.upkeep.damaged,
             scrubbed: figures.upkeep.scrubbed.map(Instant),
             index_rebuilds: figures.upkeep.index_rebuilds,
         },
-        condition: view_condition::condition(&figures.condition),
+        condition: condition::condition(&figures.condition),
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn reached(job: &ReplayJob) -> u64 {
 }
 
 /// What became of every letter of the selection; the numbers behind the first add up to it.
-pub(super) fn sum(job: &ReplayJob) -> String {
+pub(in crate::commands::dlq) fn sum(job: &ReplayJob) -> String {
     let mut parts = vec![
         format!("letters {}", count(job.total)),
         format!("succeeded {}", count(job.succeeded)),
@@ -34,7 +34,7 @@ pub(super) fn sum(job: &ReplayJob) -> String {
 }
 
 /// What to do about letters that a job has left.
-pub(super) fn untouched_line(job: &ReplayJob) -> Option<String> {
+pub(in crate::commands::dlq) fn untouched_line(job: &ReplayJob) -> Option<String> {
     let under_way = if job.under_way > 0 {
         format!(" {} that were put back are still being delivered.", count(job.under_way))
     } else {

@@ -4,14 +4,17 @@
 //! leading `-` is *not*, and `=` is accepted for `:`. A [`Filter`] prints itself in a form that reads back as the same
 //! filter.
 
+pub(crate) mod matches;
+mod parse;
+
 use std::fmt;
 use std::time::Duration;
 
 use redrive_core::{Class, Family, GroupId, Reason, duration};
 
-use super::decimal::Decimal;
-use super::redact::Redaction;
 use crate::engine::LetterState;
+use crate::letters::decimal::Decimal;
+use crate::letters::redact::Redaction;
 
 /// The longest text that is read as a filter.
 pub(crate) const FILTER_BYTES_MAX: usize = 4096;
@@ -202,7 +205,7 @@ impl FilterError {
 impl Filter {
     /// Reads a filter. An empty text is an error: it would mean all letters without saying so.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        super::filter_parse::parse(text)
+        parse::parse(text)
     }
 }
 
@@ -295,5 +298,4 @@ fn quoted(value: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;
