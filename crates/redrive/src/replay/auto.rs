@@ -375,28 +375,27 @@ mod tests {
     fn a_sink_is_healthy_until_one_thing_is_known_to_be_wrong() {
         let well = Figures::new(&Policy::default());
         assert!(is_healthy(&well));
-        let flood = Flood { dead: 40, of: 50, within: Duration::from_mins(1) };
-        let outage = Outage { last_good: None, failed: 20 };
-        let wait = AskedWait {
-            since: at(0),
-            until: at(1),
-            asked: Duration::from_mins(1),
-            message_id: "o-1".to_owned(),
-            kind: FailureKind::Status(503),
-        };
-        let wrongs: [(&str, &dyn Fn(&mut Figures)); 6] = [
-            ("breaker open", &|figures| figures.health.breaker.state = BreakerState::Open),
-            ("breaker half open", &|figures| figures.health.breaker.state = BreakerState::HalfOpen),
-            ("outage", &|figures| figures.health.outage = Some(outage)),
-            ("wait", &|figures| figures.health.wait = Some(wait.clone())),
-            ("flood", &|figures| figures.health.flood = Some(flood)),
-            ("paused", &|figures| figures.paused = true),
-        ];
-        for (name, wrong) in wrongs {
+        let with = |name: &str, wrong: fn(&mut Figures)| {
             let mut figures = well.clone();
             wrong(&mut figures);
             assert!(!is_healthy(&figures), "{name}");
-        }
+        };
+        with("breaker open", |figures| figures.health.breaker.state = BreakerState::Open);
+        with("breaker half open", |figures| figures.health.breaker.state = BreakerState::HalfOpen);
+        with("outage", |figures| figures.health.outage = Some(Outage { last_good: None, failed: 20 }));
+        with("wait", |figures| {
+            figures.health.wait = Some(AskedWait {
+                since: at(0),
+                until: at(1),
+                asked: Duration::from_mins(1),
+                message_id: "o-1".to_owned(),
+                kind: FailureKind::Status(503),
+            });
+        });
+        with("flood", |figures| {
+            figures.health.flood = Some(Flood { dead: 40, of: 50, within: Duration::from_mins(1) });
+        });
+        with("paused", |figures| figures.paused = true);
     }
 
     #[test]
