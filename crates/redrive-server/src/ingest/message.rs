@@ -391,7 +391,7 @@ mod tests {
             ("", "a message is a JSON object, and this is empty", "one JSON object"),
             ("truth", "a message is a JSON object, and this is not JSON", "one JSON object"),
             ("{}{}", "more than one JSON object", "application/x-ndjson"),
-            ("{} x", "behind the JSON object", "one JSON object"),
+            ("{} x", "unexpected data after the JSON object", "one JSON object"),
             (r#"{"id":"a""#, "ends in the middle", "the whole object"),
         ] {
             let problem = read_plain(text).unwrap_err();
