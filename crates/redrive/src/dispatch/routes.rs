@@ -343,3 +343,111 @@ fn spread(delivery: &Delivery) -> Random {
     let number = delivery.receipt.number() ^ delivery.meta.held_ms.rotate_left(32);
     Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
+
+#[cfg(test)]
+mod tests {
+    use redrive_core::Meta;
+
+    use super::*;
+    use crate::engine::{History, Receipt};
+
+    const PERMITS: usize = 8;
+    const NOW: Time = Time::from_millis(1_000_000);
+
+    /// Two calls at once for an endpoint, which is the first letter of the message's id.
+    fn routes() -> Routes {
+        let of = |message: &Message| {
+            message.id().bytes().next().map(|letter| Endpoint { origin: 1, endpoint: letter.into() })
+        };
+        Routes::new(Router::new(2, None, of), &BreakerSettings::default(), PERMITS)
+    }
+
+    fn delivery(id: &str) -> Delivery {
+        let seq = id.bytes().fold(0, |seq, byte| seq * 256 + u64::from(byte));
+        Delivery {
+            receipt: Receipt { lane: 0, epoch: 0, seq, at: 0 },
+            message: Message::builder(id).build().unwrap(),
+            meta: Meta::default(),
+            history: History::default(),
+            due: None,
+            arrived: None,
+            origin: None,
+            doomed: None,
+            suspect: None,
+        }
+    }
+
+    fn route(routes: &mut Routes, id: &str) -> Routed {
+        routes.route(delivery(id), Time::MAX, |_| false, NOW)
+    }
+
+    fn started(routed: Routed) -> Endpoint {
+        let Routed::Start(_, Some(to)) = routed else { panic!("it did not start") };
+        to
+    }
+
+    fn end(routes: &mut Routes, to: Endpoint) {
+        let good = EndpointCall {
+            counts: true,
+            is_good: Some(true),
+            retry_after: None,
+            counts_as: Some(to.endpoint),
+            slow: None,
+        };
+        routes.ended(to, good, NOW);
+    }
+
+    #[test]
+    fn a_full_endpoint_queues_its_own_messages_and_delays_no_other() {
+        let mut routes = routes();
+        let to = started(route(&mut routes, "a1"));
+        started(route(&mut routes, "a2"));
+        assert!(matches!(route(&mut routes, "a3"), Routed::Queued));
+        started(route(&mut routes, "b1"));
+        assert!(routes.next_freed(|_| false).is_none(), "both calls still run");
+
+        end(&mut routes, to);
+        assert!(matches!(route(&mut routes, "a4"), Routed::Queued), "it came after a3");
+        let (next, endpoint) = routes.next_freed(|_| false).unwrap();
+        assert_eq!((next.message.id(), endpoint), ("a3", to.endpoint));
+        routes.from_queue = true;
+        started(routes.route(next, Time::MAX, |_| false, NOW));
+        assert_eq!(routes.waiting().map(|delivery| delivery.message.id()).collect::<Vec<_>>(), ["a4"]);
+    }
+
+    #[test]
+    fn an_endpoint_fills_at_most_a_quarter_of_the_queues() {
+        let mut routes = routes();
+        let quarter = PERMITS * QUEUED_PER_PERMIT / 4;
+        for endpoint in ["a", "b", "c", "d"] {
+            for number in 0..2 + quarter {
+                assert!(!matches!(route(&mut routes, &format!("{endpoint}{number}")), Routed::PutOff(..)));
+            }
+            let Routed::PutOff(_, due) = route(&mut routes, &format!("{endpoint}!")) else {
+                panic!("no room")
+            };
+            assert!((1_000..=1_500).contains(&millis(due.since(NOW))), "{endpoint} {due:?}");
+        }
+        started(route(&mut routes, "e1"));
+        started(route(&mut routes, "e2"));
+        assert!(matches!(route(&mut routes, "e3"), Routed::PutOff(..)), "the queues are full");
+
+        let first = delivery("a2").receipt.number();
+        assert!(routes.withdraw(first).is_some() && routes.withdraw(first).is_none());
+        assert!(matches!(route(&mut routes, "e3"), Routed::Queued), "one place is free again");
+        assert_eq!(routes.take_queued().len(), 4 * quarter);
+        assert_eq!(routes.waiting().count(), 0);
+    }
+
+    #[test]
+    fn a_reserved_endpoint_starts_nothing_else() {
+        let mut routes = routes();
+        let is_reserved = |endpoint| endpoint == u64::from(b'a');
+        assert!(matches!(routes.route(delivery("a1"), Time::MAX, is_reserved, NOW), Routed::Queued));
+        started(routes.route(delivery("b1"), Time::MAX, is_reserved, NOW));
+        routes.free_again(b'a'.into());
+        assert!(routes.next_freed(is_reserved).is_none());
+        routes.free_again(b'a'.into());
+        assert!(routes.next_freed(|_| false).is_some(), "the reservation is over");
+    }
+}
