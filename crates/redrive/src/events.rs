@@ -1,4 +1,4 @@
-//! What happens in a pipeline, for whoever wants to follow it: a bounded ring of numbered events.
+//! What happens in a pipeline, for subscribers: a bounded ring of numbered events.
 //!
 //! Readers go at their own pace and hold nothing back. One that is too slow finds that events have left the ring, and how
 //! many.

@@ -122,7 +122,7 @@ impl Failure {
         self
     }
 
-    /// Says that nobody was called, because it is known already how that would end: the receiver is gone for good, or the
+    /// Says that no call was made, because its outcome is already known: the receiver is gone for good, or the
     /// message is none that it could take. It says nothing about the receiver, good or bad, and no breaker counts it.
     #[must_use]
     pub fn uncalled(mut self) -> Self {

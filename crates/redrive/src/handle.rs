@@ -128,7 +128,7 @@ impl PipelineHandle {
         &self.built.settings.grouping.rules
     }
 
-    /// How long the receiver remembers ids, if somebody has said so.
+    /// How long the receiver remembers ids, if set.
     pub fn ledger_horizon(&self) -> Option<Duration> {
         self.built.settings.ledger_horizon
     }
@@ -382,7 +382,7 @@ impl PipelineHandle {
         self.replay_by(actor.as_deref(), job, ids).await
     }
 
-    /// Puts letters back under a job that the caller names, for somebody: an engine whose records others read writes their name
+    /// Puts letters back under a job that the caller names, on behalf of an actor: an engine whose records others read writes their name
     /// beside the change.
     pub(crate) async fn replay_by(
         &self,
@@ -399,7 +399,7 @@ impl PipelineHandle {
         self.discard_by(None, ids).await
     }
 
-    /// The same for somebody.
+    /// The same, on behalf of an actor.
     pub(crate) async fn discard_by(
         &self,
         actor: Option<&str>,
@@ -415,7 +415,7 @@ impl PipelineHandle {
         self.undo_by(None, ids).await
     }
 
-    /// The same for somebody.
+    /// The same, on behalf of an actor.
     pub(crate) async fn undo_by(
         &self,
         actor: Option<&str>,
@@ -437,7 +437,7 @@ impl PipelineHandle {
         self.change_as(actor, move |engine, asked| engine.import(letters, dry_run, asked)).await
     }
 
-    /// Changes letters for somebody: an engine whose records others read writes their name beside the change.
+    /// Changes letters on behalf of an actor: an engine whose records others read writes their name beside the change.
     async fn change_as<T: Send + 'static>(
         &self,
         actor: Option<&str>,
@@ -558,12 +558,12 @@ impl PipelineHandle {
         self.ask(question).await
     }
 
-    /// Asks whoever has the engine: its dispatch thread, or, while the pipeline does not run, the caller.
+    /// Asks the owner of the engine: its dispatch thread, or, while the pipeline does not run, the caller.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut EngineAccess<'_>) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, HandleError> {
-        // Whether somebody still waits for the answer does not matter.
+        // Whether the caller still waits for the answer does not matter.
         self.ask_later(move |asked, reply| drop(reply.send(question(asked)))).await
     }
 

@@ -144,7 +144,7 @@ pub trait Sink: Send + Sync + 'static {
     /// Delivers a message.
     fn deliver(&self, call: Call) -> Delivery<'_>;
 
-    /// Like [`Self::deliver`], for whoever logs successes too: notes what a log may show, such as a status code. What a
+    /// Like [`Self::deliver`], for pipelines that log successes too: notes what a log may show, such as a status code. What a
     /// failure has to say it carries itself.
     fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         let _ = notes;
@@ -156,7 +156,7 @@ pub trait Sink: Send + Sync + 'static {
         "custom"
     }
 
-    /// Where messages go, in words that anybody may read: `https://example.com`, `json:/url of each message`. Never a path,
+    /// Where messages go, in words without secrets: `https://example.com`, `json:/url of each message`. Never a path,
     /// a token or another secret.
     fn target(&self) -> Option<String> {
         None

@@ -18,7 +18,7 @@ pub mod engine {
     pub use crate::engine::*;
 }
 
-/// What happens in a pipeline, for whoever follows it.
+/// What happens in a pipeline, for subscribers.
 pub mod events {
     pub use crate::events::*;
 }

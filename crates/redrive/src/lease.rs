@@ -10,7 +10,7 @@ use crate::engine::SharedRecords;
 
 /// How often its holder renews it.
 const RENEW_EVERY: Duration = Duration::from_secs(4);
-/// A lease that was not renewed for so long is anybody's.
+/// A lease that was not renewed for so long may be claimed by any process.
 const SILENCE_MAX: Duration = Duration::from_secs(16);
 /// A claim counts once it has stood for so long: two may have made one in the same moment, and the last one stands.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ impl Lease {
         Self { key, name, read: None, held_since: None }
     }
 
-    /// Whether this process holds it. Claims it if nobody does, and renews it. What cannot be written now is tried with the
+    /// Whether this process holds it. Claims it if it is free, and renews it. What cannot be written now is tried with the
     /// next look.
     pub(crate) async fn look(&mut self, shared: &Arc<dyn SharedRecords>) -> bool {
         if !shared.is_known() {

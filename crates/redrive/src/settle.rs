@@ -136,7 +136,7 @@ pub(crate) fn first_failed(delivery: &Delivery) -> Option<Time> {
     Some(since.at)
 }
 
-/// Whether nobody has attempted it before.
+/// Whether it was never attempted before.
 pub(crate) fn is_new(delivery: &Delivery) -> bool {
     delivery.meta.replays == 0 && next_call(&delivery.meta) == 1
 }

@@ -162,7 +162,7 @@ impl fmt::Display for ActionKind {
     }
 }
 
-/// One thing somebody did.
+/// One recorded action.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
     /// When it was done.

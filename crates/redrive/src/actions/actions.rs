@@ -92,7 +92,7 @@ impl Actions {
         self.log.record(action).await
     }
 
-    /// The same, for somebody who has no runtime and may wait.
+    /// The same, blocking, for callers without a runtime.
     pub fn record_now(&self, action: &Action) -> Result<(), ActionError> {
         self.log.record_now(action)
     }

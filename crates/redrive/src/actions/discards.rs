@@ -37,7 +37,7 @@ pub struct Restored {
 }
 
 /// Discards those of the letters that are open. The record comes first: a crash in between leaves a record of letters
-/// that are still open, never letters that nobody can bring back.
+/// that are still open, never letters that cannot be brought back.
 pub(super) async fn discard(
     log: &ActionLog,
     handle: &PipelineHandle,

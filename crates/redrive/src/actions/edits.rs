@@ -57,7 +57,7 @@ pub struct EditWish {
     pub ids: MessageIds,
 }
 
-/// The payload that somebody has made for one letter, and the one it was made from.
+/// A new payload for one letter, and the payload it was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPayload {
     /// The payload.

@@ -181,7 +181,7 @@ impl ActionLog {
         Ok(done.unwrap_or_else(|error| Err(std::io::Error::other(error)))?)
     }
 
-    /// Records an action on disk alone, for somebody who has no runtime and may wait.
+    /// Records an action on disk only; blocking, for callers without a runtime.
     pub(super) fn record_now(&self, action: &Action) -> Result<(), ActionError> {
         Ok(self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).append(action, None)?)
     }
@@ -404,7 +404,7 @@ impl LogState {
                 if *failed {
                     return Err(std::io::Error::other("an earlier write failed; start again after a repair"));
                 }
-                // After a failure nobody knows what is on disk: nothing is appended behind it.
+                // After a failure the content of the disk is unknown: nothing is appended behind it.
                 *failed = true;
                 file.write_all(line.as_bytes())?;
                 file.sync_data()?;

@@ -3,7 +3,7 @@
 //! - `action`: one line of the log; `log`: the file
 //! - `discards`, `edits`, `edit_undo`, `erasures`, `imports`, `groups`: what is recorded and then done, a file each
 //! - `finish`: the rest of what a process did not come to the end of
-//! - `actions`: all of it, for whoever changes something
+//! - `actions`: the entry point for all changes
 
 mod action;
 mod error;

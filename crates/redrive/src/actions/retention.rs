@@ -1,4 +1,4 @@
-//! Retention, where somebody asked for it: open letters that died long ago are discarded, recorded like every discard.
+//! Retention, where configured: open letters that died long ago are discarded, recorded like every discard.
 
 use std::time::Duration;
 

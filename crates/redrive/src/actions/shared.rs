@@ -67,7 +67,7 @@ impl SharedActions {
         let record = format!("{:015}-{process}{count:08x}", action.at.as_millis());
         let mut line = action.to_line(None);
         if line.len() > BYTES_MAX {
-            // Too many letters for everybody's memory: it can be taken back where it was done.
+            // Too many letters for the memory of all members: it can be undone where it was done.
             line = Action { ids: Vec::new(), ..action.clone() }.to_line(None);
         }
         if is_running {

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::engine::SharedRecords;
 
-/// How often whoever carries an action out says that it lives.
+/// How often the process that carries an action out sends a heartbeat.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
 /// An action about which nothing was said for so long is finished by another process.
 const SILENCE_MAX: Duration = Duration::from_secs(12);
@@ -19,7 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(12);
 /// An action that is being carried out: a record beside that of the action, until all its letters have changed.
 #[derive(Debug)]
 pub(super) struct RunningAction {
-    /// `None` where nobody else could finish it.
+    /// `None` where no other process could finish it.
     place: Option<(Arc<dyn SharedRecords>, String)>,
     beat: u64,
     at: Instant,

@@ -39,7 +39,7 @@ impl Dialect {
     }
 
     /// What a record of this framework says. Without headers that say where its message came from it is understood only if
-    /// `has_source`: somebody has said from which topic.
+    /// `has_source`: the original topic was given.
     pub fn understand(
         self,
         record: &ForeignRecord<'_>,

@@ -59,7 +59,7 @@ impl<'a> ForeignRecord<'a> {
 }
 
 /// A number in decimal digits, or in so many big-endian bytes as Java writes them: 4 for an `int`, 8 for a `long`. Bytes
-/// that are all digits are digits: as bytes they would be a partition or an offset that nobody reaches.
+/// that are all digits are digits: as bytes they would be an impossible partition or offset.
 fn number(value: &[u8], sizes: &[usize]) -> Option<i64> {
     if !value.is_empty() && value.iter().all(u8::is_ascii_digit) {
         return std::str::from_utf8(value).ok()?.parse().ok();

@@ -73,7 +73,7 @@ pub enum NotUnderstood {
 }
 
 impl NotUnderstood {
-    /// Whether it is understood as soon as somebody says which topic it came from.
+    /// Whether it is understood once the topic it came from is given.
     pub const fn needs_source(self) -> bool {
         matches!(self, Self::NoOrigin { .. } | Self::NoDialect)
     }

@@ -74,7 +74,7 @@ impl Builder {
         self
     }
 
-    /// How the process before this one ended, if whoever starts this one has seen it. After [`LastEnd::FromOutside`] (a
+    /// How the previous process ended, if the supervisor has seen it. After [`LastEnd::FromOutside`] (a
     /// SIGKILL that was not for lack of memory, say) what was running is not suspected of having ended it.
     pub fn last_end(mut self, last_end: LastEnd) -> Self {
         self.last_end = last_end;

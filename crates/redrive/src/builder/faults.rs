@@ -10,11 +10,11 @@ use crate::engine::EngineError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// Whoever wrote the settings: they are wrong, or do not fit what is stored.
+    /// The author of the settings: they are wrong, or do not fit what is stored.
     Setting,
-    /// Whoever has the store open, or time.
+    /// The process that has the store open, or time.
     Busy,
-    /// Whoever looks after the disk.
+    /// The operator of the disk.
     Storage,
 }
 

@@ -156,7 +156,7 @@ impl Machine {
     /// Puts a message off that was not sent. It burns nothing, but its time is bounded all the same.
     fn defer_unsent(&mut self, delivery: Delivery, due: Time, now: Time) -> Settlement {
         let meta = delivery.meta;
-        // Whoever would not be sent any more ends when its time is up, and not when its endpoint might be back.
+        // A message that would not be sent any more ends at its deadline, not when its endpoint might be back.
         let due = meta.deadline.map_or(due, |deadline| due.min(deadline));
         let held_ms = meta.held_ms.saturating_add(millis(due.since(now)));
         if outlasts_hold(&self.policy, held_ms) {

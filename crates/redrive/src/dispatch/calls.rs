@@ -9,7 +9,7 @@ use super::permits::Permit;
 use super::resets::SOLE_ENDPOINT;
 use crate::engine::Delivery;
 
-/// Names one call. A number is not used twice for the same slot, so a late answer cannot settle somebody else's message.
+/// Names one call. A number is not used twice for the same slot, so a late answer cannot settle another message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
     slot: u32,
@@ -62,7 +62,7 @@ impl Call {
     }
 }
 
-/// What is known of a delivery that somebody names.
+/// What is known of a delivery that is named.
 #[derive(Debug)]
 pub enum Withdrawn {
     /// It was not running and is the caller's now.

@@ -1,4 +1,4 @@
-//! A failed attempt and what was decided about it, for whoever keeps a log of them.
+//! A failed attempt and what was decided about it, for logs.
 
 #![warn(missing_docs)]
 
@@ -103,7 +103,7 @@ impl AttemptFailed {
     }
 }
 
-/// The failed attempts that nobody has fetched yet, if somebody wants to hear of them.
+/// The failed attempts that are not fetched yet, if they are wanted.
 #[derive(Debug, Default)]
 pub(super) struct FailureLog {
     pipeline: Option<Arc<str>>,

@@ -82,7 +82,7 @@ pub struct HealthEntry {
     pub change: HealthChange,
 }
 
-/// A change with the pipeline it happened to, for whoever listens.
+/// A change with the pipeline it happened to, for listeners.
 #[derive(Clone, Debug)]
 pub struct HealthChanged {
     /// The pipeline.
@@ -198,7 +198,7 @@ impl HealthChange {
         }
     }
 
-    /// Whether somebody should look.
+    /// Whether it needs attention.
     pub fn is_bad(&self) -> bool {
         match self {
             Self::Breaker { change, .. } => {

@@ -262,7 +262,7 @@ impl Machine {
         self.protection.halted().is_some()
     }
 
-    /// Somebody lets a paused pipeline go on; with `anyway`, whatever the guard says of this flood.
+    /// Resumes a paused pipeline; with `anyway`, whatever the guard says of this flood.
     pub fn resume(&mut self, anyway: bool) {
         self.protection.resumed(anyway);
         self.gate(TakeGate::Open);
@@ -296,7 +296,7 @@ impl Machine {
         &self.key_successes
     }
 
-    /// Carries out what somebody wants of the breaker, and of those of all endpoints.
+    /// Carries out an operator's order for the breaker, and for those of all endpoints.
     pub fn order_breaker(&mut self, order: BreakerOrder, now: Time) -> BreakerAnswer {
         let was = self.protection.order_breaker(order, now);
         let endpoints = self.routes.as_mut().map_or(0, |routes| match order {
@@ -396,7 +396,7 @@ impl Machine {
         self.suspects.has_met_any()
     }
 
-    /// So many runs in a row ended without a clean stop, and nobody was suspected of it.
+    /// So many runs in a row ended without a clean stop, and no message was suspected of it.
     pub fn note_unclean_ends(&mut self, runs: u32, now: Time) {
         self.protection.note(HealthChange::UncleanEnds { runs }, now);
     }
@@ -431,7 +431,7 @@ impl Machine {
         self.begin(Call { is_suspect: true, is_probe, ..Call::new(delivery, now, permit) }, starts);
     }
 
-    /// The suspect whose turn it is belongs to somebody else by now.
+    /// The suspect whose turn it is belongs to another member by now.
     pub fn drop_suspect(&mut self) {
         let dropped = self.suspects.pop();
         self.release(dropped.into_iter().collect());
@@ -463,18 +463,18 @@ impl Machine {
         taken.map_or(Withdrawn::NotHere, |delivery| Withdrawn::Taken(Box::new(delivery)))
     }
 
-    /// Somebody cancelled it.
+    /// It was cancelled.
     pub fn cancel(&mut self, delivery: Delivery, now: Time) {
         self.settle(settle::dead(delivery, Reason::Cancelled, now), None);
     }
 
-    /// Somebody took back what a replay had put back: it did not die, so nothing is counted and nobody is told.
+    /// A replayed message was taken back: it did not die, so nothing is counted or reported.
     pub fn recall(&mut self, settlement: Settlement) {
         self.resets.forget(settlement.delivery.receipt.number());
         self.verdicts.push_silently(settlement);
     }
 
-    /// Somebody wants its next attempt now.
+    /// Its next attempt is to be made now.
     pub fn make_due(&mut self, delivery: Delivery, now: Time) {
         let meta = Meta { deferred: false, ..delivery.meta };
         self.settle(settle::put_off(Delivery { meta, ..delivery }, now), None);

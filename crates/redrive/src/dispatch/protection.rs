@@ -28,10 +28,10 @@ use crate::settle::{self, Views};
 const HISTORY_MAX: usize = 16;
 /// Waits from this length on are logged; short ones may come every second.
 const LOGGED_FROM: Duration = Duration::from_secs(10);
-/// Changes nobody has fetched yet; the oldest go first.
+/// Changes that are not fetched yet; the oldest go first.
 const UNHEARD_MAX: usize = 256;
 
-/// What somebody wants of the breaker.
+/// What an operator orders the breaker to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerOrder {
     /// Ends the cooldown: probes are sent at once.
@@ -63,7 +63,7 @@ impl ProtectionSettings {
 pub(super) enum Admission {
     Free,
     Probe,
-    /// It is the one that opened the breaker; somebody else shall be the probe.
+    /// It is the one that opened the breaker; another message must be the probe.
     Another,
     Gated,
 }
@@ -309,7 +309,7 @@ impl Protection {
         Admission::Probe
     }
 
-    /// Lets somebody start whom there was room for, whoever it is. Whether it is a probe.
+    /// Lets any message start for which there was room. Whether it is a probe.
     pub(super) fn admit_anybody(&mut self) -> bool {
         let is_probe = !self.breaker.is_closed();
         if is_probe {
@@ -361,7 +361,7 @@ impl Protection {
         opened
     }
 
-    /// Somebody wants it to probe now, or closes it by hand. Returns how it was.
+    /// An operator orders probes now, or closes it by hand. Returns how it was.
     pub(super) fn order_breaker(&mut self, order: BreakerOrder, now: Time) -> BreakerState {
         let was = self.breaker.state();
         let change = match order {
@@ -470,7 +470,7 @@ impl Protection {
     }
 
     pub(super) fn died(&mut self, reason: Reason, now: Time) {
-        // Somebody's decision, and nothing that the sink or the message has done.
+        // An operator's decision; it says nothing about the sink or the message.
         if reason == Reason::Cancelled {
             return;
         }
@@ -491,7 +491,7 @@ impl Protection {
         self.halted
     }
 
-    /// Somebody lets it go on.
+    /// An operator resumes the pipeline.
     pub(super) fn resumed(&mut self, anyway: bool) {
         self.halted = None;
         self.guard.resumed(anyway);

@@ -107,7 +107,7 @@ pub(super) struct Routes {
     freed: VecDeque<u64>,
     /// Whether what is looked at comes from a queue, so that it is its turn.
     pub(super) from_queue: bool,
-    /// Numbers for tenants. Keyed at random: nobody outside can choose two tenants with one number.
+    /// Numbers for tenants. Keyed at random, so that an outsider cannot choose two tenants with one number.
     tenants: RandomState,
     /// What was shown last, and when it was counted: there may be many.
     shown: (EndpointFigures, Time),
@@ -207,7 +207,7 @@ impl Routes {
         now: Time,
     ) -> Routed {
         let Some(to) = (self.router.of)(&delivery.message) else { return Routed::Start(delivery, None) };
-        // Whoever came before goes before.
+        // First come, first served.
         let waits = (!self.from_queue && self.queues.contains_key(&to.endpoint)) || is_reserved(to.endpoint);
         let asking = Asking { waited: delivery.meta.held_ms > 0, latest, random: spread(&delivery) };
         match self.endpoints.ask(to, asking, now) {
@@ -305,7 +305,7 @@ impl Routes {
         }
     }
 
-    /// The one that had its turn did not start, so nobody will say when the next one may.
+    /// The one that had its turn did not start, so no end of a call will free the next one.
     pub(super) fn free_again(&mut self, endpoint: u64) {
         if self.queues.contains_key(&endpoint) {
             self.freed.push_front(endpoint);

@@ -40,7 +40,7 @@ pub(super) struct SuspectStart {
 pub(super) struct SuspectQueue {
     suspects: Suspects<Delivery>,
     end: SuspectEnd,
-    /// Suspects that came since somebody asked.
+    /// Suspects that came since the last call of `take_new`.
     new: usize,
     has_met_any: bool,
 }

@@ -15,7 +15,7 @@ pub struct Parked {
     pub message: Message,
     pub reason: Reason,
     pub meta: Meta,
-    /// Set for poison pills only: nobody else asks.
+    /// Set for poison pills only.
     pub first_crash: Option<Time>,
     pub failure: Option<Failure>,
 }
@@ -65,7 +65,7 @@ impl Verdicts {
         self.batch.push(settlement);
     }
 
-    /// The same for one that nobody hears of.
+    /// The same, without a report.
     pub(super) fn push_silently(&mut self, settlement: Settlement) {
         self.unsettled += 1;
         self.batch.push(settlement);

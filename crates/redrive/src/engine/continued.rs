@@ -1,5 +1,5 @@
 //! The ids of messages that go on under another id: an edit gives one to a message that its receiver may have applied under
-//! its first. The new id says which it was before, so that whoever has only the ids can tell.
+//! its first. The new id says which it was before, so that the ids alone are enough to tell.
 
 use redrive_core::message::limits;
 

@@ -18,7 +18,7 @@ pub struct Replaced {
     pub message: Message,
 }
 
-/// Which version of a letter somebody has seen. It changes with every death, edit and undo.
+/// The version of a letter that a caller has seen. It changes with every death, edit and undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterVersion {
     pub dead_at: Time,

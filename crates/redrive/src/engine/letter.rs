@@ -11,7 +11,7 @@ use super::history::{Attempt, History};
 /// `open → replaying → succeeded | open again | discarded → open (undo)`; all but `replaying` → `erased`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LetterState {
-    /// Waits for somebody to decide.
+    /// Waits for a decision.
     Open,
     /// Was put back to be delivered.
     Replaying,
@@ -228,7 +228,7 @@ pub enum ReplayTarget {
     /// Where only this pipeline sees them.
     #[default]
     Pipeline,
-    /// Onto the topic they came from, where everybody who reads it gets them again. An engine that is its own source
+    /// Onto the topic they came from, where every consumer group gets them again. An engine that is its own source
     /// does the same for both.
     Source,
 }
@@ -274,7 +274,7 @@ pub enum ReplayAnswer {
     Damaged,
 }
 
-/// What somebody does to a letter.
+/// An action on a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterChange {
     /// Gives it up.

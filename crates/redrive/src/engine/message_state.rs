@@ -25,7 +25,7 @@ pub enum MessagePhase {
     Dead,
     /// Is a dead letter that was put back and waits for its delivery.
     Replaying,
-    /// Is a dead letter that somebody discarded.
+    /// Is a dead letter that was discarded.
     Discarded,
     /// Is a dead letter whose content was erased.
     Erased,

@@ -77,7 +77,7 @@ pub struct Figures {
     /// When the first of the open letters, by number, became one. Letters are searched in steps, so after a start with
     /// many resolved ones it takes a few seconds to show.
     pub oldest_letter: Option<Time>,
-    /// Whether somebody paused it.
+    /// Whether it was paused by an operator.
     pub paused: bool,
     /// Handlers that run now.
     pub running: usize,

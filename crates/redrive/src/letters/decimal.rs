@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Longer exponents are not read; no number that anybody means has one.
+/// Longer exponents are not read; no sensible number has one.
 const EXPONENT_DIGITS_MAX: usize = 18;
 /// Numbers with more zeros than this between digits and point are printed with an exponent.
 const ZEROS_PRINTED_MAX: i64 = 20;

@@ -1,4 +1,4 @@
-//! Groups of a pipeline's letters, asked of whoever has its engine.
+//! Groups of a pipeline's letters, read through its engine.
 
 use redrive_core::GroupId;
 

@@ -46,7 +46,7 @@ pub struct Selection {
     pub since: Option<Time>,
     /// Letter ids (`orders/17`, `17`) or message ids; see [`resolve`].
     pub ids: Option<Vec<String>>,
-    /// All letters are meant, and somebody has said so.
+    /// All letters, selected explicitly.
     pub all: bool,
 }
 
@@ -317,7 +317,7 @@ async fn next_of(
 /// The numbers of letters that were named as people name them, in order and each once.
 ///
 /// `orders/17` is always the letter with that number. Any other text is the id of a message, or else the number of a
-/// letter; if it is both, of two letters, nobody can know which one was meant, and it is refused.
+/// letter; if it is both, of two letters, it is ambiguous and refused.
 pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>, SelectError> {
     if ids.len() > SELECTION_MAX {
         return Err(SelectError::TooMany);

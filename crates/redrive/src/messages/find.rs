@@ -13,7 +13,7 @@ pub(crate) const SEARCH_MAX: u64 = 1_000_000;
 /// Messages that one step of it reads.
 const STEP: usize = 1_024;
 
-/// Where a message is that somebody named.
+/// Where a named message is.
 #[derive(Clone, Debug)]
 pub(super) enum Located {
     /// It waits, or was taken and not started.

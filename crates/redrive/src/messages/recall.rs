@@ -1,4 +1,4 @@
-//! Takes back what an aborted replay job has put back and nobody has started: such a message is the letter again that it was.
+//! Takes back what an aborted replay job has put back and has not started: such a message is the letter again that it was.
 
 use std::collections::HashSet;
 

@@ -78,7 +78,7 @@ pub enum SteerError {
     Handle(#[from] HandleError),
 }
 
-/// Something that somebody wants of a message, checked as far as it can be before it is done: so that it can be put on
+/// A request about one message, checked as far as it can be before it is done: so that it can be put on
 /// record first.
 #[derive(Clone, Debug)]
 pub struct Steering {

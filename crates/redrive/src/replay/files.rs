@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::job::{self, Facts, JobProgress};
 use crate::owner_only;
 
-/// A job file holds a description in words; nobody needs more than this.
+/// A job file holds a description in words; this is plenty.
 const JOB_BYTES_MAX: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ impl Files {
         for (facts, progress) in named.into_iter().map(|at: usize| &found.jobs[at]) {
             files.write(facts, progress)?;
         }
-        // A selection without a job: the process died before the job began, and nobody was told of it.
+        // A selection without a job: the process died before the job began and was acknowledged.
         for (number, path) in selections {
             let json = files.path(number, "json");
             if !json.exists() {

@@ -217,7 +217,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Whoever ran a job forgets it.
+    /// The process that ran a job forgets it.
     async fn forget_oldest(&self, all: &[JobRecord], shared: &[(String, Bytes)]) -> std::io::Result<()> {
         let mut over: Vec<&JobRecord> = all.iter().filter(|record| record.progress.is_settled()).collect();
         over.sort_by_key(|record| record.facts.created);

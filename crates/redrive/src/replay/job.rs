@@ -17,7 +17,7 @@ pub(crate) const LIVE_MAX: usize = 64;
 /// Who the jobs and actions of auto-replay are by.
 pub const AUTO_ACTOR: &str = "auto-replay";
 
-/// What somebody asks for.
+/// What is requested.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ReplaySpec {
     /// Letters per second; `None` is as fast as it goes.
@@ -40,13 +40,13 @@ pub struct ReplaySpec {
 pub enum ReplayState {
     /// Letters are put back.
     Running,
-    /// Somebody has paused it.
+    /// It was paused.
     Paused,
     /// Every letter was put back or skipped, and every one that was put back has come to its end.
     Done,
-    /// Somebody ended it; letters it had not come to are untouched, and what nobody had started yet is taken back.
+    /// It was aborted; letters it had not come to are untouched, and what had not started yet is taken back.
     Aborted,
-    /// Too many of its letters died again; the note says how many. It goes on when somebody resumes it.
+    /// Too many of its letters died again; the note says how many. It goes on when it is resumed.
     Stopped,
     /// It cannot go on; the note says why. Letters it had not come to are untouched.
     Failed,
@@ -226,7 +226,7 @@ pub(super) struct JobProgress {
     pub succeeded: u64,
     pub dead_again: u64,
     pub forgotten: u64,
-    /// Put back, and taken back when the job was aborted, before anybody tried.
+    /// Put back, and taken back untried when the job was aborted.
     pub recalled: u64,
     pub sent_twice_max: u64,
     /// How the latest ones ended.

@@ -16,7 +16,7 @@ pub(super) struct Job {
     progress: Mutex<JobProgress>,
     /// Its letters in the order they go, while a task is at work on it.
     selection: Mutex<Option<Arc<[u64]>>>,
-    /// Somebody changed its state.
+    /// Its state was changed.
     pub(super) changed: Notify,
     /// Whether a task is at work on it.
     attached: AtomicBool,
@@ -62,7 +62,7 @@ impl Job {
         changed
     }
 
-    /// Tells whoever listens how it stands.
+    /// Reports its progress to listeners.
     pub(super) fn tell(&self) {
         if let Some(listener) = self.listener.get() {
             listener(&self.view());
@@ -74,7 +74,7 @@ impl Job {
         !self.attached.swap(true, Ordering::SeqCst)
     }
 
-    /// Its letters, for the task that is at work on it and for whoever asks which of them are left.
+    /// Its letters, for the task that works on it and for questions about which are left.
     pub(super) fn select(&self, ids: Vec<u64>) -> Arc<[u64]> {
         let ids: Arc<[u64]> = ids.into();
         *self.selection.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&ids));

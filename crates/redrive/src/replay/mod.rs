@@ -5,7 +5,7 @@
 //! - `ends`: how the letters of a job ended; `job`: a job as it is described, seen and stored; `pace` and `stop`: how fast it goes, and when it must not go on
 //! - `files`, `live`, `run`: one job on disk, in memory and at work
 //! - `records`, `others`, `group`: jobs that several processes share
-//! - `book`: the jobs that a process knows; `replays`: all of them, for whoever starts and steers them
+//! - `book`: the jobs that a process knows; `replays`: all of them, to start and steer
 //! - `auto`: a controller that starts them by itself, in one process at a time (`lease`); `stopped`: what to say of jobs that were stopped
 
 mod fair;

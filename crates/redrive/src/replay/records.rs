@@ -68,7 +68,7 @@ pub(super) fn naming_tenants(shared: &[(String, Bytes)]) -> Vec<JobRecord> {
     named.filter(|record| record.progress.is_settled()).collect()
 }
 
-/// What somebody wants of a job that runs in another process.
+/// An order for a job that runs in another process.
 pub(super) fn wish_key(id: &str) -> String {
     format!("{PREFIX}{id}/wish")
 }

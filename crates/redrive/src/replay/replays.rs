@@ -238,7 +238,7 @@ impl Replays {
         self.set(id, ReplayState::Running).await
     }
 
-    /// Ends it. What was put back and nobody has started is taken back within a moment; what runs goes on and is counted.
+    /// Ends it. What was put back and has not started is taken back within a moment; what runs goes on and is counted.
     pub async fn abort(&self, id: &str) -> Result<ReplayView, ReplayError> {
         self.set(id, ReplayState::Aborted).await
     }

@@ -23,9 +23,9 @@ const ASK_MAX: usize = 1024;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// How long between two writes of the progress. What is lost is asked of the engine again.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
-/// How long between two looks for what an aborted job has put back and nobody has started.
+/// How long between two looks for what an aborted job has put back and has not started.
 const RECALL_EVERY: Duration = Duration::from_millis(500);
-/// How long a job waits before it asks again where nobody answered.
+/// How long a job waits before it asks again after no answer.
 const NOT_NOW: Duration = Duration::from_secs(1);
 
 /// Whether something was not done yet, or so long ago that it is done again.
@@ -265,7 +265,7 @@ impl Task {
             match letter.state {
                 LetterState::Replaying if letter.is_last_job => return true,
                 LetterState::Succeeded if letter.is_last_job => answered.ended.push(false),
-                // Nobody knows any more how it had ended.
+                // How it ended is no longer known.
                 LetterState::Erased => answered.gone += 1,
                 // It has not died since: it was taken back.
                 LetterState::Open if is_aborted && letter.dead_at <= self.job.facts.created => {

@@ -5,9 +5,9 @@ use redrive_core::Ratio;
 use super::ends::{Canary, Latest, Trial, WINDOW};
 use super::job::{JobProgress, ReplaySpec, ReplayState};
 
-/// Letters that go first unless somebody says otherwise.
+/// Letters that go first, unless set.
 pub const CANARY_DEFAULT: u64 = 10;
-/// The share of the latest letters that may die again unless somebody says otherwise.
+/// The share of the latest letters that may die again, unless set.
 pub const STOP_AT_DEFAULT: Ratio = Ratio::percent(20);
 /// Letters that may be under way at once where failures stop a job: what has not ended says nothing about the rest yet.
 const UNDER_WAY_MAX: u64 = 1_024;
@@ -15,9 +15,9 @@ const UNDER_WAY_MAX: u64 = 1_024;
 /// What becomes of a job whose letters were all put back, and too many of them died again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtEnd {
-    /// It is done: whoever started it sees the figures.
+    /// It is done: its caller sees the figures.
     Done,
-    /// It is stopped: nobody has asked for it, and the next one of its kind would fail as well.
+    /// It is stopped: it was started automatically, and the next one of its kind would fail as well.
     Stopped,
 }
 
@@ -36,7 +36,7 @@ impl JobProgress {
     pub(super) fn allowance(&self, spec: &ReplaySpec) -> u64 {
         let of_trial = match self.trial {
             None => u64::MAX,
-            // What was under way before has to end first, or nobody could tell whose failures these are.
+            // What was under way before has to end first, or it would be unclear whose failures these are.
             Some(trial) if self.published == trial.published_before && self.under_way() > 0 => 0,
             Some(trial) => (trial.published_before + trial.letters).saturating_sub(self.published),
         };

@@ -1,4 +1,4 @@
-//! Jobs that were stopped because too many letters died again, and wait for somebody. Pure: what attention and alerts say.
+//! Jobs that were stopped because too many letters died again, and wait for an operator. Pure: what attention and alerts say.
 
 use super::auto::{OwnJob, STOPS_MAX, stops_in_a_row};
 use super::job::{AUTO_ACTOR, ReplayState, ReplayView};
@@ -12,7 +12,7 @@ pub struct StoppedReplays {
     pub last: String,
     /// Why that one was stopped.
     pub why: String,
-    /// Whether auto-replay starts no more jobs until somebody decides about its last one.
+    /// Whether auto-replay starts no more jobs until an operator decides about its last one.
     pub auto_is_off: bool,
 }
 

@@ -39,7 +39,7 @@ pub(crate) struct Settings {
     pub(crate) protection: ProtectionSettings,
     pub(crate) ordering: DeliveryOrder,
     pub(crate) grouping: Grouping,
-    /// How long the receiver remembers ids, as far as somebody has said so.
+    /// How long the receiver remembers ids, if set.
     pub(crate) ledger_horizon: Option<Duration>,
     /// 0 is no limit.
     pub(crate) max_pending: u64,

@@ -12,7 +12,7 @@ use super::wake::Wake;
 use crate::dispatch::Machine;
 use crate::engine::{Engine, EngineError, TakeGate};
 
-/// One question or order, which answers by itself. Nobody waiting for an answer is no reason not to act.
+/// One question or order, which answers by itself. A caller that is gone is no reason not to act.
 pub(crate) type Command = Box<dyn FnOnce(&mut EngineAccess<'_>) + Send>;
 
 /// What a command works on: the engine, and the machine while the pipeline runs.
@@ -46,7 +46,7 @@ pub(crate) struct EngineSlot {
 }
 
 enum EngineState {
-    /// Not running yet: whoever asks carries out the command.
+    /// Not running yet: the caller carries out the command.
     AtRest(Box<dyn Engine>),
     /// Owned by the dispatch thread, which carries out what is collected here.
     Running(Vec<Command>),
@@ -99,7 +99,7 @@ impl EngineSlot {
         }
     }
 
-    /// Gives a command to whoever has the engine. If it is closed the command is dropped, which its asker sees.
+    /// Gives a command to the owner of the engine. If that is closed the command is dropped, which its caller sees.
     pub(crate) fn ask(&self, command: Command, now: Time, wake: &Wake) {
         match &mut *self.lock() {
             EngineState::AtRest(engine) => {
@@ -137,7 +137,7 @@ impl EngineSlot {
         }
     }
 
-    /// The engine is gone; commands that nobody carried out are dropped.
+    /// The engine is gone; commands that were not carried out are dropped.
     pub(crate) fn close(&self) {
         *self.lock() = EngineState::Closed;
     }

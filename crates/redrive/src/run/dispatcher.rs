@@ -124,7 +124,7 @@ impl Dispatcher {
             self.machine.note_unclean_ends(runs, self.clock.now());
         }
         let ended = self.run_and_drain();
-        // Whatever the reason for the end: handlers that still run are told, and nobody waits for an answer any more.
+        // Whatever the reason for the end: handlers that still run are told, and no answer is awaited any more.
         let _ = self.cancel.send(true);
         self.turn.busy(false);
         self.turn.leave();
@@ -218,7 +218,7 @@ impl Dispatcher {
             self.machine.gate(TakeGate::Shut);
             self.watch.happened();
         }
-        // Whoever cannot start now, for whatever reason, keeps nobody else from it.
+        // A message that cannot start now holds up no other.
         if !self.machine.suspect_runs() && self.machine.suspect_turn().is_none() {
             self.turn.leave();
         }
@@ -318,7 +318,7 @@ impl Dispatcher {
         Ok(took || restarted)
     }
 
-    /// A suspect whose turn it is runs, once everybody will know that it did.
+    /// Starts the suspect whose turn it is, once its start is recorded.
     fn start_suspect(&mut self, now: Time) -> Result<(), EngineError> {
         let Some(run) = self.machine.suspect_turn() else { return Ok(()) };
         if !self.turn.ask(run) {

@@ -132,7 +132,7 @@ impl Running {
         spawned.map(drop).map_err(|source| RunError::Thread { pipeline: settings.name.to_string(), source })
     }
 
-    /// The first pipeline that ends although nobody asked it to.
+    /// The first pipeline that ends unasked.
     pub(crate) async fn first_end(&mut self) -> End {
         match self.next_end().await {
             Some(end) => end,
@@ -190,7 +190,7 @@ impl LastWord {
             Ok(Err(source)) => Err(RunError::Engine { pipeline: name(), source }),
             Err(_) => Err(RunError::Died { pipeline: name() }),
         };
-        // Nobody listens if the run was dropped.
+        // There is no receiver if the run was dropped.
         let _ = self.ends.send((self.pipeline, end));
     }
 }

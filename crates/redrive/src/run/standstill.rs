@@ -1,5 +1,5 @@
 //! Notices that the dispatch thread did not run for a while: the process was stopped, its machine was suspended, or it was
-//! starved of processor or disk. Messages are late then, and nobody else says why.
+//! starved of processor or disk. Messages are late then, and nothing else says why.
 
 use std::time::{Duration, Instant};
 

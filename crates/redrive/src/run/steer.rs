@@ -1,4 +1,4 @@
-//! How the dispatch thread shows what waits and carries out what somebody wants of single messages. The answer comes when
+//! How the dispatch thread shows what waits and carries out requests about single messages. The answer comes when
 //! that is durable.
 
 use std::collections::VecDeque;
@@ -20,7 +20,7 @@ pub(crate) type Reply = oneshot::Sender<Result<Steered, EngineError>>;
 const AT_REST_MAX: Duration = Duration::from_secs(30);
 const AT_REST_STEP: Duration = Duration::from_micros(200);
 
-/// What somebody wants of a message that waits.
+/// A request about a message that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steer {
     /// Its next attempt comes now instead of at its due time.
@@ -119,12 +119,12 @@ impl DurableAnswers {
 
     pub(crate) fn durable(&mut self, ticket: Ticket) {
         while let Some((_, reply)) = self.given.pop_front_if(|(given, _)| *given <= ticket) {
-            // Nobody waiting for an answer is no reason not to have acted.
+            // A caller that is gone is no reason not to have acted.
             let _ = reply.send(Ok(Steered::Done));
         }
     }
 
-    /// Carries out what somebody wants of one message.
+    /// Carries out a request about one message.
     pub(crate) fn steer(
         &mut self,
         (at, how): (PendingAt, Steer),
@@ -196,7 +196,7 @@ fn claimed(
     })
 }
 
-/// The same for an engine that nobody runs. It is polled until it is durable.
+/// The same for an engine that is not running. It is polled until it is durable.
 pub(crate) fn steer_at_rest(
     at: PendingAt,
     how: Steer,

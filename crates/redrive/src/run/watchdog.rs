@@ -36,7 +36,7 @@ impl fmt::Display for Stuck {
 pub(crate) type OnStuck = Arc<dyn Fn(&Stuck) + Send + Sync>;
 
 /// Watches the call that has run for the longest and adds up the time it had, by the monotonic clock: a wall clock that is
-/// set makes nobody stuck, nor does time in which the process did not run.
+/// set makes no call stuck, nor does time in which the process did not run.
 pub(crate) struct Watchdog {
     on_stuck: Option<OnStuck>,
     patience: Duration,

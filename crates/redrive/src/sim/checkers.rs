@@ -210,7 +210,7 @@ pub fn effect_once(record: &Record, settlement: &Settlement, downstream: &Downst
     })
 }
 
-/// Invariant 6, after an answer that came too late: it must not end somebody else's call.
+/// Invariant 6, after an answer that came too late: it must not end the call of another message.
 pub fn effect_once_when_late(running_before: usize, running: usize) -> Check {
     ensure(running == running_before, "effect_once", || {
         format!("a late answer ended a call of another message: {running_before} ran, now {running}")
@@ -286,7 +286,7 @@ pub fn nothing_sent_while_asked_to_wait(plan: &Plan, until_ms: u64, true_ms: u64
     })
 }
 
-/// A process that dies while the breaker is open leaves it open: the next one does not find out by calling everybody.
+/// A process that dies while the breaker is open leaves it open: the next one need not find out by its own calls.
 pub fn open_over_a_restart(before: &HealthFigures, after: &HealthFigures) -> Check {
     let closed = BreakerState::Closed;
     let kept = before.breaker.state == closed || after.breaker.state != closed;

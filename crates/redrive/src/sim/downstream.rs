@@ -74,7 +74,7 @@ impl Fate {
 }
 
 impl Reply {
-    /// Whether it shows that somebody is there who deals with messages.
+    /// Whether it shows that the receiver is there and deals with messages.
     pub fn is_an_answer(self) -> bool {
         matches!(self, Self::Done | Self::Failed { class: Class::Permanent | Class::Gone, .. })
     }

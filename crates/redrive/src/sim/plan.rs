@@ -43,7 +43,7 @@ pub struct FateShares {
     pub crashing: u64,
     /// Its connection is always stale.
     pub stale: u64,
-    /// Our key for it is wrong and nobody repairs that.
+    /// Our key for it is wrong and stays so.
     pub locked: u64,
     /// Ends the process whenever it is started.
     pub killer: u64,
@@ -60,7 +60,7 @@ pub struct Calls {
     pub rate_limited: u64,
     pub credential: u64,
     pub reconnect: u64,
-    /// Whether nobody can be connected to in an outage; else every call is answered 503.
+    /// Whether connections are refused in an outage; else every call is answered 503.
     pub outage_refuses: bool,
 }
 

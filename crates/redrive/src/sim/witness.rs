@@ -44,7 +44,7 @@ pub struct Record {
     pub died_alone: u32,
     pub replays: u32,
     pub jobs: BTreeSet<u64>,
-    /// Its effect may have happened without anybody having been told.
+    /// Its effect may have happened although no answer arrived.
     pub unacknowledged: bool,
 }
 

@@ -15,7 +15,7 @@ pub enum Change {
     Delivered,
     /// The subscriber registered, or registered again.
     Registered,
-    /// Somebody took a flag or a purge back.
+    /// A flag or a purge was undone.
     Undone,
     /// A stored subscription was removed.
     Removed,

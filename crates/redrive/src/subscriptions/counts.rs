@@ -21,7 +21,7 @@ pub struct Counts {
     pub is_full: bool,
     /// Changes that could not be made durable.
     pub unwritten: u64,
-    /// Purges that the owner's system has still to hear of. None where nobody wants to.
+    /// Purges that the owner's system has still to hear of. None where no announcements are configured.
     pub unannounced: u64,
     /// When the first of them happened.
     pub unannounced_since: Option<Time>,

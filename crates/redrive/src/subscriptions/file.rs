@@ -1,7 +1,7 @@
-//! The table on disk: a file of lines, each with its checksum, synced before anybody relies on it.
+//! The table on disk: a file of lines, each with its checksum, synced before it is acknowledged.
 //!
 //! A line that is torn at the end of the file was never acknowledged and is cut off. A damaged line before it is reported,
-//! and so is what it was about, as far as anybody can tell: an older line of the same key must not be taken for the latest.
+//! and so is what it was about, as far as can be told: an older line of the same key must not be taken for the latest.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ pub struct SubscriptionFile {
     /// What is lost, each with how many whole lines are before it.
     losses: Vec<(u64, Loss)>,
     findings: Vec<String>,
-    /// A write failed, and nobody knows what is on disk: nothing is appended behind it.
+    /// A write failed, so the content of the disk is unknown: nothing is appended behind it.
     failed: bool,
 }
 

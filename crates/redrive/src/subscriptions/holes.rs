@@ -18,7 +18,7 @@ const TEXT_BYTES_MAX: usize = 64 * 1024;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     keys: BTreeSet<KeyDigest>,
-    /// Some are lost of which nobody knows what they were about.
+    /// Some are lost, and it is unknown what they were about.
     is_anything: bool,
 }
 
@@ -133,7 +133,7 @@ impl HoleFinder {
     /// What is lost, each with how many whole lines are before it; and the number of the last line, lost ones included.
     pub(super) fn finish(mut self) -> (Vec<(u64, Loss)>, u32) {
         if self.run.is_open() {
-            // Nobody says how many those were, unless they do themselves.
+            // How many those were is unknown, unless they say so themselves.
             let said = self.run.lines(self.next_number());
             let lost = if said.is_all { said.keys.len() as u32 } else { u32::MAX };
             let passed = self.run.texts.len().max(said.keys.len()).max(1) as u32;
@@ -156,7 +156,7 @@ impl HoleFinder {
         match lost {
             Some(Some(0)) => self.run = DamagedRun::default(),
             Some(Some(lost)) => self.close(lost),
-            // It has no number, or was numbered anew: nobody says how many are lost before it.
+            // It has no number, or was numbered anew: how many are lost before it is unknown.
             Some(None) | None if self.run.is_open() => self.close(u32::MAX),
             Some(None) | None => {}
         }

@@ -74,7 +74,7 @@ pub(super) struct ScanEnd {
     pub lines: u64,
     /// Behind the last line that is ended.
     pub end: u64,
-    /// Behind that: torn by a crash, or being written now. Nobody was told that it is durable.
+    /// Behind that: torn by a crash, or being written now. It was not acknowledged.
     pub unfinished_bytes: u64,
     /// The last line is whole except for its end, which is another byte. It counts as ended.
     pub is_end_damaged: bool,

@@ -1,5 +1,5 @@
 //! Endpoints that this process called lately, so that a person may name one by its hash although it is simply active. A
-//! hash that nobody ever saw is more likely a typing error.
+//! hash that was never seen is more likely a typing error.
 
 use std::collections::HashSet;
 

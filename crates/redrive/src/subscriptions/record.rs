@@ -84,7 +84,7 @@ pub enum Cause {
     Gone,
     /// The push service refused this endpoint, and did not say that it is gone.
     Refused,
-    /// Somebody asked for it.
+    /// It was requested by hand.
     Operator,
     /// What was known last is lost in a damaged log.
     Damage,

@@ -23,7 +23,7 @@ pub(super) struct Seen {
     previous: Sketch,
     /// The current generation as it is in the store.
     stored: Sketch,
-    /// Somebody else wrote it last, and not all that is known here is in it.
+    /// Another process wrote it last, and it lacks something that is known here.
     is_behind: bool,
 }
 

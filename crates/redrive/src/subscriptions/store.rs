@@ -14,7 +14,7 @@ pub enum Loaded {
     Lost(Loss),
 }
 
-/// Gets every entry that somebody else wrote.
+/// Gets every entry that another process wrote.
 pub type Follower = Arc<dyn Fn(Entry) + Send + Sync>;
 
 /// A log of keys and values of which the last value of each key counts. Used by one thread at a time.
@@ -30,7 +30,7 @@ pub trait SubscriptionStore: Send {
         let _ = follower;
     }
 
-    /// How many entries it holds, outdated ones included. Zero where somebody else compacts it.
+    /// How many entries it holds, outdated ones included. Zero where the store compacts it.
     fn len(&self) -> u64 {
         0
     }

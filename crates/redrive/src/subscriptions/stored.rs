@@ -15,7 +15,7 @@ pub struct Registered {
     pub key: Option<String>,
 }
 
-/// A stored subscription. What it holds is a secret: whoever has it can push.
+/// A stored subscription. What it holds is a secret: it is enough to push.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stored {
     pub endpoint: EndpointId,

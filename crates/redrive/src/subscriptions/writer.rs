@@ -10,7 +10,7 @@ use super::store::SubscriptionStore;
 use super::table::Table;
 use crate::engine::EngineError;
 
-/// Changes that wait to be written; whoever brings more waits.
+/// Changes that wait to be written; callers with more wait.
 const WAITING_MAX: usize = 1024;
 /// Entries of one write.
 const BATCH_MAX: usize = 4096;
@@ -75,7 +75,7 @@ fn write_all(
             written = compact(&mut *store, table);
         }
         for job in batch {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _ = job.done.send(written.clone());
         }
     }

@@ -245,7 +245,7 @@ mod tests {
     fn what_breaks_off_together_is_shared_by_all() {
         let mut evidence = Evidence::default();
         assert!(evidence.broke_off(beside(1), at(0)).is_shared);
-        // The last of them: nobody else is under way any more.
+        // The last of them: no other is in flight any more.
         assert!(evidence.broke_off(alone(2), at(3)).is_shared);
         assert!(!evidence.broke_off(alone(3), at(200)).is_shared);
         assert_eq!(evidence.endpoints[&ENDPOINT].breaks.len(), 2);
@@ -273,7 +273,7 @@ mod tests {
             assert_eq!((finding.times, finding.is_quarantined), (None, false));
             evidence.answered(2, ENDPOINT, at(30_500 + n * 1_000));
         }
-        assert_eq!(evidence.suspicion(1), None, "it runs like everybody else");
+        assert_eq!(evidence.suspicion(1), None, "it runs like any other");
         // Ten minutes later that is forgotten.
         evidence.tick(at(700_000));
         let later = evidence.broke_off(alone(7), at(700_000));

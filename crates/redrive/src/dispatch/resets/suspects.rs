@@ -136,7 +136,7 @@ impl ResetSuspects {
         self.turns.freed()
     }
 
-    /// When time alone changes something, given whether anybody could start.
+    /// When time alone changes something, given whether any message could start.
     pub(in crate::dispatch) fn next_wake(&self, can_start: bool) -> Option<Time> {
         self.turns.next_wake(can_start)
     }

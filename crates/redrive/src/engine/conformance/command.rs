@@ -132,7 +132,7 @@ pub enum How {
 pub enum Steer {
     RetryNow,
     Cancel,
-    /// It is put back: somebody saw that it must not be steered.
+    /// It is put back, because it must not be steered.
     LetGo,
 }
 

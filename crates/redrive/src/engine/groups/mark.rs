@@ -16,11 +16,11 @@ pub const MORE_MAX: u64 = 100_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum GroupState {
-    /// Nobody has decided anything, or a snooze is over.
+    /// Nothing was decided, or a snooze is over.
     Open,
     /// It was resolved, and letters came since.
     Regressed,
-    /// Somebody works on it.
+    /// It is being worked on.
     Acknowledged,
     /// No alerts for a while.
     Snoozed,
@@ -44,7 +44,7 @@ impl GroupState {
         }
     }
 
-    /// Whether nobody has to look at it now.
+    /// Whether it needs no attention now.
     pub const fn is_quiet(self) -> bool {
         matches!(self, Self::Acknowledged | Self::Snoozed | Self::Resolved)
     }
@@ -55,7 +55,7 @@ impl GroupState {
 pub enum Handling {
     /// Nothing; only the note is kept.
     Open,
-    /// Somebody knows.
+    /// It is acknowledged.
     Acknowledged,
     /// The cause is removed; a new letter is a regression.
     Resolved,

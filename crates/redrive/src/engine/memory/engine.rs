@@ -82,7 +82,7 @@ impl Ingest for MemoryIngest {
             let mut inner = self.0.lock();
             (inner.accept(batch, now), inner.wake.clone())
         };
-        // Nobody waiting for the answer is no reason not to accept.
+        // A caller that is gone is no reason not to accept.
         let _ = answer.send(Ok(accepted));
         if let Some(wake) = wake {
             wake();

@@ -35,7 +35,7 @@ impl KeyLines {
         self.lines.get(key)?.first().copied()
     }
 
-    /// A message is settled by somebody who named it: its key is held until then.
+    /// A message is claimed by name, to be settled: its key is held until then.
     pub(super) fn claim(&mut self, seq: u64, key: Option<Bytes>) {
         self.claimed.insert(seq, key);
     }

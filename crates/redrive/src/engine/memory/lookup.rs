@@ -34,7 +34,7 @@ impl Lookup<'_> {
         })
     }
 
-    /// Counted anew whenever somebody asks: this engine is plain before it is fast.
+    /// Counted anew for each question: this engine is plain before it is fast.
     pub(super) fn open_groups(&self) -> OpenGroups {
         let mut groups = OpenGroups::default();
         groups.reserve(self.0.decided.iter().copied());

@@ -5,7 +5,7 @@ use redrive_core::{Message, Meta, Reason, Time};
 use crate::engine::history::{Attempt, History};
 use crate::engine::position::SourcePosition;
 
-/// Names one delivery towards the engine that handed it out. Opaque to everybody else.
+/// Names one delivery towards the engine that handed it out. Opaque to all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     /// A partition, where the engine has them.
@@ -38,7 +38,7 @@ pub struct Delivery {
     pub history: History,
     /// When it was due; `None` for a fresh message.
     pub due: Option<Time>,
-    /// When the process first had it, if that was later than its creation: it waited for nobody else before.
+    /// When the process first had it, if that was later than its creation.
     pub arrived: Option<Time>,
     /// The record it came from, for engines that read a topic.
     pub origin: Option<SourcePosition>,
@@ -63,7 +63,7 @@ pub struct Suspect {
 /// Whether a suspect may run now, as far as its engine is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
-    /// Whoever comes after this process will know that it ran.
+    /// The next process will know that it ran.
     Yes,
     /// That is being written. Ask again when the engine has called.
     NotYet,
@@ -192,7 +192,7 @@ impl TakeGate {
 /// What becomes of a claim.
 #[derive(Clone, Debug)]
 pub enum Claimed {
-    /// It is handed out to whoever asked, to be settled and not to be started. Nothing is noted as started.
+    /// It is handed out to the caller, to be settled and not to be started. Nothing is noted as started.
     Taken(Box<Delivery>),
     /// It is being delivered, or its verdict is being written.
     InFlight,

@@ -32,18 +32,18 @@ pub enum Execution {
     /// In this process, which it can end: whatever was running when a process died is a suspect.
     #[default]
     InProcess,
-    /// In another process or on another machine. No message can end this process, so nobody is ever suspected.
+    /// In another process or on another machine. No message can end this process, so none is ever suspected.
     Elsewhere,
 }
 
-/// How the process before this one ended, as far as somebody has seen it.
+/// How the previous process ended, as far as it was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum LastEnd {
-    /// Nobody knows: unless it ended cleanly, whatever was running is a suspect.
+    /// Unknown: unless it ended cleanly, whatever was running is a suspect.
     #[default]
     Unknown,
-    /// Somebody ended it from outside: a person, a deployment, the machine going down. What was running is not suspected
+    /// It was ended from outside: by a person, a deployment, the machine going down. What was running is not suspected
     /// of that.
     FromOutside,
 }
@@ -69,7 +69,7 @@ pub struct StoreOptions {
     pub after_dead: AfterDead,
     /// How long an ingested id is remembered; `None` turns deduplication off.
     pub dedup: Option<Duration>,
-    /// How long what is in flight may take once somebody else wants it; `None` leaves it to the engine. Only engines that
+    /// How long what is in flight may take once another process wants it; `None` leaves it to the engine. Only engines that
     /// share their messages with other processes ask.
     pub drain: Option<Duration>,
     /// Where the code runs that delivers messages.

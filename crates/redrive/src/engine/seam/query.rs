@@ -119,7 +119,7 @@ pub trait Query: Send + 'static {
 
     /// Messages that wait in `state`, after the key `after`, in an order that is the engine's own. Looks at no more than
     /// `look_max` entries and holds about [`SCAN_BYTES`]: a listing must not hold up deliveries. What is handed out is
-    /// known above the seam, so nobody asks here for what is in flight.
+    /// known above the seam, so the engine is not asked for what is in flight.
     ///
     /// [`SCAN_BYTES`]: crate::engine::letter::SCAN_BYTES
     fn scan_pending(

@@ -28,7 +28,7 @@ pub struct MessageChange {
 /// Which id an edited message has whose receiver may have seen it before, because an attempt ended without an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MessageIds {
-    /// Nobody has said: such letters are not edited.
+    /// Not decided: such letters are not edited.
     #[default]
     Undecided,
     /// A receiver that applied it before, and remembers ids, will ignore the edited one.

@@ -218,7 +218,7 @@ impl JsonText {
         let Some((token, parents)) = pointer.tokens.split_last() else {
             return Err(JsonFault::NoPlace(pointer.clone()));
         };
-        // A name may stand in an object more than once, and whoever reads it takes one of them.
+        // A name may stand in an object more than once, and readers take one of them.
         loop {
             let FoundValue::Value(parent) = self.find(&Pointer { tokens: parents.to_vec() }) else {
                 return Ok(());

@@ -19,7 +19,7 @@ use crate::letters::redact::Redaction;
 /// The longest text that is read as a filter.
 pub(crate) const FILTER_BYTES_MAX: usize = 4096;
 
-/// Which letters are meant. Never empty: whoever means all letters says so elsewhere.
+/// Which letters are meant. Never empty: all letters are selected explicitly, elsewhere.
 ///
 /// ```
 /// use redrive::letters::Filter;
@@ -61,7 +61,7 @@ impl Filter {
         })
     }
 
-    /// Whether it names what somebody wrote into a message or about it, so that the filter itself says what that is.
+    /// Whether it contains text of a message or of an error, so that the filter itself reveals it.
     pub fn quotes(&self) -> bool {
         self.terms.iter().any(|term| {
             matches!(

@@ -26,7 +26,7 @@ const PAYLOADS: [&str; 2] = ["payload", "original"];
 /// The fields of a letter that hold headers: its own, and those before its first edit.
 const HEADERS: [&str; 2] = ["headers", "original_headers"];
 
-/// The fields of letters and messages that are our own words; in all others stands what somebody else wrote.
+/// The fields of letters and messages with text of our own; all others hold text of producers and receivers.
 const OWN: [&str; 28] = [
     "queue",
     "number",
@@ -67,7 +67,7 @@ pub struct Redaction {
     pointers: Vec<Pointer>,
     /// In lower case.
     headers: Vec<String>,
-    /// Whether error texts are shown, without the values: whoever wrote them has concealed these already.
+    /// Whether error texts are shown, without the values: the sink that wrote them has already removed these.
     shows_texts: bool,
 }
 
@@ -184,7 +184,7 @@ impl Redaction {
                     secrets.scrub_payload(&mut payload);
                     payload.into_string()
                 }
-                // Nobody knows what is in it.
+                // Its content is unknown.
                 None if self.hides_texts() && (!self.pointers.is_empty() || !secrets.is_empty()) => {
                     whole = true;
                     REDACTED.to_owned()

@@ -2,7 +2,7 @@
 //!
 //! An endpoint whose latest entry is lost is called, and watched: its push service says anew what it is. A stored
 //! subscription whose latest entry is lost is not known any more. A purge that may have lost its announcement is announced,
-//! which is at worst a repeat. Purging stops if nobody knows whether it was stopped.
+//! which is at worst a repeat. Purging stops if it is unknown whether it was stopped.
 
 use super::super::entry::{Entry, Fact};
 use super::super::guard::Stopped;
@@ -22,7 +22,7 @@ pub(in super::super) struct Doubts {
     /// Endpoints of which an older state would have come back.
     doubted: u64,
     forgotten: Vec<String>,
-    /// Something is lost, and nobody knows what it was about.
+    /// Something is lost, and it is unknown what it was about.
     is_anything: bool,
     is_hash_key_lost: bool,
 }

@@ -24,7 +24,7 @@ pub(super) use effects::Effects;
 pub use effects::Listed;
 use lose::Doubts;
 
-/// How long a purge can be undone. After that the endpoint is called again if somebody still sends to it.
+/// How long a purge can be undone. After that the endpoint is called again if messages still name it.
 pub(crate) const UNDO_FOR: Duration = Duration::from_hours(30 * 24);
 /// Stored subscriptions.
 pub(crate) const STORED_MAX: usize = 500_000;
@@ -40,7 +40,7 @@ pub(super) struct Table {
     seen: Seen,
     purged_lately: PurgedLately,
     recent: RecentCalls,
-    /// Whether somebody wants to hear of purges.
+    /// Whether purges are announced.
     announces: bool,
     unannounced: Unannounced,
     /// Identifies the key of the hashes; `None` for a table that no key was noted for.
@@ -266,7 +266,7 @@ impl Table {
         Some(Effects { entries, changes: vec![Changed::of_all(now, Change::PurgingResumed)] })
     }
 
-    /// Forgets flags and purges that are older than the time for undoing. A purge that nobody could be told of yet stays.
+    /// Forgets flags and purges that are older than the time for undoing. A purge that is not announced yet stays.
     pub(super) fn sweep(&mut self, now: Time) -> Effects {
         let waits = |id: EndpointId| self.announces && self.unannounced.contains(id);
         let old = self.records.iter().filter(|(_, it)| now.since(it.at) > UNDO_FOR);

@@ -1,5 +1,5 @@
 //! Reminders from one process to the next, each in a file of its own beside the marks of what was started. Never synced: they
-//! survive the process, but not a power cut, and whoever reads one must be able to do without.
+//! survive the process, but not a power cut, and readers must be able to do without.
 
 use std::io;
 

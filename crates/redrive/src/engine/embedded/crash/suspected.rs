@@ -36,7 +36,7 @@ struct KnownSuspect {
     mark: Mark,
     /// 0 for one that is cleared.
     crashes: u32,
-    /// In milliseconds; 0 where nobody has looked at a clock yet.
+    /// In milliseconds; 0 before the clock was first read.
     first: u64,
     last: u64,
 }
@@ -58,7 +58,7 @@ impl<F: DiskFile> Suspected<F> {
             .map(|(seq, (state, known))| {
                 let has_crashed = state == RUNS && last_end == LastEnd::Unknown;
                 let crashes = known.crashes + u32::from(has_crashed);
-                // When it died is known once somebody looks at a clock; not before it was announced.
+                // Its time of death is known once the clock is read; not before it was announced.
                 let last = if has_crashed { 0 } else { known.last };
                 (seq, KnownSuspect { crashes, last, ..known })
             })
@@ -96,7 +96,7 @@ impl<F: DiskFile> Suspected<F> {
         self.known.iter().filter(|(_, known)| known.crashes > 0).map(|(seq, _)| *seq)
     }
 
-    /// Whether nobody is known: no suspect, and nobody that was cleared.
+    /// Whether there is neither a suspect nor a message that was cleared.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -130,7 +130,7 @@ impl<F: DiskFile> Suspected<F> {
         self.note(RUNS, &known)
     }
 
-    /// Whether somebody else was announced and has not come back.
+    /// Whether another suspect was announced and has not ended.
     pub(crate) fn is_another_running(&self, seq: u64) -> bool {
         self.running.is_some_and(|running| running != seq)
     }
@@ -160,7 +160,7 @@ impl<F: DiskFile> Suspected<F> {
         Ok(())
     }
 
-    /// Forgets everybody.
+    /// Forgets all of them.
     pub(crate) fn forget(&mut self) -> io::Result<()> {
         self.known.clear();
         if self.len == 0 {

@@ -67,7 +67,7 @@ impl std::fmt::Display for Loss {
     }
 }
 
-/// Gives up what is missing of a pipeline's store. Nobody may have the directory open.
+/// Gives up what is missing of a pipeline's store. The directory must not be open elsewhere.
 pub fn accept_loss(path: &Path, pipeline: &str) -> Result<Loss, EngineError> {
     let dir = Arc::new(Owned::open(path)?);
     let store = path.join(pipeline);

@@ -18,7 +18,7 @@ pub(crate) const LOCK_FILE: &str = "LOCK";
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Held for as long as anybody uses the directory.
+/// Held for as long as the directory is in use.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     _dir: File,

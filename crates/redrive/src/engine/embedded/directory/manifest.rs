@@ -30,7 +30,7 @@ pub struct Holding {
     pub pending: u64,
     /// Open dead letters.
     pub letters: u64,
-    /// When that was; zero if nobody had looked at a clock.
+    /// When that was; zero if the clock had not been read.
     pub at: Time,
 }
 

@@ -1,4 +1,4 @@
-//! A directory that can only be read: for people who look while somebody else owns it.
+//! A directory that can only be read, for inspection while another process owns it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};

@@ -1,7 +1,7 @@
 //! Tables that are built anew from the journal when they turn out to be damaged, while their readers go on.
 //!
 //! What changed since the last checkpoint lies in overlays on top of the tables. So damaged tables can be replaced by
-//! others that reflect the same checkpoint, and nobody above them has to know. A reader that meets the damage waits for
+//! others that reflect the same checkpoint, and the layers above need not know. A reader that meets the damage waits for
 //! them, or gets an error, as it wishes; all others notice nothing.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +30,7 @@ pub struct Healing<S> {
     state: Mutex<HealingState>,
     changed: Condvar,
     rebuild: OnceLock<Box<Rebuild<S>>>,
-    /// Calls the thread that builds anew; without one, whoever meets the damage does it.
+    /// Calls the thread that builds anew; without one, the reader that finds the damage does it.
     alarm: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -67,7 +67,7 @@ impl<S: IndexTables> Healing<S> {
         let _ = self.rebuild.set(rebuild);
     }
 
-    /// From now on somebody else repairs, who is called by this and answers with [`Self::heal`].
+    /// From now on another thread repairs: this calls it, and it answers with [`Self::heal`].
     pub fn on_damage(&self, alarm: Box<dyn Fn() + Send + Sync>) {
         let _ = self.alarm.set(alarm);
     }
@@ -86,7 +86,7 @@ impl<S: IndexTables> Healing<S> {
         self.state().broken.is_some()
     }
 
-    /// Somebody found that the tables are damaged.
+    /// The tables were found damaged.
     pub fn report(&self, why: String) {
         let tables = self.tables();
         self.broken(&tables, why);

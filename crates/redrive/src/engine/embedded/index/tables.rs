@@ -77,7 +77,7 @@ pub enum IndexError {
 pub type Write = (Space, Vec<u8>, Option<Vec<u8>>);
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// A set of ordered tables with atomic batches. Nobody asks it to be durable, except before a segment is unlinked.
+/// A set of ordered tables with atomic batches. Durability is needed only before a segment is unlinked.
 pub trait IndexTables: Send + Sync + 'static {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError>;
     /// Pairs at or after `from`, and not after `to` if it is given, in order.
@@ -88,7 +88,7 @@ pub trait IndexTables: Send + Sync + 'static {
         to: Option<&[u8]>,
         limit: usize,
     ) -> Result<Vec<Pair>, IndexError>;
-    /// Like `get` for somebody who would rather hear [`IndexError::Rebuilding`] than wait.
+    /// Like `get`, but fails with [`IndexError::Rebuilding`] instead of waiting.
     fn ask(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
         self.get(space, key)
     }

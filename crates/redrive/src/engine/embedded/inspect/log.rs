@@ -57,7 +57,7 @@ impl LogWalk<'_> {
                 Err(SegmentError::Failed(error)) => return Err(error),
             }
         }
-        // Whoever owns it may have dropped segments since the watermark was read.
+        // Its owner may have dropped segments since the watermark was read.
         let log_start = log_start.max(self.known.start);
         found.start = log_start;
         found.leftovers = found.segments.iter().filter(|segment| segment.base < log_start).count();

@@ -26,7 +26,7 @@ pub struct Inspection {
     pub letters: BTreeMap<&'static str, u64>,
     /// What is wrong with the file that says where the logs end.
     pub watermark: Option<&'static str>,
-    /// What is wrong with the index, where somebody asked ([`super::store::check_index`]).
+    /// What is wrong with the index, if that was checked ([`super::store::check_index`]).
     pub index: Option<String>,
 }
 

@@ -32,7 +32,7 @@ pub struct Log<D: Disk> {
     seal: Seal,
     segments: Segments<D>,
     current: Arc<Segment>,
-    /// The file of `current`: whoever writes must also be the one who syncs, or an error may go to somebody else.
+    /// The file of `current`: the thread that writes must also sync, or an error may be reported to another one.
     file: D::File,
     start: u64,
     durable: u64,
@@ -98,7 +98,7 @@ impl<D: Disk> Log<D> {
         Ok(written)
     }
 
-    /// Refuses to go on if somebody else has written to the last segment, cut or removed it: what stands there may have
+    /// Refuses to go on if another process has written to the last segment, cut or removed it: what stands there may have
     /// been acknowledged by another process.
     pub fn check_file(&self) -> Result<(), LogError> {
         let standing = self.file.standing().map_err(|error| self.failed("looking at", error))?;

@@ -15,7 +15,7 @@ pub struct LogOptions {
     pub store_id: [u8; 16],
     /// Go on although a stretch of the log is missing; it is reported.
     pub accept_missing: bool,
-    /// What must be there, as far as anybody outside of the log knows.
+    /// What must be there, as far as is known outside of the log.
     pub known: Extent,
     /// Segments that end below are not searched for damage when the log is opened. Reading finds it all the same.
     pub verify_from: u64,

@@ -134,7 +134,7 @@ fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<FoundTail>, LogEr
     Ok(files)
 }
 
-/// Bytes behind the base of the next segment have no position; they can only have been put there by somebody else.
+/// Bytes behind the base of the next segment have no position; only another program can have put them there.
 fn clip_overlaps(files: &mut [FoundTail], report: &mut OpenReport) {
     for i in 1..files.len() {
         let surplus = files[i - 1].end().saturating_sub(files[i].base);

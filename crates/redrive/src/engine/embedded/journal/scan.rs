@@ -105,7 +105,7 @@ impl<'a, F: DiskFile> Walk<'a, F> {
         let left = (self.end - at) as usize;
         let len = left.min(need.max(CHUNK_BYTES));
         self.chunk = match std::mem::take(&mut self.chunk).try_into_mut() {
-            // Nobody kept a slice of the last chunk: use its memory again.
+            // No slice of the last chunk is in use: reuse its memory.
             Ok(mut buf) => {
                 buf.resize(len, 0);
                 let got = self.file.read_at(at - self.base, &mut buf)?;

@@ -159,11 +159,11 @@ impl<F: DiskFile> Watermark<F> {
         self.sync()
     }
 
-    /// Whether nobody else has written here since. Whoever opens the store writes into the slot whose turn is next.
+    /// Whether no other process has written here since. Opening the store writes into the slot whose turn is next.
     pub fn is_ours(&self) -> io::Result<bool> {
         let offset = SLOT_OFFSETS[((self.turn + 1) % 2) as usize];
         let found = read(&self.file.read_vec(offset, SLOT_BYTES)?, self.salt);
-        // A damaged slot says nothing of anybody.
+        // A damaged slot tells nothing of another owner.
         Ok(found.is_none_or(|(turn, _)| Some(turn) == self.before))
     }
 

@@ -234,7 +234,7 @@ impl<S: IndexTables> Book<S> {
         Reading { tables: &self.tables, on_rebuild: OnRebuild::Ask }
     }
 
-    /// A letter that somebody asks for.
+    /// A letter that is asked for.
     pub fn asked_letter(&self, seq: u64) -> Result<Option<LetterSlot>, IndexError> {
         self.letters.get(seq, self.asked())
     }
@@ -411,7 +411,7 @@ impl<S: IndexTables> Book<S> {
     }
 }
 
-/// A key's hash, seeded per store so that nobody can choose keys that collide.
+/// A key's hash, seeded per store so that colliding keys cannot be chosen.
 pub fn key_hash(key: &[u8], seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }

@@ -151,7 +151,7 @@ impl LetterGroups {
         let unknown: Vec<u64> = unknown.take(OLDEST_LOOKUPS_MAX).map(|(group, _)| *group).collect();
         for group in unknown {
             match self.search_first(group, from) {
-                // Nobody has to know it just now.
+                // It need not be known just now.
                 Err(IndexError::Rebuilding) => return Ok(None),
                 found => found?,
             };

@@ -11,7 +11,7 @@ pub type LineKey = (u64, u64);
 
 /// Keys whose head is remembered. Forgetting them costs a longer search, nothing else.
 const HEADS_MAX: usize = 64 * 1024;
-/// Nobody stands in this line.
+/// The line is empty.
 const NOBODY: u64 = u64::MAX;
 
 #[derive(Debug, Default)]

@@ -168,7 +168,7 @@ impl<D: Disk> Ready<D> {
         self.queue.push_back(ReadyMessage { seq, pointer, wire });
     }
 
-    /// Whoever goes on reading at `position` finds `seq`, and before it whatever is missing up to it.
+    /// Reading on at `position` finds `seq`, and before it whatever is missing up to it.
     fn mark(&mut self, seq: u64, position: u64) {
         let far_from_last = |mark: &(u64, u64)| position - mark.1 >= READ_BYTES;
         if self.marks.back().is_none_or(far_from_last) {

@@ -32,7 +32,7 @@ impl Held {
         Self { was, key, pointer, receipt: 0, in_line: true, claimed: false, goes: None }
     }
 
-    /// A message that somebody claims by name.
+    /// A message that is claimed by name.
     pub(crate) fn claimed(was: Was, key: Option<u64>, pointer: Pointer, in_line: bool) -> Self {
         Self { in_line, claimed: true, ..Self::started(was, key, pointer) }
     }

@@ -48,7 +48,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         Ok(self.head(first)?.map(|head| KeyLine { head, waiting: behind(ahead) }))
     }
 
-    /// The message everybody of its key waits for; `None` if its bytes cannot be read, or are on their way to the disk.
+    /// The message that all others of its key wait for; `None` if its bytes cannot be read, or are on their way to the disk.
     fn head(&self, seq: u64) -> Result<Option<MessageState>, EngineError> {
         let place = self.book.place_of(seq)?;
         let held = self.in_flight.get(seq);

@@ -17,7 +17,7 @@ pub struct StoreLocation<D> {
     pub owner: u64,
 }
 
-/// What keys and ids of a store are hashed with, so that nobody outside can choose ones that collide.
+/// What keys and ids of a store are hashed with, so that an outsider cannot choose ones that collide.
 pub fn seed(store_id: &[u8; 16]) -> u64 {
     u64::from_le_bytes(store_id[..8].try_into().unwrap_or_default())
 }

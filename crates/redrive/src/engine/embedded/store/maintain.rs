@@ -88,7 +88,7 @@ impl Maintenance {
         Self { checkpoint, ..Self::default() }
     }
 
-    /// From now on, somebody writes down how much the store holds.
+    /// From now on, `reporter` records how much the store holds.
     pub(crate) fn report_holdings(&mut self, reporter: HoldingReporter) {
         self.reporter = Some(reporter);
     }
@@ -181,7 +181,7 @@ impl Maintenance {
 
     fn clean<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) -> Result<(), EngineError> {
         if parts.waiting.book.tables().is_broken() {
-            // Whoever builds them anew needs all segments.
+            // A rebuild needs all segments.
             return Ok(());
         }
         match self.cleaning {

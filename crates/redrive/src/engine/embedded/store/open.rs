@@ -174,7 +174,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
         report.returned.clone_from(&last_run.returned);
         suspects.adopt(&still_open(&book, suspected)?, &last_run).map_err(failed)?;
         if from_outside {
-            // Whoever starts next may not know how this run had ended.
+            // The next process may not know how this run ended.
             started.clear().map_err(failed)?;
         }
         report.suspects = suspects.numbers().collect();
@@ -203,7 +203,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let book = &waiting.book;
     let in_line = !book.lines().range(&(0, 0), 1, &book.table(Space::Lines))?.is_empty();
     if in_line && options.ordering == crate::engine::seam::DeliveryOrder::None {
-        // Whoever waits behind a key would wait for ever, for nobody would move the line on.
+        // Messages behind it would wait for ever: nothing would move the line on.
         return Err(EngineError::Version(
             "messages wait behind their keys, but the pipeline is opened with ordering = none; \
              run it with ordering = key until they are done"
@@ -264,7 +264,7 @@ fn load<D: Disk, S: IndexTables>(
     }
 }
 
-/// Letters that got their tombstones in an earlier run, and whose copies nobody has begun to overwrite.
+/// Letters that got their tombstones in an earlier run, and whose copies are not overwritten yet.
 fn erased_since<S: IndexTables>(book: &Book<S>, found: &FoundErasures) -> Result<Vec<u64>, EngineError> {
     let mut erased = Vec::new();
     for seq in found.recorded.iter().filter(|seq| !found.confirmed.contains(seq)) {

@@ -308,7 +308,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         self.kept = Some(kept);
     }
 
-    /// From now on, somebody writes down how much the store holds.
+    /// From now on, `reporter` records how much the store holds.
     pub(crate) fn report_holdings(&mut self, reporter: HoldingReporter) {
         self.maintenance.report_holdings(reporter);
     }

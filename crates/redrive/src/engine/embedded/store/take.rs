@@ -17,7 +17,7 @@ use crate::engine::seam::{Delivery, EngineError, share};
 /// Ready messages that may be passed over in one go because their keys are busy.
 const PASSED_MAX: usize = 4096;
 
-/// A message as it was read, before anybody asked whether it may start.
+/// A message as it was read, before it is decided whether it may start.
 struct Candidate {
     seq: u64,
     pointer: Pointer,
@@ -105,7 +105,7 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
         while out.len() - first < upto
             && let Some((hash, seq)) = self.waiting.keys.pop_released()
         {
-            // Somebody claimed it; the line moves on when that is settled.
+            // It is claimed; the line moves on when that is settled.
             if self.waiting.in_flight.contains(seq) {
                 continue;
             }

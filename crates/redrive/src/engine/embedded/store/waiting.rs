@@ -153,7 +153,7 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         Ok(())
     }
 
-    /// After a restart: whoever is first in line may go, in its turn.
+    /// After a restart: the first in line may go, in its turn.
     pub(crate) fn release_all(&mut self) -> Result<(), EngineError> {
         let mut from = (0, 0);
         loop {

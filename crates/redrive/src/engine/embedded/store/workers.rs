@@ -109,7 +109,7 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
         self.tasks.post(task, 0);
     }
 
-    /// The tables have changed: somebody should see whether they need upkeep.
+    /// The tables have changed and may need upkeep.
     pub(crate) fn call_for_upkeep(&self) {
         self.upkeep.post((), 0);
     }

@@ -24,7 +24,7 @@ impl Ingest for StoreIngest {
         let (answer, receiver) = oneshot::channel();
         let command = Command::Ingest { batch, now, answer };
         let bytes = command.bytes();
-        // What is durable but not yet taken in counts too: memory is bounded whoever is slow.
+        // What is durable but not yet taken in counts too: memory is bounded, whichever side is slow.
         let room = INGEST_BYTES_MAX.saturating_sub(self.notes.bytes());
         if let Err((Command::Ingest { answer, .. }, refused)) = self.commands.offer(command, bytes, room) {
             let error = match refused {

@@ -15,7 +15,7 @@ struct MailboxState<T> {
     items: Vec<T>,
     bytes: usize,
     closed: bool,
-    /// Somebody sleeps here. Who posts makes no system call otherwise.
+    /// A receiver sleeps here. Otherwise posting makes no system call.
     awaited: bool,
 }
 
@@ -97,7 +97,7 @@ impl<T> Mailbox<T> {
         Some(std::mem::take(&mut state.items))
     }
 
-    /// Nothing more comes; wakes whoever waits.
+    /// Nothing more comes; wakes the receiver.
     pub fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_all();

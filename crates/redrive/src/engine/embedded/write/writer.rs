@@ -1,4 +1,4 @@
-//! The one writer of a store: collect what is waiting, one write, one sync, answer everybody.
+//! The one writer of a store: collect what is waiting, one write, one sync, answer all callers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ impl<D: Disk, S> std::fmt::Debug for Writer<D, S> {
     }
 }
 
-/// However the writer ends, nobody waits for it forever: what it did not get to is dropped, and with it the answers that
+/// However the writer ends, no caller waits for it forever: what it did not get to is dropped, and with it the answers that
 /// were waited for.
 struct WriterEnd<'a> {
     commands: &'a Mailbox<Command>,
@@ -212,7 +212,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
                 }
                 Command::Import { ticket: given, letters, first } => {
                     let numbered = self.check_room().map(|()| self.import(&mut batch, &letters));
-                    // Nobody else sets it.
+                    // No other thread sets it.
                     let _ = first.set(numbered);
                     ticket = Some(given);
                 }
@@ -258,7 +258,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
                 Ok(()) => answered,
                 Err(error) => Err(IngestError::Storage(error.to_string())),
             };
-            // Nobody waiting for the answer is no reason not to have accepted.
+            // A caller that is gone is no reason not to accept.
             let _ = answer.send(answered);
         }
         result
@@ -326,7 +326,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         let look = |new: &NewMessage| {
             let id = new.message.id().as_bytes().to_vec();
             Far::<Vec<u8>, IdSlot>::get(&table, &id).map_err(|error| match error {
-                // Settling must go on meanwhile, so nobody waits for the tables here.
+                // Settling must go on meanwhile, so nothing here waits for the tables.
                 IndexError::Rebuilding => IngestError::Busy,
                 error => IngestError::Storage(error.to_string()),
             })

@@ -325,7 +325,7 @@ impl<D: Disk> IndexTables for SortedRuns<D> {
 
     fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), IndexError> {
         {
-            // Nobody replaces it meanwhile.
+            // It is not replaced meanwhile.
             let written = self.written();
             if written.catalog != Catalog::default() {
                 read_catalog(&self.disk, written.number)?;

@@ -128,7 +128,7 @@ impl<D: Disk> Erasing<D> {
     }
 
     /// Records letters, durably, before their tombstones are written: a crash in between leaves a record of letters that are as
-    /// they were, never copies that nobody overwrites.
+    /// they were, never copies that are not overwritten.
     pub(crate) fn record(&mut self, letters: &[u64]) -> Result<(), EngineError> {
         self.file.record(letters).map_err(|error| recording(&error))
     }

@@ -66,7 +66,7 @@ pub(super) fn plan<D: Disk, S: IndexTables>(
                 answers.push(ImportAnswer::Imported { number: None, group: group.clone() });
                 made.push(Stored {
                     was: Was::Fresh,
-                    // It never stood in the line of its key, and blocks nobody. A replay puts it there.
+                    // It never stood in the line of its key, and blocks nothing. A replay puts it there.
                     key: None,
                     due: None,
                     jobs: Vec::new(),

@@ -142,7 +142,7 @@ impl<D: Disk, S: IndexTables> KeepLetters for Store<D, S> {
     }
 
     fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
-        // Nobody else polls an engine at rest.
+        // An engine at rest is not polled otherwise.
         self.keep_going()?;
         Ok(WipeProgress { parts_left: self.erasing.parts_left(), ..WipeProgress::default() })
     }
