@@ -18,7 +18,7 @@ pub enum Exit {
     Storage,
     /// Not now: the server is not there or is busy. Try again.
     TryAgain,
-    /// Somebody pressed ^C while we were following something that goes on without us.
+    /// ^C while following something that goes on without this command.
     Interrupted,
 }
 
@@ -61,7 +61,7 @@ impl From<Exit> for ExitCode {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failed {
     pub exit: Exit,
-    /// Empty: everything was said already, or nobody listens any more.
+    /// Empty: everything was said already, or the output is closed.
     pub message: String,
     pub hint: Option<String>,
 }

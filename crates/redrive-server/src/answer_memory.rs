@@ -1,5 +1,5 @@
 //! Memory for answers: bounded for all of them together, as it is for the bodies of requests. A client that is slow to read
-//! a large answer holds its share of it, and nobody else's.
+//! a large answer holds its own share of it only.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -26,7 +26,7 @@ pub(crate) struct HeldBody {
 }
 
 /// Reads a body to its end. Its share of the memory grows with what has arrived, not with what was announced: a sender
-/// that takes its time keeps nobody else out.
+/// that takes its time keeps no other out.
 pub(crate) async fn hold(shared: &Shared, headers: &HeaderMap, body: Body) -> Result<HeldBody, Problem> {
     hold_up_to(shared, headers, body, shared.body_bytes_max).await
 }

@@ -1,5 +1,5 @@
 //! Groups of dead letters as figures: how many are in which state, and how often a new one came or a resolved one came
-//! back. Looked at when somebody asks for metrics, and no more often than every few seconds.
+//! back. Looked at when metrics are scraped, and no more often than every few seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -56,7 +56,7 @@ impl GroupTally {
         for (group, state) in groups {
             let at = GroupState::ALL.iter().position(|of| *of == state).unwrap_or(0);
             self.counts.by_state[at] += 1;
-            // Whoever was there before the first look is not new.
+            // A group that was there before the first look is not new.
             if !self.known.contains(&group) {
                 if self.looked && state == GroupState::Open {
                     news.new.push(group);

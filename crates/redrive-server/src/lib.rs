@@ -13,12 +13,12 @@
 //! - [`ingest`], `extract`: messages coming in
 //! - [`api`]: pipelines, messages, letters, replays, actions
 //! - [`metrics`], [`exposition`]: figures as Prometheus reads them
-//! - [`alerts`]: what of the figures somebody should hear of, and when
+//! - [`alerts`]: which figures need an alert, and when
 //! - [`openapi`]: the same routes as a document
 //! - [`problem`]: what goes wrong, with a way out
 //! - [`log`]: the structured log of failed attempts
 //!
-//! Nothing here knows a sink or a configuration file: whoever starts a server says what it serves.
+//! Nothing here knows a sink or a configuration file: the caller says what a server serves.
 
 mod connections;
 pub mod options;

@@ -16,7 +16,7 @@ use crate::group_watch::GroupCounts;
 pub struct PipelineFigures {
     pub name: String,
     pub figures: Figures,
-    /// `None` until somebody has looked.
+    /// `None` until it was read once.
     pub groups: Option<GroupCounts>,
     /// Letters that `letter_retention` has discarded.
     pub expired: u64,

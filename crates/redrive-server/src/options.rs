@@ -60,7 +60,7 @@ pub enum Reads {
     Auto,
     /// Always.
     Token,
-    /// Never: whoever reaches the port may read everything.
+    /// Never: every client that reaches the port may read everything.
     Open,
 }
 

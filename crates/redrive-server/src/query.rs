@@ -26,7 +26,7 @@ struct Value {
 impl Value {
     fn wrong(&self, wanted: &str, hint: impl Display) -> QueryFault {
         let Self { name, value } = self;
-        // A cursor is whatever the page before said; nobody makes one up.
+        // A cursor is what the page before returned; none is made by hand.
         if name == "cursor" {
             let message = format!("`cursor` is {value:?}, which is not a cursor of this list");
             return QueryFault(Problem::bad_request(

@@ -1,4 +1,4 @@
-//! Who else reads the topic a pipeline's messages come from. Only whoever set up the engine can ask.
+//! Who else reads the topic a pipeline's messages come from. Only the code that set up the engine can ask.
 
 use std::fmt;
 use std::sync::Arc;

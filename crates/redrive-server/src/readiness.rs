@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Shared between the server and whoever starts and stops the pipelines.
+/// Shared between the server and the owner of the pipelines.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness {
     phase: Arc<watch::Sender<Phase>>,

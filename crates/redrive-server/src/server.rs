@@ -58,7 +58,7 @@ impl Server {
         self.address
     }
 
-    /// For whoever starts and stops the pipelines. `/readyz` is 503 until [`Readiness::ready`] is called.
+    /// For the owner of the pipelines. `/readyz` is 503 until [`Readiness::ready`] is called.
     pub fn readiness(&self) -> Readiness {
         self.shared.readiness.clone()
     }

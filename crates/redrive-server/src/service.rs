@@ -30,7 +30,7 @@ pub struct Served {
     pub readers: Readers,
     /// Which endpoints are alive, where the sink keeps a table of them.
     pub subscriptions: Option<Subscriptions>,
-    /// What happens in it, for whoever follows it.
+    /// What happens in it, for subscribers.
     pub events: Events,
     /// What is not shown of messages and letters.
     pub redaction: Redaction,

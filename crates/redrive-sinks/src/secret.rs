@@ -10,7 +10,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 /// The longest secret that is read from a file. A longer file was named by mistake.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
-/// A text that nobody may see in a log, an error or `Debug`.
+/// A text that must not appear in a log, an error or `Debug`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -88,7 +88,7 @@ impl Secret {
         Some(format!("every user of this machine may {may} it (mode {mode:04o})"))
     }
 
-    /// The text itself. Whoever asks for it sees to it that it goes nowhere else.
+    /// The text itself. The caller must not pass it on.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! TLS for whoever calls somebody: which authorities are trusted, and why a handshake failed.
+//! TLS for outgoing calls: which authorities are trusted, and why a handshake failed.
 
 use std::error::Error;
 use std::io;

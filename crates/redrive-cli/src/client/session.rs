@@ -116,7 +116,7 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failed>>) -> Result<T,
 }
 
 /// `--token-file`, else `REDRIVE_TOKEN`, else the engine's own. The last one only for an address on this machine: it
-/// must not be carried to another host because somebody gave `--url` next to a local store.
+/// must not be carried to another host because `--url` was given next to a local store.
 fn token(global: &Global, engine_dir: &Path, address: &ApiAddress) -> Result<Option<Bearer>, Failed> {
     if let Some(token) = global.token()? {
         return Bearer::new(token.expose()).map(Some);

@@ -1,4 +1,4 @@
-//! `[pipeline.auto_replay]`: whether letters that may have healed are replayed without anybody asking for it.
+//! `[pipeline.auto_replay]`: whether letters whose cause may be gone are replayed unasked.
 
 use std::time::Duration;
 

@@ -220,7 +220,7 @@ fn passed_on(reader: &mut SettingReader, section: &Section<'_>) -> Vec<PassedOn>
     passed_on
 }
 
-/// `sasl.mechanism = "…"` without quotes is a table in a table to TOML, and the same setting to everybody else.
+/// `sasl.mechanism = "…"` without quotes is a table in a table to TOML, and the same setting to every reader.
 fn flatten(
     reader: &mut SettingReader,
     section: &Section<'_>,

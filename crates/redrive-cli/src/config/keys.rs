@@ -125,7 +125,7 @@ impl Keys {
         }
     }
 
-    /// What somebody probably meant by `key` in the table `path`, as it is written there.
+    /// What was probably meant by `key` in the table `path`, as it is written there.
     pub fn meant(&self, path: &str, key: &str) -> Option<String> {
         let here = self.of(path)?;
         let lower = key.to_ascii_lowercase().replace('-', "_");

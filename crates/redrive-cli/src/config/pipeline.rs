@@ -51,7 +51,7 @@ pub struct PipelineConfig {
     pub max_pending: u64,
     /// How long an id is remembered; `None`: off.
     pub dedup: Option<Duration>,
-    /// How long the receiver remembers ids; `None`: nobody has said so.
+    /// How long the receiver remembers ids; `None`: not set.
     pub ledger_horizon: Option<Duration>,
     pub breaker: BreakerSettings,
     pub guard: GuardSettings,
@@ -143,7 +143,7 @@ impl PipelineConfig {
         let max_pending = reader.whole(section, "max_pending").map_or(0, |set| set.value);
         let dedup = dedup(reader, section);
         let ledger_horizon = reader.duration(section, "ledger_horizon").map(|set| set.value);
-        // A profile that nobody knows is a fault of the policy.
+        // An unknown profile is a fault of the policy.
         let profile = profiles::find(settings.profile.as_deref().unwrap_or(profiles::DEFAULT));
         let breaker = protection::breaker(reader, section, profile.unwrap_or(&profiles::ALL[0]));
         let guard = protection::guard(reader, section);

@@ -23,7 +23,7 @@ pub fn without_secrets(url: &str) -> String {
     format!("{scheme}://{authority}{path}")
 }
 
-/// An address without its path too: with chat services whoever knows that may write there.
+/// An address without its path too: with chat services the path is enough to write there.
 pub(super) fn without_path(url: &str) -> String {
     let shown = without_secrets(url);
     let (scheme, rest) = shown.split_once("://").unwrap_or(("", &shown));

@@ -8,7 +8,7 @@ const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 
-/// A span with as much precision as somebody on call needs: minutes up to a day, hours up to three, then days.
+/// A span with as much precision as an operator needs: minutes up to a day, hours up to three, then days.
 pub fn age(span: Duration) -> String {
     let seconds = span.as_secs();
     match seconds {

@@ -106,7 +106,7 @@ impl Output {
         self.notes_paint
     }
 
-    /// Whether somebody wants to see how far a command is.
+    /// Whether to show progress.
     pub fn shows_progress(&self) -> bool {
         !self.quiet && !self.json
     }

@@ -166,7 +166,7 @@ fn on_kafka(
     build(pipelines, redrive_kafka::KafkaStores::new(kafka::cluster(config)?, kafka::pipelines(config)))
 }
 
-/// Who else reads the topic of a pipeline, asked when somebody wants to put letters back onto it.
+/// Who else reads the topic of a pipeline, asked when letters are to be put back onto it.
 #[cfg(feature = "kafka")]
 fn readers(config: &Config, topic: &str) -> Readers {
     match (config.engine.kind, super::kafka::cluster(config)) {
@@ -329,7 +329,7 @@ fn store_log(pipeline: &str) -> impl Fn(&StoreNotice) + Send + Sync + 'static {
     }
 }
 
-/// Whether somebody wants to hear of this pipeline's poison pills; the others pay nothing for it.
+/// Whether an alert covers this pipeline's poison pills; the others pay nothing for it.
 fn watches_pills(config: &Config, pipeline: &PipelineConfig) -> bool {
     let wants = |alert: &AlertConfig| {
         alert.on.contains(&AlertKind::PoisonPill) && alert.pipelines.contains(&pipeline.name)

@@ -82,7 +82,7 @@ pub fn subscription_fields(changed: &Changed, id: Option<&str>) -> Value {
     })
 }
 
-/// Writes the log of a change. Stopped purging needs somebody.
+/// Writes the log of a change. Stopped purging needs an operator.
 pub fn log_subscription(pipeline: &str, changed: &Changed) {
     if let Change::PurgingStopped(stopped) = changed.change {
         tracing::warn!(

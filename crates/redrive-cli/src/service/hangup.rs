@@ -33,7 +33,7 @@ impl Certificate {
 
 /// From now on SIGHUP does not end the process. Must be called inside a runtime.
 pub fn survive() -> Result<(), Failed> {
-    // Whoever has listened once has replaced what the system would do, for as long as the process lives.
+    // Listening once replaces the default action for as long as the process lives.
     listen().map(drop)
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The kills so far; `None` if nobody counts them here.
+/// The kills so far; `None` if the kernel does not count them here.
 pub fn count() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok().and_then(|text| events_file(&text));
     let read = |path: &Path| fs::read_to_string(path).ok().and_then(|text| oom_kill(&text));

@@ -1,4 +1,4 @@
-//! Gets a JSON object out to somebody: a POST, or a program that gets it on its standard input.
+//! Delivers a JSON object: a POST, or a program that gets it on its standard input.
 
 use std::process::Stdio;
 use std::time::Duration;

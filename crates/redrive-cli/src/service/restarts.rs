@@ -33,7 +33,7 @@ pub enum Next {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restarts {
     wait: Duration,
-    /// A worker ran for a while: the service is one that somebody relies on.
+    /// A worker ran for a while: the service is in use.
     was_sound: bool,
 }
 
@@ -44,17 +44,17 @@ impl Default for Restarts {
 }
 
 impl Restarts {
-    /// What to do about a worker that nobody asked to end. It never gives up on a service that ran: whatever is in the way
-    /// (a disk, a configuration that is being edited, a lack of files) may be repaired without anybody thinking of this
+    /// What to do about a worker that ended unasked. It never gives up on a service that ran: whatever is in the way
+    /// (a disk, a configuration that is being edited, a lack of files) may be repaired without a thought of this
     /// process.
     pub fn next(&mut self, end: End, ran: Duration) -> Next {
         if ran >= SOUND_AFTER {
             *self = Self { was_sound: true, ..Self::default() };
         }
         let is = |exit: Exit| end == End::Code(exit.code());
-        // An end in good order, an answer that a person has to look at, and a worker that somebody interrupted by itself.
+        // An end in good order, an answer that a person has to look at, and a worker that was interrupted by itself.
         let is_over = [Exit::Ok, Exit::Bad, Exit::Interrupted].into_iter().any(is);
-        // Somebody who starts it with a wrong configuration wants to hear of it, and waits for that.
+        // Started by hand with a wrong configuration: report it at once.
         let is_refused = is(Exit::Usage) && !self.was_sound;
         if is_over || is_refused {
             return Next::Leave(end.code());

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failed};
 /// A process manager may tell a supervisor and its worker at once, and the supervisor passes it on: that is one SIGTERM.
 const ECHO: Duration = Duration::from_secs(1);
 
-/// Whether somebody asked for the end. Clones hear the same.
+/// Whether a signal asked for the end. Clones see the same.
 #[derive(Clone, Debug)]
 pub struct Signals {
     asked: watch::Receiver<bool>,
@@ -47,18 +47,18 @@ impl Signals {
                     _ = interrupt.recv() => {}
                 }
                 if asked_before {
-                    // Whoever asks twice does not want to wait. What is accepted is on disk; what runs is run again.
+                    // A second signal: do not wait. What is accepted is on disk; what runs is run again.
                     std::process::exit(i32::from(Exit::Interrupted.code()));
                 }
                 asked_before = true;
-                // Nobody listening any more is an end too.
+                // No receiver any more is an end too.
                 let _ = ask.send(true);
             }
         });
         Ok(Self { asked })
     }
 
-    /// Ready once somebody asked.
+    /// Ready once a signal arrived.
     pub async fn asked(mut self) {
         // The sender lives as long as the runtime; if it is gone, so is everything else.
         let _ = self.asked.wait_for(|asked| *asked).await;

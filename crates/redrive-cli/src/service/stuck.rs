@@ -4,7 +4,7 @@ use redrive::Stuck;
 
 use crate::exit::Exit;
 
-/// Ends the process at once: whoever starts it again finds out which message it was.
+/// Ends the process at once; the next start finds out which message it was.
 pub fn leave(stuck: &Stuck) {
     report(stuck);
     std::process::exit(i32::from(Exit::Watchdog.code()));

@@ -27,7 +27,7 @@ const RELOAD: Signal = Signal::HUP;
 /// A worker that has not heard two of them does not hear any more.
 const ASKED_MAX: usize = 2;
 
-/// Supervises until the worker ends in a way that a restart cannot better, or somebody asks for the end. Returns the
+/// Supervises until the worker ends in a way that a restart cannot better, or a signal asks for the end. Returns the
 /// code to exit with.
 pub fn supervise() -> Result<u8, Failed> {
     let failed = |error: std::io::Error| Failed::new(Exit::Storage, format!("no supervisor: {error}"));
@@ -75,7 +75,7 @@ pub fn supervise() -> Result<u8, Failed> {
     })
 }
 
-/// Waits; whether somebody asked for the end meanwhile. There is nobody to pass it on to.
+/// Waits; whether a signal asked for the end meanwhile. There is no worker to pass it on to.
 async fn wait(after: Duration, signals: &mut mpsc::Receiver<Signal>) -> bool {
     let over = tokio::time::sleep(after);
     tokio::pin!(over);

@@ -13,7 +13,7 @@ pub const FILE: &str = "token";
 /// The name under which the only token of a processor without configured ones acts.
 const LOCAL: &str = "local";
 
-/// The tokens somebody gave, or everything that is wrong with them. `None` if nobody gave one.
+/// The configured tokens, or everything that is wrong with them. `None` if there are none.
 pub fn given(config: &ServerConfig, global: &Global) -> Result<Option<Vec<Token>>, Vec<String>> {
     if !config.tokens.is_empty() {
         let (mut tokens, mut wrong) = (Vec::new(), Vec::new());

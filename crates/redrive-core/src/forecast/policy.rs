@@ -29,7 +29,7 @@ pub struct Forecast {
     pub uncounted_max: u64,
     /// All calls of one message, counted or not.
     pub calls_max: u64,
-    /// Until a message is terminal, whatever fails, as long as nobody sends Retry-After.
+    /// Until a message is terminal, whatever fails, as long as no Retry-After is received.
     pub terminal_max: Duration,
     /// The same when every failure asks for the longest Retry-After that is honoured.
     pub terminal_max_with_retry_after: Duration,

@@ -175,7 +175,7 @@ impl Message {
 }
 
 impl fmt::Debug for Message {
-    /// Never prints the payload: it may hold what nobody should read in a log.
+    /// Never prints the payload: it may hold what must not be in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")
             .field("id", &self.id())

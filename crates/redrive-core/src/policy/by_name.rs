@@ -1,4 +1,4 @@
-//! The settings of one value by name, for whoever reads them from a file or shows them.
+//! The settings of one value by name, to read them from a file or to show them.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! A setting as somebody gave it: in words, or as a value from code.
+//! A setting as given: in words, or as a value from code.
 
 use std::time::Duration;
 

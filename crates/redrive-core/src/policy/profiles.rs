@@ -185,7 +185,7 @@ pub fn find(name: &str) -> Option<&'static Profile> {
     ALL.iter().find(|profile| profile.name == name)
 }
 
-/// The profile somebody probably meant.
+/// The profile that was probably meant.
 pub fn nearest_name(name: &str) -> Option<&'static str> {
     nearest(name, ALL.iter().map(|profile| profile.name))
 }

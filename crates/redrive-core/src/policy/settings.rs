@@ -1,4 +1,4 @@
-//! Settings as somebody gave them, and how they are laid over others.
+//! Settings as given, and how they are laid over others.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{Class, Ratio};
 
 macro_rules! fields {
     ($names:tt $($(#[doc = $doc:literal])+ $name:ident: $given:tt($of:ty) => $holds:ty = $read:expr;)+) => {
-        /// What somebody set; everything else comes from the profile.
+        /// What was set; everything else comes from the profile.
         #[derive(Clone, Default)]
         pub struct PolicySettings {
             /// The profile that everything else comes from.
@@ -60,7 +60,7 @@ pub struct BackoffSettings {
     pub fixed: Option<Given<Duration>>,
 }
 
-/// The retry budget, as somebody set it.
+/// The retry budget, as set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BudgetSettings {
     /// So many retries a minute.
@@ -71,7 +71,7 @@ pub struct BudgetSettings {
     pub on_exhausted: Option<Given<OnExhausted>>,
 }
 
-/// When a message that crashes the process is given up, as somebody set it.
+/// When a message that crashes the process is given up, as set.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CrashSettings {
     /// Crashes after which it is a poison pill.

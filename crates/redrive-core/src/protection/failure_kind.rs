@@ -25,7 +25,7 @@ pub enum FailureKind {
     Other,
 }
 
-/// Which failures somebody counts: `503`, `5xx`, `timeout`, `refused` (nothing arrived, or the connection broke) or
+/// Which failures are counted: `503`, `5xx`, `timeout`, `refused` (nothing arrived, or the connection broke) or
 /// `other`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Counted {

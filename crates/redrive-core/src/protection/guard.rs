@@ -1,4 +1,4 @@
-//! The dead-letter rate guard: when a pipeline suddenly gives up most of its messages, somebody should look before the
+//! The dead-letter rate guard: when a pipeline suddenly gives up most of its messages, a person should look before the
 //! rest follows. A wrong table of classes, or a deploy that refuses everything, empties a queue into the dead letters
 //! within a minute, each of them rightly decided.
 
@@ -52,7 +52,7 @@ pub struct Guard {
     now: Window,
     /// The same over a longer time, which says what is usual.
     usual: Window,
-    /// Somebody has looked and wants it so, until the flood is over.
+    /// An operator has accepted the flood, until it is over.
     is_waved_through: bool,
 }
 
@@ -74,7 +74,7 @@ impl Guard {
         Self { now: Window::new(settings.over), usual: Window::new(usual), settings, is_waved_through: false }
     }
 
-    /// A message came to its end. Says once that there is a flood; whoever hears it pauses the pipeline and, later, calls
+    /// A message came to its end. Says once that there is a flood; the caller pauses the pipeline and, later, calls
     /// [`Self::resumed`].
     pub fn ended(&mut self, is_dead: bool, now: Time) -> Option<Flood> {
         self.now.add(now, is_dead);
@@ -106,7 +106,7 @@ impl Guard {
         u64::from(sum.failed) > per_span.saturating_mul(u64::from(self.settings.times_baseline))
     }
 
-    /// Somebody lets the pipeline go on: counting begins again. With `anyway` this flood may pass.
+    /// The pipeline is resumed: counting begins again. With `anyway` this flood may pass.
     pub fn resumed(&mut self, anyway: bool) {
         self.now.clear();
         self.is_waved_through = anyway;
@@ -146,7 +146,7 @@ mod tests {
     fn what_is_usual_is_no_flood() {
         let mut guard = Guard::new(GuardSettings::default());
         let mut floods = 0;
-        // Somebody resumes each time; after a while it is what this pipeline does.
+        // It is resumed each time; after a while this is its usual share.
         for second in 0..3_600 {
             (0..10).for_each(|_| {
                 if guard.ended(true, at(second)).is_some() {

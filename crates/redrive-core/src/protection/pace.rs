@@ -1,7 +1,7 @@
 //! How often one endpoint may be called: a rate per second for each, with a tenth of a second's worth at once.
 //!
 //! A message that has to wait gets a time slot after those given before, so that messages come back one by one and not all
-//! at once; a message that has waited goes before one that has not. A slot binds nobody: the message that has it may die
+//! at once; a message that has waited goes before one that has not. A slot is no obligation: the message that has it may die
 //! or go elsewhere, so an endpoint that gets no calls is free, whatever slots were given.
 
 use std::collections::HashMap;
@@ -122,11 +122,11 @@ mod tests {
         assert_eq!([0, 0].map(|ms| goes(&mut pace, ms, false)), [Some(at(150)), Some(at(200))]);
         assert_eq!(goes(&mut pace, 140, false), Some(at(250)), "not before those that wait");
         assert_eq!([150, 200, 250].map(|ms| goes(&mut pace, ms, true)), [None; 3]);
-        assert_eq!(goes(&mut pace, 301, false), None, "nobody waits any more");
+        assert_eq!(goes(&mut pace, 301, false), None, "no message waits any more");
         assert_eq!(pace.ask(8, false, at(301), Time::MAX), None, "others are others");
     }
 
-    /// More came at once than anybody waits for: those beyond it are dead letters, and so are some that had a place.
+    /// More came at once than may wait: those beyond it are dead letters, and so are some that had a place.
     #[test]
     fn places_that_nobody_comes_back_to_keep_nobody_waiting() {
         let mut pace = Pace::new(1.0);
@@ -195,7 +195,7 @@ mod tests {
                     Some(due) => drop(waiting.insert((due.since(at(0)).as_millis() as u64 + late_ms, i, true))),
                 }
             }
-            prop_assert_eq!(went.len(), arrivals.len(), "nobody waits for ever");
+            prop_assert_eq!(went.len(), arrivals.len(), "no message waits for ever");
             prop_assert!(looks <= arrivals.len() * 8, "{} looks for {} messages", looks, arrivals.len());
             let most = per_second as usize + per_second as usize / 10 + 2;
             for (first, ms) in went.iter().enumerate() {

@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(
             pulse.stopped(at(0), at(2)),
             Stopped::No,
-            "nobody has ever got through: whose fault is it?"
+            "nothing has ever got through: is it the message or the sink?"
         );
         pulse.beat(3, true, true, at(2));
         pulse.beat(4, true, false, at(3));
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(
             pulse.stopped(at(0), at(5)),
             Stopped::No,
-            "somebody got through since that one failed first"
+            "another message got through since that one failed first"
         );
         assert_eq!(pulse.stopped(at(3), at(63)), Stopped::No, "two bad messages end after their schedule");
         pulse.beat(6, true, true, at(6));

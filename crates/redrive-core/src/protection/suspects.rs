@@ -151,7 +151,7 @@ mod tests {
         suspects.suspect("pill", 2);
         suspects.suspect("b", 1);
         assert!(suspects.wants_exclusive());
-        assert_eq!(suspects.in_turn(9).collect::<Vec<_>>(), [&"pill"], "nobody shares its last crash");
+        assert_eq!(suspects.in_turn(9).collect::<Vec<_>>(), [&"pill"], "no other shares its last crash");
         assert_eq!(suspects.start(), Some(("pill", 2)));
         assert_eq!(suspects.in_turn(9).count(), 0);
         assert_eq!(suspects.start(), None, "one at a time");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The exact class of a failed attempt. Exhaustive on purpose, and not `#[non_exhaustive]`: whoever matches on it decides what
+/// The exact class of a failed attempt. Exhaustive on purpose, and not `#[non_exhaustive]`: a match on it decides what
 /// happens to messages, so a new case must be a compile error there and not fall into a default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Class {

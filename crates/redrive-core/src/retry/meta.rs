@@ -38,7 +38,7 @@ pub struct Meta {
 impl Meta {
     /// The meta after a failed attempt of `class` was decided at `now`. Pure bookkeeping: no judgement here.
     ///
-    /// Every failed call is in exactly one of `attempts` and `uncounted`. Whoever has the policy at hand calls
+    /// Every failed call is in exactly one of `attempts` and `uncounted`. Callers with the policy at hand use
     /// [`crate::after`] instead, which also forgets crashes that the policy's window no longer covers.
     #[must_use]
     pub fn after(self, class: Class, decision: &Decision, now: Time) -> Self {
@@ -101,7 +101,7 @@ impl Meta {
             held_ms: 0,
             last_delay_ms: 0,
             deferred: false,
-            // A letter is replayed because somebody wants it delivered: its old deadline does not apply any more.
+            // A replay is a wish to have it delivered: the old deadline does not apply any more.
             deadline: None,
             replays: self.replays.saturating_add(1),
             ..self
@@ -185,7 +185,7 @@ mod tests {
         let within = NOW.plus(Duration::from_millis(299_999));
         assert_eq!(meta.without_lapsed_crashes(window, within), meta);
         assert_eq!(meta.without_lapsed_crashes(window, NOW.plus(window)), Meta::default());
-        // A suspect whose crash nobody could time keeps its count.
+        // A suspect whose crash has no time keeps its count.
         let untimed = Meta { crashes: 1, ..Meta::default() };
         assert_eq!(untimed.without_lapsed_crashes(window, Time::MAX), untimed);
     }

@@ -24,7 +24,7 @@ pub enum Reason {
     KeyBlocked,
     /// The stored bytes are damaged; the letter holds what is left.
     Corrupt,
-    /// Somebody cancelled it while it waited.
+    /// It was cancelled while it waited.
     Cancelled,
     /// It died elsewhere, and its dead letter was imported.
     Imported,

@@ -47,7 +47,7 @@ impl Schedule {
             Self::Exponential { base, multiplier, .. } => grown_ms(millis(*base), *multiplier, n),
             Self::Fixed(delay) => millis(*delay),
             // The user's code, on the thread that must not die: a panic in it makes the retry wait for the longest time
-            // a policy may ask for, where somebody will notice, and takes nothing else along.
+            // a policy may ask for, where it will be noticed, and takes nothing else along.
             Self::Custom(delay) => {
                 catch_unwind(AssertUnwindSafe(|| millis(delay(n, class)))).unwrap_or(u64::MAX)
             }

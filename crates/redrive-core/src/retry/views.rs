@@ -1,4 +1,4 @@
-//! What a decision knows about the world: plain values, taken at one moment by whoever runs the pipeline.
+//! What a decision knows about the world: plain values, taken at one moment by the pipeline.
 //!
 //! The parts that keep these numbers up to date (breaker, ramp, token bucket, suspects) live beside this module; a
 //! decision never sees them, only the view they give.

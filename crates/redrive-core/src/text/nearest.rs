@@ -1,4 +1,4 @@
-//! Finds the name somebody probably meant, for "did you mean" in faults.
+//! Finds the name that was probably meant, for "did you mean" in faults.
 
 /// The closest of `names`, if it is close enough that suggesting it helps.
 pub fn nearest<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Where a value is taken from. What is done with it is up to whoever takes it.
+/// Where a value is taken from. What is done with it is up to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pick {
     /// A JSON pointer (RFC 6901) to a member of the payload.

@@ -1,6 +1,6 @@
 //! Makes text of others safe to show: on a terminal, in a log line, in a table cell, and in JSON.
 //!
-//! Ids, keys, headers, errors and payloads are written by whoever sends messages or receives them. Printed as they are,
+//! Ids, keys, headers, errors and payloads are written by producers and receivers. Printed as they are,
 //! they could move the cursor, set the title of the terminal, forge a line of the log or reverse the order of what
 //! follows. Every output goes through here; [`is_unsafe`] is the one definition of what must not be printed.
 

@@ -10,7 +10,7 @@
 use crate::access::token::{self, Scope, Token};
 use crate::problem::{Code, Problem};
 
-/// What a route asks of whoever calls it.
+/// What a route requires of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Nothing: it tells nothing about messages.
@@ -29,7 +29,7 @@ pub enum Unguarded {
     Nobody,
     /// People at this machine: nothing about the request says otherwise.
     Neighbours,
-    /// Somebody has said so: `reads = "open"`.
+    /// Configured: `reads = "open"`.
     Everybody,
 }
 

@@ -41,7 +41,7 @@ pub(crate) async fn guard(
     }
 }
 
-/// A request of the API without what its route does not take: parameters or a body that nobody reads are refused. The
+/// A request of the API without what its route does not take: parameters or a body that are not read are refused. The
 /// description of the route decides, so what is documented is what is read.
 async fn nothing_ignored(shared: &Shared, route: &Route, request: Request) -> Result<Request, Problem> {
     // Probes, scrapers and browsers add what they like.

@@ -90,7 +90,7 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// A token somebody configured. White space around the secret is not part of it: files end with a line break.
+    /// A configured token. White space around the secret is not part of it: files end with a line break.
     pub fn new(
         name: impl Into<String>,
         secret: &str,

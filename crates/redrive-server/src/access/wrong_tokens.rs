@@ -1,5 +1,5 @@
 //! A limit on wrong tokens, by address and for all together. A right token is never counted, and never refused: it is
-//! looked at first, so nobody can lock somebody else out by guessing.
+//! checked first, so guessing cannot lock out the owner of a token.
 //!
 //! Guessing is hopeless by the length of a secret alone. The limit makes it loud, and costs whoever tries a new connection
 //! for each guess.
@@ -63,7 +63,7 @@ impl WrongTokens {
         Self { state: Mutex::new(state) }
     }
 
-    /// Somebody has sent a wrong token.
+    /// A wrong token was sent.
     pub fn notice(&self, peer: IpAddr, now: Instant) -> Noticed {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.total += 1;

@@ -24,7 +24,7 @@ pub struct Facts {
     pub guarded: Option<String>,
     /// Why no subscription is purged any more, if that is so.
     pub purging_stopped: Option<String>,
-    /// Which replay was stopped and why, if one was and nobody has decided about it.
+    /// Which replay was stopped and why, if one was and no decision was made yet.
     pub replay_stopped: Option<String>,
     /// Poison pills that were found since the last look.
     pub pills: Vec<Pill>,

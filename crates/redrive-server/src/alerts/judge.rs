@@ -42,7 +42,7 @@ pub struct Finding {
     /// The number that is too high: letters, seconds, messages.
     pub value: Option<u64>,
     pub limit: Option<u64>,
-    /// Where somebody can see whether it is the service's fault.
+    /// Where to see whether it is the service's fault.
     pub status_pages: &'static [StatusPage],
 }
 
@@ -94,7 +94,7 @@ fn is_recent(last: &mut Option<Time>, happened: bool, memory: Duration, now: Tim
 }
 
 /// Everything that is wrong with a pipeline now. A poison pill and a group that is new or back count as wrong for as long
-/// as `memory`: they are events, and nobody can say when they are over.
+/// as `memory`: they are events, which have no end.
 pub fn judge(
     pipeline: &str,
     facts: &Facts,

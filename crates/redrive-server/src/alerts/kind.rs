@@ -7,7 +7,7 @@ pub enum AlertKind {
     BreakerOpen,
     /// Messages are given up faster than usual.
     DeadLetters,
-    /// Nobody has looked at a dead letter for long.
+    /// Dead letters have been left open for long.
     OldestLetter,
     /// Too many messages are pending.
     QueueDepth,

@@ -3,7 +3,7 @@
 //! Read in this order: a [`kind`] is what may be reported, [`facts`] are what is known of a pipeline at one moment, [`judge`]
 //! finds what is wrong with them, [`rhythm`] says when that is reported and when it is over, [`watcher`] puts the two
 //! together for one alert of the configuration, and a [`notice`] is what is sent. Nothing of these has a clock, a thread or
-//! a connection: whoever runs it brings them. [`groups`] asks a pipeline which groups of letters are new or back.
+//! a connection: the caller brings them. [`groups`] asks a pipeline which groups of letters are new or back.
 
 pub mod groups;
 

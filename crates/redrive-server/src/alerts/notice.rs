@@ -34,7 +34,7 @@ pub struct Notice {
     pub summary: String,
     pub value: Option<u64>,
     pub limit: Option<u64>,
-    /// Where somebody can see whether it is the service's fault.
+    /// Where to see whether it is the service's fault.
     pub status_pages: &'static [StatusPage],
     /// Poison pills that were found since the last notice of that kind; at most [`PILLS_MAX`].
     pub pills: Vec<Pill>,

@@ -12,7 +12,7 @@ use super::kind::AlertKind;
 use super::notice::{Notice, NoticeState, PILLS_MAX};
 use super::rhythm::Rhythm;
 
-/// Watches some kinds of some pipelines. Whoever owns it looks once a second.
+/// Watches some kinds of some pipelines. Its owner looks once a second.
 #[derive(Clone, Debug)]
 pub struct Watcher {
     kinds: Vec<AlertKind>,

@@ -67,7 +67,7 @@ impl From<ActionError> for Problem {
                 error,
                 "`redrive status --members` lists the processes; `redrive audit PIPELINE --actions` at each its discards",
             ),
-            // Asked of this pipeline, it is not there: the same answer as for an id that nobody has.
+            // Asked of this pipeline, it is not there: the same answer as for an unknown id.
             ActionError::NoGroup { .. } => {
                 Self::not_found(error, "groups with open letters or a state are there; list them first")
             }

@@ -45,7 +45,7 @@ impl FromRequestParts<Shared> for Change {
 }
 
 impl Change {
-    /// An entry for the log of actions, by whoever asks and at the present of the pipeline.
+    /// An entry for the log of actions, by the caller, with the time of the pipeline.
     pub fn action(&self, kind: ActionKind) -> Action {
         Action::new(self.served.handle.now(), &self.actor.0, kind, self.served.handle.name())
     }
@@ -73,7 +73,7 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
     }
 }
 
-/// Why somebody changes something, for the log of actions.
+/// The reason of a change, for the log of actions.
 pub(crate) fn reason(given: Option<String>, bytes_max: usize) -> Result<String, Problem> {
     let reason = given.unwrap_or_default().trim().to_owned();
     if reason.is_empty() || reason.len() > bytes_max {

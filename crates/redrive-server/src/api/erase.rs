@@ -8,7 +8,7 @@ use super::{letters, selection};
 use crate::answer::Json;
 use crate::problem::Problem;
 
-/// Letters in whatever state, unless the filter says one: who has to erase somebody's data means all of it. Only `all` by
+/// Letters in whatever state, unless the filter says one: erasing a person's data means all of it. Only `all` by
 /// itself means open letters, as everywhere.
 pub(crate) async fn erase(
     change: Change,

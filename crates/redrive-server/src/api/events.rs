@@ -24,7 +24,7 @@ use crate::problem::{Code, Problem};
 use crate::request::{Params, Path};
 use crate::state::Shared;
 
-/// A line nobody reads, so that proxies and clients see that the stream is alive.
+/// A comment line, so that proxies and clients see that the stream is alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// How soon a client that lost its stream asks again.
 const RETRY_MS: u64 = 2_000;
@@ -138,7 +138,7 @@ impl EventReader {
                 let (run, missed) = (self.run, read.missed);
                 let data = format!("{{\"type\":\"missed\",\"events\":{missed}}}");
                 let text = format!("id: {run}-{}\nevent: missed\ndata: {data}\n\n", at + missed);
-                // The client may be gone; then nobody needs to know.
+                // The client may be gone.
                 let _ = sender.send(text.into()).await;
                 return;
             }

@@ -99,7 +99,7 @@ fn stop_at(given: Option<&str>) -> Result<Option<Ratio>, Problem> {
     })
 }
 
-/// Nobody has said what shall become of letters that may have been delivered.
+/// It is undecided what happens to letters that may have been delivered.
 fn undecided(letters: u64) -> Problem {
     let message = format!(
         "{letters} of these letters have an attempt whose end is unknown: the receiver may have acted on it; nothing was \
@@ -110,7 +110,7 @@ fn undecided(letters: u64) -> Problem {
     Problem::new(Code::Conflict, message, hint)
 }
 
-/// Nobody has said that letters may go that the receiver has forgotten, if it has applied them.
+/// It is not allowed to replay letters that the receiver may have applied and forgotten.
 fn beyond_ledger(letters: u64, horizon: Option<Duration>) -> Problem {
     let horizon = horizon.map(duration::print).unwrap_or_default();
     let message = format!(

@@ -185,7 +185,7 @@ mod tests {
         );
     }
 
-    /// A dry run answers with a count, which is as good as a list for whoever guesses.
+    /// A dry run answers with a count, which is as good as a list for guessing.
     #[test]
     fn what_is_hidden_is_guessed_with_no_selection() {
         let mut redaction = Redaction::default();

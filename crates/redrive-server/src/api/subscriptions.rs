@@ -170,7 +170,7 @@ async fn marked(
     kind: ActionKind,
 ) -> Result<(String, String), Problem> {
     let table = table(&change.served)?;
-    // It stands in logs and records: what somebody pasted into it must not.
+    // It is written to logs and records: secrets that were pasted into it must not be.
     let said = wish.reason.as_deref().map(|text| redact::without_secrets(text.trim()));
     let reason = reason(said, REASON_BYTES_MAX)?;
     table.check_markable(&wish.id)?;

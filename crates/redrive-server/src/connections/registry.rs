@@ -77,7 +77,7 @@ impl Connections {
         })
     }
 
-    /// A slot for a new connection. `None` if there is none although everybody who could was asked to go; the next one
+    /// A slot for a new connection. `None` if there is none although all idle ones were asked to go; the next one
     /// that ends tells [`Self::ended`].
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let mut open = self.lock();
@@ -123,7 +123,7 @@ impl Connections {
 }
 
 impl OpenConnections {
-    /// Whoever has the most connections gives some up, those first that have stood still the longest.
+    /// The address with the most connections gives some up, the longest idle first.
     fn make_room(&mut self, count: usize) {
         let mut idle: Vec<(usize, u64, u64)> = self
             .all

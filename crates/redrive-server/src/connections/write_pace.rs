@@ -39,7 +39,7 @@ impl WritePace {
         *self.deadline.get_or_insert(now + FOLLOWER_STALL_MAX)
     }
 
-    /// As [`Self::taken`], for a client that follows events: nobody minds how little it takes.
+    /// As [`Self::taken`], for a client that follows events, which may read as little as it likes.
     pub fn follower_took(&mut self, now: Instant) {
         self.deadline = self.deadline.map(|_| now + FOLLOWER_STALL_MAX);
     }

@@ -218,7 +218,7 @@ pub fn read(text: &[u8], dialect: Option<Dialect>, intake: &Intake, now: Time) -
     Ok(ReadLetter { letter: ForeignLetter { message, origin, meta, history }, place, note: times.note() })
 }
 
-/// What the headers of another framework say, or why they are not understood. Of a line whose framework nobody has named,
+/// What the headers of another framework say, or why they are not understood. Of a line whose framework was not named,
 /// headers of no framework say nothing.
 fn said_by(
     headers: &Headers,

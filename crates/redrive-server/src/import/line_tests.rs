@@ -8,7 +8,7 @@ fn read_plain(text: &str) -> Result<ForeignLetter, String> {
     read(text.as_bytes(), None, &Intake::default(), NOW).map(|read| read.letter)
 }
 
-/// A letter that died tomorrow would be the youngest for a day, and nobody would know why.
+/// A letter that died tomorrow would be the youngest for a day, for no visible reason.
 #[test]
 fn times_in_the_future_become_the_time_of_the_import_and_are_named() {
     let text = r#"{"message":"m","payload":null,"created":"2099-01-01T00:00:00Z","dead_at":"2026-11-15T10:00:00Z","history":[
@@ -115,7 +115,7 @@ fn faults_name_the_field() {
 const SPRING: &str = r#""payload":"{}","headers":{"kafka_dlt-original-topic":"orders","kafka_dlt-original-partition":{"base64":"AAAABw=="},
     "kafka_dlt-original-offset":"1182","kafka_dlt-exception-fqcn":"com.example.Late","kafka_dlt-exception-message":"no stock"}"#;
 
-/// Dead letters that somebody dumped from a topic into a file.
+/// Dead letters that were dumped from a topic into a file.
 #[test]
 fn headers_of_a_framework_say_what_a_line_does_not() {
     let letter = read_plain(&format!("{{{SPRING}}}")).unwrap();
@@ -155,7 +155,7 @@ fn records_of_watermill_without_a_uuid_in_a_file_are_told_apart() {
     assert_eq!(id("x", r#","place":"poison/0/17""#, &by_header), "7");
 }
 
-/// They were imported as if nobody had named a framework, and nobody was told.
+/// They were silently imported as if no framework had been named.
 #[test]
 fn lines_that_the_named_framework_does_not_understand_are_refused_with_the_reason() {
     let as_spring = |line: &str| {

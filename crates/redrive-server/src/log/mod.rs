@@ -1,6 +1,6 @@
 //! The structured log of failed attempts and dead letters, with the fields operators search by.
 //!
-//! Never a payload, a URL or an error's text, which may hold either. The time is written by whoever formats the log. In an
+//! Never a payload, a URL or an error's text, which may hold either. The time is written by the formatter of the log. In an
 //! outage every message fails, so events of one kind are limited, and a summary says how many were left out.
 
 mod limit;
@@ -89,7 +89,7 @@ impl FailureLog {
     pub fn attempt_failed(&self, failed: &AttemptFailed) {
         let is_dead = matches!(failed.decision, Decided::Dead(_));
         let is_in = self.admit(Group { is_dead, kind: failed.kind.name() }, failed.at);
-        // Without `timestamp`: whoever writes the event gives it one, and JSON with a name twice is refused by some readers.
+        // Without `timestamp`: the formatter adds one, and JSON with a name twice is refused by some readers.
         macro_rules! write_event {
             ($level:ident) => {{
                 let fields = self.fields(failed);

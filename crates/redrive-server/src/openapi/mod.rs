@@ -19,7 +19,7 @@ use crate::problem::Code;
 use crate::routes::{Operation, ROUTES, Route};
 use operations::{Described, describe};
 
-/// The same bytes for everybody: a client that does not read them holds no memory.
+/// The same bytes for all clients: one that does not read them holds no memory.
 pub(crate) async fn serve() -> Response {
     static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| format!("{}\n", document()).into());
     let mut response = Response::new(Body::from(DOCUMENT.clone()));
@@ -132,7 +132,7 @@ fn operation(route: &Route) -> Value {
     operation
 }
 
-/// What a route answers by its shape, whatever it does: nobody has to remember to write it down.
+/// What a route answers by its shape, whatever it does, so that it cannot be forgotten.
 fn common(route: &Route) -> Vec<Code> {
     // No Host header or several; a path or a query string that cannot be read.
     let mut codes = vec![Code::BadRequest];

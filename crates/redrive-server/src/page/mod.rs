@@ -1,6 +1,6 @@
 //! The page at `/`: one file without foreign parts. It knows nothing that the API does not say.
 //!
-//! It is served to everybody, since there is nothing in it; what it shows it has to ask for. Where reads need a token it
+//! It is served without a token, since it holds no data; what it shows it requests. Where reads need a token it
 //! asks its user to log in. A token in its address (`/#token=…`, which no server and no proxy gets to see) is taken out of
 //! the address at once, kept for the tab, and sent as a bearer token like any other.
 

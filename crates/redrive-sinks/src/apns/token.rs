@@ -1,4 +1,4 @@
-//! The provider token: signed once and used by everybody, renewed within Apple's limits.
+//! The provider token: signed once and used by all calls, renewed within Apple's limits.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -6,7 +6,7 @@ use crate::push::keys::{Es256, KeyProblem};
 
 /// Apple refuses tokens older than an hour …
 const USED_SECS: u64 = 45 * 60;
-/// … and whoever signs a new one more than once in 20 minutes.
+/// … and a new one more than once in 20 minutes.
 const RENEWED_SECS_MIN: u64 = 20 * 60;
 
 /// Why there is no token to send.
@@ -62,7 +62,7 @@ impl ProviderToken {
         }
     }
 
-    /// A new token in place of one that APNs calls expired. Where somebody else has renewed it already, theirs.
+    /// A new token in place of one that APNs calls expired. If another call has renewed it already, that one.
     pub fn renewed(&self, expired: &str, now_secs: u64) -> Result<String, NoToken> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         match &*current {

@@ -1,4 +1,4 @@
-//! The access token: fetched with the service account, shared by everybody, renewed before it ends, one fetch at a time.
+//! The access token: fetched with the service account, shared by all calls, renewed before it ends, one fetch at a time.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,7 @@ pub struct Access {
     account: Account,
     pool: Pool,
     held: Mutex<Option<HeldToken>>,
-    /// Whoever has it fetches; the others wait and find what was fetched.
+    /// The holder fetches; the others wait and find what was fetched.
     fetching: tokio::sync::Mutex<()>,
 }
 
@@ -54,7 +54,7 @@ impl Access {
         let late =
             || failing::unanswered(Trouble::Timeout, "timed out waiting for an access token", false, classes);
         let _fetching = timeout_at(deadline, self.fetching.lock()).await.map_err(|_| late())?;
-        // Somebody may have fetched it in the meantime.
+        // Another call may have fetched it in the meantime.
         if let Some(bearer) = self.current(SystemTime::now()) {
             return Ok(bearer);
         }
@@ -89,7 +89,7 @@ impl Access {
         request.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
         let response = self.pool.request(request).await.map_err(|error| {
             let (trouble, text) = trouble::of(&error);
-            // A token that was made and not received harms nobody.
+            // A token that was made and not received does no harm.
             failing::unanswered(trouble, &format!("no access token: {text}"), false, classes)
         })?;
         let (head, mut incoming) = response.into_parts();

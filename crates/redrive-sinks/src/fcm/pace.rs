@@ -29,7 +29,7 @@ impl RequestPace {
         Self { gap, turns: Mutex::new(QuotaTurns { gap, next: None }) }
     }
 
-    /// This process owns `owned` of `all` partitions, and so that part of the rate. Whoever owns none has one part: what it
+    /// This process owns `owned` of `all` partitions, and so that part of the rate. A process that owns none has one part: what it
     /// took before has to be sent.
     pub fn own(&self, owned: u32, all: u32) {
         let all = all.max(1);

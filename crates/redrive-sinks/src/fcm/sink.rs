@@ -162,7 +162,7 @@ impl Sink for FcmSink {
         STATUS_PAGES
     }
 
-    /// The quota is that of the project, whoever pushes.
+    /// The quota is that of the project, shared by all its senders.
     fn set_share(&self, owned: u32, all: u32) {
         if let Some(pace) = &self.pace {
             pace.own(owned, all);

@@ -66,7 +66,7 @@ impl SubscriptionGate {
         id(&self.hash, endpoint)
     }
 
-    /// The same for whoever must not hold the table itself.
+    /// The same for callers that must not hold the table itself.
     pub fn ids(&self) -> impl Fn(&str) -> EndpointId + Send + Sync + use<> {
         let hash = Arc::clone(&self.hash);
         move |endpoint| id(&hash, endpoint)

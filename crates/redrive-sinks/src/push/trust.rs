@@ -33,7 +33,7 @@ impl KeyTrust {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.step += 1;
         let step = seen.step;
-        // An acceptance matters only to somebody who was refused.
+        // An acceptance matters only after a refusal.
         if !seen.refused.is_empty() {
             seen.refused.remove(&endpoint);
             if seen.accepted.len() < ORIGINS_MAX || seen.accepted.contains_key(&origin) {

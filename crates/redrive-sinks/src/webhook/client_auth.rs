@@ -53,7 +53,7 @@ struct Watching(Arc<dyn ResolvesClientCert>);
 
 impl ResolvesClientCert for Watching {
     fn resolve(&self, issuers: &[&[u8]], schemes: &[SignatureScheme]) -> Option<Arc<CertifiedKey>> {
-        // Called while the connection is polled; outside of `connecting` nobody wants to know.
+        // Called while the connection is polled; outside of `connecting` it is of no interest.
         let _ = ASKED.try_with(|asked| asked.set(true));
         self.0.resolve(issuers, schemes)
     }

@@ -68,7 +68,7 @@ impl EndpointSource {
     }
 }
 
-/// An absolute http or https URL with a host that means the same to everybody.
+/// An absolute http or https URL with a host that all parsers read alike.
 pub(crate) fn judge(text: &str) -> Result<Uri, EndpointFault> {
     let text = text.trim();
     if text.len() > ENDPOINT_BYTES_MAX {

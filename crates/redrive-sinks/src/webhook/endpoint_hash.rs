@@ -8,7 +8,7 @@ use ring::rand::SystemRandom;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
 
-/// Makes keyed hashes: the same endpoint has the same hash, and nobody without the key can try out which it is.
+/// Makes keyed hashes: the same endpoint has the same hash, and which one it is cannot be tried out without the key.
 pub(crate) struct EndpointHash {
     key: hmac::Key,
 }
@@ -19,7 +19,7 @@ impl EndpointHash {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key) }
     }
 
-    /// With a key that nobody knows and that ends with the process. `None` if the system gives no random numbers.
+    /// With a random key that ends with the process. `None` if the system gives no random numbers.
     pub(crate) fn random() -> Option<Self> {
         hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map(|key| Self { key }).ok()
     }

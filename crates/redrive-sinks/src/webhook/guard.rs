@@ -1,6 +1,6 @@
 //! Which addresses a message may name as its endpoint.
 //!
-//! Somebody who may choose an endpoint must not be able to reach what only this host can reach: its own services, the
+//! A customer who may choose an endpoint must not be able to reach what only this host can reach: its own services, the
 //! private network around it, the metadata service of its cloud. The answer of such a call would come back to them in an
 //! error text.
 

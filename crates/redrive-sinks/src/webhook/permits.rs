@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-/// Permits per endpoint. An endpoint is known only while somebody is there or waits, so there are never more of them than
+/// Permits per endpoint. An endpoint is known only while a call runs or waits, so there are never more of them than
 /// calls.
 #[derive(Debug)]
 pub(super) struct EndpointPermits {

@@ -172,7 +172,7 @@ impl WebhookSink {
 
     /// What the limits count a message to.
     fn unit(&self, message: &Message, endpoint: &Uri) -> u64 {
-        // No URL begins like these, and nobody's name is the same as having none.
+        // No URL begins like these, and an empty name is the same as none.
         let named = |what: &str, name: Option<&[u8]>| match name {
             Some(name) => self.hash.number([what.as_bytes(), b":", name].concat()),
             None => self.hash.number(what),

@@ -1,7 +1,7 @@
 //! A connection over TCP that knows which protocol it carries.
 //!
 //! That it broke is reported by reading alone. A receiver that refuses our client certificate with TLS 1.3 sends an alert
-//! and closes the connection while the request is being written; whoever failed at writing would never read why.
+//! and closes the connection while the request is being written; a caller that fails at writing would never read why.
 
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
@@ -126,7 +126,7 @@ impl Write for Stream {
     }
 }
 
-/// What cannot be written any more counts as written: nobody will read it, and reading says why.
+/// What cannot be written any more counts as written: it will not be read, and reading says why.
 fn unless_broken<T>(result: io::Result<T>, done: T) -> io::Result<T> {
     match result {
         Err(error)

@@ -112,7 +112,7 @@ fn seal(payload: &[u8], agreed: &Agreed<'_>) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Checks the header of a body that somebody else encrypted, so that a push service need not refuse it.
+/// Checks the header of a body that the producer encrypted, so that a push service need not refuse it.
 pub fn check(body: &[u8]) -> Result<(), EncryptFault> {
     if body.len() > BODY_BYTES_MAX {
         return Err(EncryptFault::BodyTooLarge(body.len()));

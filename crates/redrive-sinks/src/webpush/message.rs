@@ -49,7 +49,7 @@ pub enum PushContent {
     Nothing,
     /// To be encrypted.
     Plain(Bytes),
-    /// Encrypted by whoever made the message.
+    /// Encrypted by the producer.
     Encrypted(Bytes),
 }
 

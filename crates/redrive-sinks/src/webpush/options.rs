@@ -22,7 +22,7 @@ const KEYS_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub struct WebPushOptions {
     /// Files with the private keys. The first signs for subscriptions that name none; the others serve those that were
-    /// made with them, so that a key can be replaced without losing anybody.
+    /// made with them, so that a key can be replaced without losing subscribers.
     pub vapid_key_files: Vec<PathBuf>,
     /// Whom a push service can turn to: `mailto:…` or `https://…`.
     pub subject: String,

@@ -18,7 +18,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Where the text is, for somebody whose edit was refused.
+    /// Where the text is after an edit was refused.
     pub fn whereabouts(&self) -> String {
         format!("your text is in {}", self.path.display())
     }

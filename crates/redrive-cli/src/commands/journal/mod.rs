@@ -25,7 +25,7 @@ use crate::service::engine_failed::engine_failed;
 use inspected::Inspected;
 use removed::Removed;
 
-/// Who accepts a loss: whoever may write the directory.
+/// Who accepts a loss: a user who may write the directory.
 const ACTOR: &str = "journal";
 /// More damage than this is counted and not listed.
 const DAMAGE_LISTED_MAX: usize = 100;
@@ -204,7 +204,7 @@ fn accept(dir: &Path, pipeline: &str, out: &mut Output) -> Result<Exit, Failed> 
 
 /// Gives up the damaged lines of the log of subscriptions; how many those were.
 fn drop_damaged_lines(dir: &Path, pipeline: &str) -> Result<u64, EngineError> {
-    // Held meanwhile, so that nobody writes the log.
+    // Held meanwhile, so that no other process writes the log.
     let _owned = Embedded::open(dir)?;
     check::drop_damaged(&dir.join(pipeline))
 }

@@ -223,7 +223,7 @@ fn auth(reader: &mut SettingReader, section: &Section<'_>) -> Option<Auth> {
     }
 }
 
-/// The file of a secret; one that everybody may read gets a warning.
+/// The file of a secret; a world-readable one gets a warning.
 fn secret_file(reader: &mut SettingReader, section: &Section<'_>, key: &str) -> Option<PathBuf> {
     let set = reader.text(section, key)?;
     let (name, path) = (section.name(key), PathBuf::from(&set.value));

@@ -60,7 +60,7 @@ pub trait SinkSettings: Any + fmt::Debug + Send + Sync {
     /// Every value that holds, as TOML, without secrets.
     fn values(&self) -> Vec<(&'static str, String)>;
 
-    /// Whom `redrive check` can ask whether anybody is there.
+    /// What `redrive check` can call to see whether the receiver is there.
     fn reachable_at(&self) -> ReachableAt<'_>;
 }
 
@@ -87,11 +87,11 @@ pub struct SubscriptionSettings<'a> {
     pub on_purged: Option<&'a AlertTarget>,
 }
 
-/// Whom to ask whether anybody is there.
+/// What to call to see whether the receiver is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReachableAt<'a> {
     Url(&'a str),
-    /// Nobody can be asked; why.
+    /// Nothing can be called; why.
     Nobody(&'static str),
 }
 

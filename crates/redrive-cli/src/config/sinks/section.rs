@@ -85,7 +85,7 @@ pub(in super::super) fn sink_faults(
     is_complete: bool,
     given: &BTreeMap<String, At>,
 ) -> Vec<Fault> {
-    // Nobody wrote a place-holder, and that something is missing is said already.
+    // No placeholder was written, and the missing value is reported already.
     let is_written =
         |fault: &&SinkFault| place(&fault.key, format!("sink.{kind}.{}", fault.key), given).1.is_some();
     let real = faults.iter().filter(|fault| is_complete || is_written(fault));

@@ -1,4 +1,4 @@
-//! `[pipeline.sink.webhook]`: deliver by HTTP POST. Plain data; whoever runs the pipeline makes a sink of it.
+//! `[pipeline.sink.webhook]`: deliver by HTTP POST. Plain data, from which the sink is built.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -73,7 +73,7 @@ pub struct WebhookConfig {
 }
 
 impl WebhookConfig {
-    /// The options of the sink. Its time limit is the policy's, for whoever has one to set.
+    /// The options of the sink. Its time limit is that of the policy, if there is one.
     pub fn options(&self) -> Result<WebhookOptions, Vec<SinkFault>> {
         let mut options = match &self.target {
             Target::Url(url) => WebhookOptions::to_url(Secret::from(url.as_str())),

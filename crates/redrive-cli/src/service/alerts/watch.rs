@@ -193,7 +193,7 @@ fn disk_nearly_full(dir: Option<PathBuf>) -> Option<String> {
     })
 }
 
-/// Tells whoever asked for `storage` that it failed and the process ends. Waits for it, but not for long.
+/// Alerts the recipients of `storage` that it failed and the process ends. Waits for it, but not for long.
 pub fn tell_of_failed_storage(config: &Config, failed: &Failed) {
     let concerned: Vec<&AlertConfig> =
         config.alerts.iter().filter(|alert| alert.on.contains(&AlertKind::Storage)).collect();

@@ -108,7 +108,7 @@ pub enum BreakerChange {
         /// When the next round begins.
         next_probe: Time,
     },
-    /// After a good round of probes; with no probes at all somebody closed it by hand.
+    /// After a good round of probes; without any probes it was closed by hand.
     Closed {
         /// Probes of the last round that succeeded.
         good: u32,
@@ -141,7 +141,7 @@ pub struct BreakerView {
 }
 
 /// What has to outlive the process: that it is open, why, and when it asks next. The process that comes after must not
-/// find out by calling everybody again.
+/// find out by its own calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillOpen {
     /// Since when it has been open.
@@ -405,14 +405,14 @@ impl Breaker {
         BreakerChange::Closed { good, probes, rounds: self.rounds, open_for }
     }
 
-    /// Somebody wants to know now: the cooldown is over. Nothing unless it is open.
+    /// An operator orders probes: the cooldown is over. Nothing unless it is open.
     pub fn probe_now(&mut self, now: Time) -> Option<BreakerChange> {
         let CircuitState::Open { .. } = self.state else { return None };
         self.state = CircuitState::Open { until: now };
         self.tick(now)
     }
 
-    /// Somebody knows that the sink is back: closes without probes. Nothing if it is closed.
+    /// An operator knows that the sink is back: closes without probes. Nothing if it is closed.
     pub fn close(&mut self, now: Time) -> Option<BreakerChange> {
         (!self.is_closed()).then(|| self.closed(0, 0, now))
     }
@@ -440,7 +440,7 @@ impl Breaker {
         self.state = CircuitState::Open { until: next_probe };
     }
 
-    /// What keeps everybody away, and for how long.
+    /// What gates all messages, and for how long.
     pub fn gate(&self, now: Time) -> Option<(Gate, Duration)> {
         let by = self.cause.map_or(Gate::Breaker, |cause| cause.by);
         match self.state {

@@ -70,7 +70,7 @@ pub struct EndpointCall {
 ///
 /// Several customers may have endpoints at one origin (an automation service, a shared gateway), and what one of them
 /// does must not stop deliveries to the others. So failures are counted per tenant: a tenant counts once, however many
-/// of its endpoints fail. An origin that cannot be reached at all is nobody's doing, so there each endpoint counts.
+/// of its endpoints fail. An origin that cannot be reached at all is not the doing of one tenant, so there each endpoint counts.
 /// An answered failure of a message without a tenant has none: it may come from the same customer as all the others.
 pub fn counts_as(to: Endpoint, tenant: Option<u64>, how: Contact) -> Option<u64> {
     match how {

@@ -98,12 +98,12 @@ impl Endpoints {
         }
     }
 
-    /// Somebody wants to know now: every endpoint and origin in cooldown may be asked at once. How many that are.
+    /// An operator orders probes: every endpoint and origin in cooldown may be asked at once. How many that are.
     pub fn probe_now(&mut self, now: Time) -> usize {
         self.own.probe_now(now) + self.origins.probe_now(now)
     }
 
-    /// Somebody knows that they are back: what was known against them is forgotten. How many were in cooldown.
+    /// An operator knows that they are back: what was known against them is forgotten. How many were in cooldown.
     pub fn close_all(&mut self, now: Time) -> usize {
         let (endpoints, origins) = self.in_cooldown(now);
         self.own.clear();
@@ -240,7 +240,7 @@ mod tests {
         call(all, to, said, now);
     }
 
-    /// An endpoint of origin 1 that nobody else in these tests has.
+    /// An endpoint of origin 1 that is used nowhere else in these tests.
     const NEIGHBOUR: Endpoint = Endpoint { origin: 1, endpoint: 9_999 };
 
     #[test]
@@ -404,6 +404,6 @@ mod tests {
             (NEIGHBOUR.endpoint, rate, Some(at(200))),
         ];
         assert_eq!(waits, expected);
-        assert_eq!(all.waits(at(31_000)).count(), 0, "a probe may go, the wait is over, and nobody came");
+        assert_eq!(all.waits(at(31_000)).count(), 0, "a probe may go, the wait is over, and no message came");
     }
 }

@@ -1,7 +1,7 @@
 //! The endpoints of a sink that has one per message: which of them fails, sent a Retry-After, is busy, or was called as
 //! often as it may be.
 //!
-//! One customer's endpoint that is down must not stop everybody, so its messages are deferred and nothing else is gated. There
+//! One customer's endpoint that is down must not stop all others, so its messages are deferred and nothing else is gated. There
 //! may be millions of endpoints: only those that have failed are remembered, and of these the latest.
 //!
 //! - `call`: where a message goes, what it asks, how its call ended; `tenant_outcomes`: who counts for an origin

@@ -3,7 +3,7 @@
 use crate::protection::breaker::FastWindow;
 use crate::protection::window::Sum;
 
-/// An origin that has served so many in the window is not down, whoever else fails.
+/// An origin that has served so many in the window is not down, whatever other tenants see.
 pub(super) const SERVED_MAX: usize = 64;
 
 /// The tenants whose calls an origin failed or served, each once.
@@ -16,7 +16,7 @@ pub(super) struct TenantOutcomes {
 }
 
 impl TenantOutcomes {
-    /// One success is enough: whoever was served can reach the origin.
+    /// One success is enough: a tenant that was served can reach the origin.
     pub(super) fn record(&mut self, tenant: u64, is_good: bool, failed_max: u32) {
         if self.served.contains(&tenant) {
             return;

@@ -317,7 +317,7 @@ fn kind(message: &Message) -> Option<String> {
 }
 
 /// The headers of a message by name. Values of a name that is there more than once stand behind each other with commas, as
-/// HTTP has it. Values of secrets are not shown: whoever may read letters must not be able to forge webhooks.
+/// HTTP has it. Values of secrets are not shown: reading letters must not enable forging webhooks.
 pub fn headers(message: &Message) -> BTreeMap<String, String> {
     let mut headers = BTreeMap::<String, String>::new();
     for (name, value) in message.headers() {

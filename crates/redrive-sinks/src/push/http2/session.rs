@@ -143,7 +143,7 @@ async fn read(mut body: RecvStream) -> Bytes {
 
 /// Returns when the connection answers no ping any more.
 ///
-/// An answered ping also shows that earlier SETTINGS have arrived, so whoever waits for a stream looks again.
+/// An answered ping also shows that earlier SETTINGS have arrived, so calls that wait for a stream look again.
 async fn until_dead(ping: Option<PingPong>, state: &SessionState, freed: &Notify) {
     let Some(mut ping) = ping else { return std::future::pending().await };
     let mut idle = 0;

@@ -34,7 +34,7 @@ pub struct Sessions {
 #[derive(Debug, Default)]
 struct OpenSessions {
     sessions: Vec<Arc<Session>>,
-    /// Whether somebody is connecting. One at a time: the next request finds the connection it needs.
+    /// Whether a call is connecting. One at a time: the next request finds the connection it needs.
     is_opening: bool,
     /// No further connection before this: the last try failed.
     further_at: Option<Instant>,
@@ -63,7 +63,7 @@ impl Sessions {
     /// Sends a request and waits for its answer. The caller sets the time limit.
     ///
     /// A request that no server looked at is sent again on another connection, a few times. `sent` is set while a request
-    /// is on its way: whoever gives up then does not know whether it had its effect.
+    /// is on its way: a call that gives up then does not know whether it had its effect.
     pub async fn request(
         &self,
         request: impl Fn() -> Request<()>,
@@ -118,7 +118,7 @@ impl Sessions {
         match open.least() {
             Some(session) if session.streams() < STREAMS_BUSY || !may_open => {
                 session.begin();
-                // SETTINGS may have made room for more than one: whoever is served wakes the next.
+                // SETTINGS may have made room for more than one: the call that is served wakes the next.
                 if session.streams() < session.streams_max() {
                     self.freed.notify_one();
                 }
@@ -151,7 +151,7 @@ enum Choice {
     Wait,
 }
 
-/// Somebody is connecting, until it is dropped: also when connecting failed or was given up.
+/// A call is connecting, until this is dropped: also when connecting failed or was given up.
 struct Opening<'p>(&'p Sessions);
 
 impl Drop for Opening<'_> {

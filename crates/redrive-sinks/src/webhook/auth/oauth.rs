@@ -30,7 +30,7 @@ const EARLY: Duration = Duration::from_secs(30);
 /// How long a token without `expires_in` is used.
 const LIFETIME_DEFAULT: Duration = Duration::from_mins(5);
 const LIFETIME_MAX: Duration = Duration::from_hours(24);
-/// The token endpoint is left in peace for so long after a failure, whoever asks.
+/// For so long after a failure the token endpoint is not called again.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
 /// Where tokens come from, as a user describes it.
@@ -160,7 +160,7 @@ impl TokenSource {
 
     /// The token in force. One of the `refused` generation is not used again.
     pub(super) async fn authorization(&self, refused: Option<u64>) -> Result<Authorization, Failure> {
-        // Whoever comes while a token is fetched waits for that one.
+        // Calls that come while a token is fetched wait for that one.
         let mut held = self.held.lock().await;
         let now = Instant::now();
         if let Some((token, until)) = &held.token

@@ -13,7 +13,7 @@ use crate::fault::SinkFault;
 pub enum Trouble {
     /// No whole answer within the timeout.
     Timeout,
-    /// Nobody could be connected to.
+    /// No connection could be made.
     Refused,
     /// The host has no address.
     Dns,
@@ -282,7 +282,7 @@ impl ClassTable {
     pub fn status(&self, status: u16) -> Meaning {
         let exact = self.rows.get(&Case::Status(status));
         let row = exact.or_else(|| self.rows.get(&Case::Hundred((status / 100) as u8)));
-        // A status beyond 599 is no HTTP; whoever sends it will send it again.
+        // A status beyond 599 is no HTTP; such a receiver will send it again.
         row.copied().unwrap_or(PERMANENT)
     }
 

@@ -34,7 +34,7 @@ pub enum WebhookError {
 pub(in super::super) enum EndpointOwner {
     /// The one of the configuration.
     Ours,
-    /// One that a message names. It may speak for its own messages; what would hold up everybody's is not believed.
+    /// One that a message names. It may speak for its own messages; what would hold up all others' is not believed.
     Theirs,
 }
 

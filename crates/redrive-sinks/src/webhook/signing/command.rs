@@ -67,7 +67,7 @@ impl SecretCommand {
             return answer;
         }
         let _turn = self.running.acquire().await.map_err(|_| "it is not run any more".to_owned())?;
-        // Somebody else may have asked for the same endpoint meanwhile.
+        // Another call may have asked for the same endpoint meanwhile.
         if let Some(answer) = self.remembered(endpoint, Instant::now()) {
             return answer;
         }

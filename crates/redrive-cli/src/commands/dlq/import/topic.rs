@@ -94,7 +94,7 @@ impl TopicReader {
         Ok(Self { cluster, topic: topic.to_owned(), dialect, has_source })
     }
 
-    /// Gives letters away in batches until nobody takes them any more.
+    /// Hands over letters in batches until the receiver is gone.
     pub fn read(self, give: &mut dyn FnMut(ImportBatch) -> bool) -> Result<Tally, Failed> {
         let scan = Scan::new(&self.cluster).map_err(|error| engine_failed(&error))?;
         let spans = scan.bounds(&self.topic).map_err(|error| engine_failed(&error))?;
@@ -166,7 +166,7 @@ struct Work {
 }
 
 impl Work {
-    /// Makes lines of what was understood; whether somebody still takes them.
+    /// Makes lines of what was understood; whether the receiver is still there.
     fn give(
         &mut self,
         held: Vec<(Owned, Understood)>,

@@ -40,7 +40,7 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
     parts.join("   ")
 }
 
-/// `4 keys have later successes (list: --show superseded)`; whoever starts a replay hears it too.
+/// `4 keys have later successes (list: --show superseded)`; shown at the start of a replay too.
 pub(super) fn later_successes(dry: &ReplayForecast) -> Option<String> {
     let keys = dry.superseded.keys;
     let said =

@@ -9,7 +9,7 @@ use crate::client::ApiAnswer;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
 
-/// What stands before the figures of a job that had ended before somebody asked. How long it took is not known any more.
+/// What stands before the figures of a job that had ended before. How long it took is not known any more.
 pub(super) const DONE_ALREADY: &str = "done already   … ";
 
 /// How many letters the job is through with.

@@ -211,7 +211,7 @@ fn a_replay_that_was_stopped_waits_for_somebody() {
     assert_eq!(found[0].command.as_deref(), Some("redrive dlq replay --resume r-31"));
 }
 
-/// S1-44: whoever is woken by a push service that fails wants to know whether the service says so itself.
+/// S1-44: on call for a failing push service, you want to know whether the service says so itself.
 #[test]
 fn an_open_breaker_and_a_paused_service_name_the_status_pages_of_the_vendor() {
     const PAGES: &[StatusPage] =
