@@ -109,7 +109,7 @@ impl Keys {
         self.blocked += 1;
     }
 
-    /// Somebody of the key may start now.
+    /// A message of the key may start now.
     pub fn wake(&mut self, key: u64) {
         self.look(key);
     }
@@ -285,7 +285,7 @@ mod tests {
         keys.letter_opened(7, 5);
         let open = |_| true;
         assert!(!keys.is_blocked(7, 4, open) && !keys.is_blocked(7, 5, open) && keys.is_blocked(7, 6, open));
-        assert!(!keys.is_blocked(7, 6, |_| false), "somebody has discarded it");
+        assert!(!keys.is_blocked(7, 6, |_| false), "it was discarded");
         keys.letter_resolved(7, 5);
         assert!(!keys.is_blocked(7, 6, open));
     }

@@ -140,7 +140,7 @@ impl PartitionLane {
         }
     }
 
-    /// For messages that cannot end a process: whatever notes say of earlier deaths, nobody is suspected, and nothing waits
+    /// For messages that cannot end a process: whatever notes say of earlier deaths, none is suspected, and nothing waits
     /// for a reservation.
     #[must_use]
     pub fn without_suspects(self) -> Self {
@@ -304,7 +304,7 @@ impl PartitionLane {
             let until = self.until();
             return CommitStanding { clean: false, taken, until, by, of, named, out: 0 };
         }
-        // Whoever was suspected still is, and nobody else.
+        // Earlier suspects stay suspects, and no others.
         let (below, until) = (self.suspected.below(), self.suspected.due_by());
         let prefix = self.done.prefix();
         let is_left = match self.kind {

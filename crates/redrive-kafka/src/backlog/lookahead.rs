@@ -1,6 +1,6 @@
 //! Messages that wait for their time: the nearest by due, from all tiers together.
 //!
-//! A record is read as soon as it is there, however far its time is, so that nobody waits behind one that is due later.
+//! A record is read as soon as it is there, however far its time is, so that none waits behind one that is due later.
 //! What is in memory has a bound; beyond it the bytes of what is due later go into a file.
 
 use std::collections::BTreeMap;

@@ -263,7 +263,7 @@ impl Backlog {
         let lane = &mut lanes[at];
         let suspect = lane.suspected.of(offset, due, now).map(Box::new);
         if is_claimed {
-            // It does not run, so nothing is said of it to whoever comes after this process.
+            // It does not run, so nothing is recorded of it for the next process.
             lane.out.insert(offset, Out { carried, key, waits: true });
         } else {
             lane.hand_out(offset, Out { carried, key, waits: suspect.is_some() });
@@ -331,7 +331,7 @@ impl Backlog {
     }
 
     /// Where keys are ordered: nothing of the assigned partitions starts before all that waits in their tiers is known, and
-    /// nothing at all if somebody else has them.
+    /// nothing at all if another member has them.
     pub fn hold_back<'a>(&mut self, lanes: &Lanes, tiers: &(impl Iterator<Item = &'a Arc<str>> + Clone)) {
         if self.keys.is_ordered() {
             self.held_back.begin(lanes, tiers);

@@ -39,7 +39,7 @@ impl Build {
                 ("sasl_plain", "PLAIN"),
                 ("sasl_scram", "SCRAM-SHA-256"),
                 ("sasl_scram", "SCRAM-SHA-512"),
-                // Without it nobody would fetch the tokens, although `sasl_oauthbearer` is there.
+                // Without it no tokens would be fetched, although `sasl_oauthbearer` is there.
                 ("oidc", "OAUTHBEARER"),
                 ("sasl_gssapi", "GSSAPI"),
             ]),

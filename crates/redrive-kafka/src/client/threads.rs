@@ -1,5 +1,5 @@
 //! Threads that hold a client of librdkafka, or end one. A process that exits while such a thread works may crash in it: exit
-//! handlers of the libraries below it have run by then. So whoever started a thread waits for it, within bounds.
+//! handlers of the libraries below it have run by then. So the starter of a thread waits for it, within bounds.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};

@@ -52,7 +52,7 @@ pub(crate) struct Commits {
 /// How a commit was answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CommitAnswer {
-    /// Nobody waits for it any more.
+    /// Its answer is not awaited any more.
     Stale,
     Failed(String),
     Accepted,
@@ -128,7 +128,7 @@ impl Commits {
         CommitAnswer::Accepted
     }
 
-    /// The partitions are gone: nobody waits for an answer any more.
+    /// The partitions are gone: no answer is awaited any more.
     pub fn clear(&mut self) {
         self.pending = None;
     }

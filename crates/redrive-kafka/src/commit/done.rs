@@ -138,7 +138,7 @@ impl DoneOffsets {
         BegunCommit { offset: prefix, note, covers: Covers { prefix, marks: self.marks, is_whole } }
     }
 
-    /// The text beside the last commit of an assignment, of which nobody hears an answer.
+    /// The text beside the last commit of an assignment, of which no answer arrives.
     pub fn last_note(&self, standing: &CommitStanding<'_>) -> String {
         note(standing, &self.done).0
     }

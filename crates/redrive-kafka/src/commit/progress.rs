@@ -144,7 +144,7 @@ fn runs(text: &str, offset: u64) -> Vec<(u64, u64)> {
         let Some((gap, count)) = run.split_once('+') else { break };
         let (Ok(gap), Ok(count)) = (gap.parse::<u64>(), count.parse::<u64>()) else { break };
         let Some(first) = end.checked_add(gap) else { break };
-        // Damaged text must not make anybody count for hours.
+        // Damaged text must not cause hours of counting.
         let Some(last) = first.checked_add(count).filter(|_| count <= RUN_MAX) else { break };
         runs.push((first, count));
         end = last;

@@ -174,7 +174,7 @@ fn letter_ends(
 }
 
 /// Behind the last letter of each partition that can be read. An import leaves the marker of its transaction at the end, which
-/// no consumer is given: whoever waited to have read it would wait for ever.
+/// no consumer is given: reading up to it would never end.
 fn readable_ends(plan: &ReadPlan, ends: Vec<(i32, i64)>) -> Result<Vec<(i32, i64)>, AssignFault> {
     if ends.is_empty() {
         return Ok(ends);

@@ -60,7 +60,7 @@ fn partition_counts(
 }
 
 /// Whether a topic has partitions that no member was ever given. A static member that comes back is given what it had,
-/// also if topics have grown since; whoever gets a partition commits where it begins.
+/// also if topics have grown since; the owner of a partition commits where it begins.
 pub fn has_orphans(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     plan: &ReadPlan,

@@ -94,7 +94,7 @@ pub enum FailKind {
     Owned,
     /// It may go better another time.
     Unavailable,
-    /// Somebody has to do what is said here first.
+    /// An operator has to do what is said here first.
     Refused(&'static str),
 }
 

@@ -47,7 +47,7 @@ impl Ownership {
         Self { claim, unsure_since: None, deferred, last_heard: now, gap_max, drain }
     }
 
-    /// Whether nobody has asked for the partitions.
+    /// Whether the group has not asked for the partitions.
     pub fn is_ours(&self) -> bool {
         self.claim == Claim::Ours
     }
@@ -80,7 +80,7 @@ impl Ownership {
 
     pub fn revoked(&mut self, now: Instant) {
         self.claim = Claim::Revoked { until: now + self.drain };
-        // Whoever is asked to give partitions up still has them.
+        // A member that is asked to give partitions up still has them.
         self.unsure_since = None;
     }
 

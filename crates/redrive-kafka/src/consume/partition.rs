@@ -117,7 +117,7 @@ impl PartitionReader {
 }
 
 /// What it means that a partition gives an error instead of records. Only what is lost stays lost: everything else is asked
-/// for again by the client itself, so the partition goes on once somebody has acted.
+/// for again by the client itself, so the partition goes on once the cause is fixed.
 fn problem_of(error: &KafkaError) -> (ProblemKind, String) {
     use RDKafkaErrorCode as Code;
     match error.rdkafka_error_code() {

@@ -218,7 +218,7 @@ impl Polling {
             if Instant::now() > until || self.abort.load(Ordering::SeqCst) {
                 return Some("the broker did not answer the last commit in time".to_owned());
             }
-            // Records that come by this way are read again by whoever has the partition next.
+            // Records that come by this way are read again by the next owner of the partition.
             let _ = self.consumer.poll(Duration::from_millis(1));
             if let Some((round, ended)) = self.committer.answer() {
                 open = if round == u64::MAX { 0 } else { open.saturating_sub(1) };

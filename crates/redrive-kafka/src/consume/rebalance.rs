@@ -170,7 +170,7 @@ impl Polling {
     /// A stuck client reports nothing: it is in no group, and no records come.
     pub(super) fn look_for_group(&mut self) {
         let now = Instant::now();
-        // The group has given it partitions, and nobody answers when it asks where they begin.
+        // The group has assigned partitions, but their offsets cannot be read.
         let is_unanswered = self.assigning.is_some();
         let is_member = self.releasing.is_some() || self.consumer.context().is_member(now).unwrap_or(true);
         self.mailbox.note_membership(is_member && !is_unanswered && !self.lanes.is_empty());
@@ -187,7 +187,7 @@ impl Polling {
     fn step_back(&mut self, joining_at: Instant) {
         self.mailbox.note_membership(false);
         self.fenced.joining_at = Some(joining_at);
-        // They are somebody else's already: there is nothing to drain and nothing to commit.
+        // They are another member's already: there is nothing to drain and nothing to commit.
         self.assigning = None;
         self.releasing = None;
         self.committing = None;

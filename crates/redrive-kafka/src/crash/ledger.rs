@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(
             ledger.suspects(LaneKind::Source, &topic, 0, &done, from_note()).below(),
             9,
-            "nobody else knows better"
+            "no other source knows better"
         );
         lanes.end().into_iter().for_each(|lane| ledger.remember(lane));
         assert_eq!(

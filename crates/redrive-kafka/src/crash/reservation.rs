@@ -1,6 +1,6 @@
 //! How far a partition may be handed out. No I/O.
 //!
-//! What may run is committed before it runs, so that whoever comes after a death knows everybody who can have caused it. To
+//! What may run is committed before it runs, so that the process after a death knows every message that can have caused it. To
 //! wait for a commit with each message would be slow, so some more than was handed out is reserved, and renewed with the
 //! commits that are made anyway. What is reserved and never ran is suspected without cause, so it is no more than needed.
 
@@ -196,7 +196,7 @@ mod tests {
         let mut reservation = Reservation::unlimited();
         assert!(reservation.admits(u64::MAX) && reservation.admits_due(u64::MAX));
         assert!(!reservation.has_news(7, 1_000, 0) && !reservation.has_due_news());
-        assert_eq!(reservation.renew(Instant::now(), 7, 0), (0, 0), "nobody may be suspected");
+        assert_eq!(reservation.renew(Instant::now(), 7, 0), (0, 0), "no message may be suspected");
     }
 
     #[test]

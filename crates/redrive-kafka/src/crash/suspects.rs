@@ -34,7 +34,7 @@ pub struct Suspected {
     /// The run that has a file of what ran, and the run that the last owner was.
     by: Option<u64>,
     of: Option<u64>,
-    /// Whoever ran alone, by offset.
+    /// Messages that ran alone, by offset.
     crashed: BTreeMap<u64, Crashes>,
     /// Those that were announced when the last owner died, and have one crash more for it.
     implicated: BTreeSet<u64>,
@@ -103,7 +103,7 @@ impl Suspected {
         self.changed(true);
     }
 
-    /// The last owner was ended from outside: nobody has a crash more for it. Who shared a crash with everything else that
+    /// The last owner was ended from outside: no crash is added for it. Who shared a crash with everything else that
     /// ran is not suspected any more; who has crashes of its own keeps them.
     pub fn ended_from_outside(&mut self, is_done: impl Fn(u64) -> bool) {
         for announced in std::mem::take(&mut self.implicated) {
@@ -170,7 +170,7 @@ impl Suspected {
         Some(Suspect { crashes: known.count, first_crash: time(known.first), last_crash: time(known.last) })
     }
 
-    /// These are about to run, one after the other, and whoever was announced before is not. Somebody waits until that is
+    /// These are about to run, one after the other, and those announced before are not. A caller waits until that is
     /// committed.
     pub fn announce(&mut self, next: BTreeSet<u64>, now: Time) {
         if next == self.alone {
@@ -206,7 +206,7 @@ impl Suspected {
         let crashes = self.crashed.remove(&offset);
         let was_named = self.alone.remove(&offset) || crashes.is_some();
         if was_named {
-            // Everybody waits for the end of one that ran in silence.
+            // All others wait for the end of an exclusive run.
             self.changed(crashes.is_some_and(|crashes| crashes.count > 1));
         }
         had_run || was_named
@@ -234,7 +234,7 @@ impl Suspected {
         self.kept = self.kept.max(changes);
     }
 
-    /// Whom the last note of an owner names: whatever runs or was to run, nobody has died of it.
+    /// Whom the last note of an owner names: whatever runs or was to run has killed no process.
     pub fn named_at_end(&self) -> Named<'_> {
         static NOBODY: BTreeSet<u64> = BTreeSet::new();
         Named { crashed: &self.crashed, alone: &NOBODY }
@@ -286,7 +286,7 @@ mod tests {
         let mut third = died(&second, 20);
         assert_eq!([7, 8, 19].map(|offset| crashes(&mut third, offset)), [Some(2), Some(1), Some(1)]);
         let mut nothing_ran = died(&third, 20);
-        assert_eq!(crashes(&mut nothing_ran, 7), Some(2), "a process that announced nobody adds nothing");
+        assert_eq!(crashes(&mut nothing_ran, 7), Some(2), "a process that announced no message adds nothing");
         announce(&mut third, &[7]);
         let mut fourth = died(&third, 20);
         let pill = fourth.of(7, None, Time::from_millis(9_000)).unwrap();
@@ -295,7 +295,7 @@ mod tests {
         assert!(fourth.settled(7) && crashes(&mut died(&fourth, 20), 7) == Some(1));
     }
 
-    /// Somebody ends processes from outside just after a suspect has come back and before that is committed.
+    /// Processes are ended from outside just after a suspect has come back and before that is committed.
     #[test]
     fn who_came_back_is_not_suspected_of_what_happened_after() {
         let mut second = died(&Suspected::default(), 10);

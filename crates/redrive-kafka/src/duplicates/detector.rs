@@ -2,7 +2,7 @@
 //!
 //! A crash can leave a message in several records, and a copy says which record it replaces. A source record is skipped only
 //! if another record is known to have come of that very one: its number is its place, or a copy or letter names its place.
-//! What somebody has put back onto the source by hand is therefore never taken for something that was there before.
+//! What was put back onto the source by hand is therefore never taken for something that was there before.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -98,7 +98,7 @@ impl Duplicates {
         self.twins.observe(waiting.number, &waiting.meta, at, waiting.offset)
     }
 
-    /// A letter that was put back onto the source, by us or by somebody else: a message of that number was there before, so
+    /// A letter that was put back onto the source, by us or by hand: a message of that number was there before, so
     /// only what names this very record counts.
     fn meet_put_back(&self, record: Replaces) -> TwinOrder {
         let is_replaced =

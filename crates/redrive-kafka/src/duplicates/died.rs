@@ -1,7 +1,7 @@
 //! The last letters that earlier owners wrote: a record whose letter exists already is not started again.
 //!
 //! A process that dies between a letter and the commit of its record leaves both. Only letters of the last moments can be
-//! such, so the end of `T.DLQ` is read when partitions are assigned, and nobody waits for the rest of it.
+//! such, so the end of `T.DLQ` is read when partitions are assigned, and nothing waits for the rest of it.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,6 +1,6 @@
 //! Duplicate records of one message in the tiers, and which of them counts.
 //!
-//! A process that dies between the copy of a record and its mark leaves both behind. So whoever gets partitions reads
+//! A process that dies between the copy of a record and its mark leaves both behind. So a process that gets partitions reads
 //! their tiers to the end before it starts anything, and where it meets a message twice, the record that has come further
 //! counts. The other is marked as done without a delivery: two copies do not become four at the next death.
 

@@ -61,7 +61,7 @@ const ORDERED_RECORDS: usize = 100_000;
 const ORDERED_BYTES: usize = 64 << 20;
 /// Records in the look-ahead, for all partitions of all tiers together.
 const LOOK_AHEAD_RECORDS: usize = 1_000_000;
-/// What librdkafka may have fetched and nobody has read, for all partitions together.
+/// What librdkafka may have fetched and was not read yet, for all partitions together.
 const PREFETCH_KBYTES: usize = 64 << 10;
 
 /// Opens a pipeline: checks or creates its topics, begins to read its letters, joins the group.

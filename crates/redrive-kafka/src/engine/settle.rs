@@ -59,7 +59,7 @@ impl KafkaEngine {
     fn settle_one(&mut self, settlement: Settlement, ticket: Ticket) {
         let Settlement { delivery, verdict, attempt } = settlement;
         let receipt = delivery.receipt;
-        // A receipt of an assignment that is over settles nothing: whoever has the partition now delivers it again.
+        // A receipt of an assignment that is over settles nothing: the new owner of the partition delivers it again.
         let Some(at) = self.lanes.of_receipt(&receipt) else { return };
         let Some(out) = self.lanes[at].out.remove(&receipt.at) else { return };
         if verdict.clears() {
@@ -107,7 +107,7 @@ impl KafkaEngine {
     }
 
     /// Whether a message that is being delivered has become a letter meanwhile, by an owner before us. Letters of long ago
-    /// do not count: somebody may have moved the group back on purpose.
+    /// do not count: the group may have been moved back on purpose.
     fn has_died(&self, delivery: &Delivery) -> bool {
         let (number, replays, created) = (delivery.receipt.seq, delivery.meta.replays, delivery.meta.created);
         self.duplicates.has_died(number, replays, created)
@@ -279,7 +279,7 @@ impl KafkaEngine {
             AfterWrite::Spooled(path) => {
                 tracing::warn!(path = %path.display(), %code, "Kafka still refuses a spooled record");
             }
-            // Whoever has the partition now has the record.
+            // The new owner of the partition has the record.
             AfterWrite::Mark(mark) if mark.epoch != self.lanes.epoch() => {
                 mark.ticket.iter().for_each(|ticket| self.tickets.copied(*ticket));
             }

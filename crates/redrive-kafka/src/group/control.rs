@@ -1,5 +1,5 @@
 //! `T.control`: what holds for all processes of a group. A pause is a record there, so that it holds for members that join
-//! later, over restarts and rebalances, until somebody resumes the pipeline anywhere. So are decisions about groups of
+//! later, over restarts and rebalances, until the pipeline is resumed at any member. So are decisions about groups of
 //! letters, replay jobs with their selections, and the log of actions.
 
 use std::collections::BTreeMap;

@@ -53,7 +53,7 @@ pub fn members(cluster: &Cluster) -> Result<(String, Vec<Member>), EngineError> 
         EngineError::Unavailable(format!("the group {} cannot be asked about: {error}", cluster.group))
     };
     let consumer: BaseConsumer = cluster.reader().create().map_err(failed)?;
-    // A cluster that lets nobody in would only be silent about its groups.
+    // A cluster that refuses access would only be silent about its groups.
     reach::metadata(cluster, |wait| consumer.fetch_metadata(None, wait))
         .map_err(|unreached| unreached.of(cluster))?;
     members_by(&consumer, cluster, WAIT).map_err(failed)

@@ -1,5 +1,5 @@
 //! Which letters are of which message: found by a part of the hash of the id. The ids themselves are in the local file, and
-//! whoever asks compares them there.
+//! the caller compares them there.
 
 use std::collections::BTreeSet;
 

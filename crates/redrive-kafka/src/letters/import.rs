@@ -1,6 +1,6 @@
 //! Letters of messages that died elsewhere: each is a record of `T.DLQ` and a state, in one transaction.
 //!
-//! The state is written so that whoever begins after this process knows of the letter, even if it has not read `T.DLQ` that
+//! The state is written so that the next process to begin knows of the letter, even if it has not read `T.DLQ` that
 //! far: states are read to their end before anything is changed.
 
 use std::collections::{HashMap, HashSet};

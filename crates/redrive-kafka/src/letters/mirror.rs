@@ -123,7 +123,7 @@ impl Followed {
         self.consumer.assign(&list)
     }
 
-    /// If there are more partitions by now, or nobody has answered for long, a new consumer takes over.
+    /// If there are more partitions by now, or no answer has come for long, a new consumer takes over.
     fn grow(&mut self) -> KafkaResult<()> {
         let (count, problem) = match self.count() {
             Ok(count) => (count, None),
@@ -240,7 +240,7 @@ impl Mirror {
                     inner.letters_next.insert(record.partition(), record.offset() + 1);
                     match &read {
                         Ok(Read::Copy(copy)) => inner.parked(place, copy, LearnedFrom::Topic),
-                        // Somebody else's record, or one of ours that was damaged: it is no letter.
+                        // A foreign record, or one of ours that was damaged: it is no letter.
                         Ok(Read::Fresh(..)) | Err(_) => inner.index.foreign(place),
                     }
                 });

@@ -15,7 +15,7 @@ use super::index::Index;
 /// When letters leave.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How long a letter stays whose replay succeeded: whoever looks at the replay sees it meanwhile.
+    /// How long a letter stays whose replay succeeded: it is visible in the replay meanwhile.
     pub succeeded_keep: Duration,
     /// Old letters are written again only if so many resolved ones can be deleted for it,
     pub move_gain_min: u64,
@@ -37,7 +37,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// For somebody who asks for it: one resolved letter is enough to write old ones again.
+    /// For a command: one resolved letter is enough to write old ones again.
     pub fn eager() -> Self {
         Self { move_gain_min: 1, move_gain_each: 0, ..Self::default() }
     }
@@ -93,7 +93,7 @@ impl Rules {
 
     pub fn plan(&self, index: &Index, stretches: &[Stretch], now: Time) -> Vec<Leave> {
         let mut kept: HashMap<i32, Vec<RetainedRecord>> = HashMap::new();
-        // Somebody may want to look at what is no letter, and whatever it is cannot be written again.
+        // A person may want to look at what is no letter, and whatever it is cannot be written again.
         for place in index.foreigners() {
             kept.entry(place.partition()).or_default().push((place.offset(), None));
         }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!((plan(&all, 0, 40), all.counts.unreadable), ((3, vec![]), 1));
         all.foreign(DlqPosition::new(2, 1));
         assert_eq!(plan(&all, 0, 40), (1, vec![]));
-        assert_eq!(plan(&all, 5, 40), (8, vec![]), "one that somebody has deleted does not matter any more");
+        assert_eq!(plan(&all, 5, 40), (8, vec![]), "one that was deleted does not matter any more");
     }
 
     #[test]

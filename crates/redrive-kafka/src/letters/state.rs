@@ -12,7 +12,7 @@ pub const JOBS_MAX: usize = 64;
 const ACTOR_BYTES_MAX: usize = 256;
 
 /// The key of a record that says no state: a process writes it when it begins to change letters, one for each partition.
-/// Whoever has read it has read everything before it. There is no other way to know the end of a topic.
+/// A reader that has read it has read everything before it. There is no other way to know the end of a topic.
 pub const BEGIN: &[u8] = b"begin";
 
 /// A state of a letter. It speaks of one generation: the record in `T.DLQ` whose `x-replays` is this number.

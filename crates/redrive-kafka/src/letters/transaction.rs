@@ -1,6 +1,6 @@
 //! The one transactional producer through which letters of a pipeline are changed.
 //!
-//! All processes use the same transactional id, so whoever begins fences everybody else: after that, only its own
+//! All processes use the same transactional id, so the one that begins fences all others: after that, only its own
 //! transactions can be committed. What is known of the letters after it began is therefore what is true until it is
 //! fenced itself, and then nothing of its transaction happens.
 
@@ -100,7 +100,7 @@ impl Transactions {
         self.producer.is_some()
     }
 
-    /// Fences everybody else. What they had committed is committed, what they had not is not.
+    /// Fences all other processes. What they had committed is committed, what they had not is not.
     pub fn begin(&mut self, deadline: Instant) -> Result<(), TransactionError> {
         let lost = |error: KafkaError| transaction_error(&error);
         let producer = BaseProducer::from_config_and_context(&self.config, Acks::default()).map_err(lost)?;

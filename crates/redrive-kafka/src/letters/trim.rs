@@ -35,7 +35,7 @@ const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// Records that are on their way at once.
 const IN_FLIGHT_MAX: i32 = 1_000;
 
-/// How long somebody waits until the tombstones of erased letters are read, and how often it is looked.
+/// How long a caller waits until the tombstones of erased letters are read, and how often it is looked.
 const TOMBSTONES_READ_MAX: Duration = Duration::from_secs(10);
 const TOMBSTONES_LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -95,7 +95,7 @@ impl LetterTrimmer {
         Self { rules, ..self }
     }
 
-    /// Trims once for somebody who waits for it: one resolved letter is enough to write old ones again. First the tombstones of
+    /// Trims once for a caller who waits for it: one resolved letter is enough to write old ones again. First the tombstones of
     /// erased letters have to be read, or their old records would count.
     pub fn run_eagerly(&mut self, now: Time) -> Result<Trimmed, EngineError> {
         let until = Instant::now() + TOMBSTONES_READ_MAX;

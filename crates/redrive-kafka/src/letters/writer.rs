@@ -21,7 +21,7 @@ pub(super) const BATCH_MAX: usize = 100;
 pub(super) const BATCH_BYTES: usize = 4 << 20;
 /// How long a person waits for an answer, and deliveries with them.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
-/// Whoever was fenced waits up to so long, at random, or two would fence each other for ever.
+/// A fenced process waits up to so long, at random, or two would fence each other for ever.
 const STEP_BACK_MS: u64 = 200;
 const METADATA_WAIT: Duration = Duration::from_secs(5);
 
@@ -81,7 +81,7 @@ impl LetterWriter {
         &self.topics
     }
 
-    /// Makes sure that nobody else can change letters, and that all they did is known.
+    /// Makes sure that no other process can change letters, and that all they did is known.
     pub(super) fn begin(&mut self, deadline: Instant) -> Result<(), EngineError> {
         while !self.transactions.is_begun() {
             match self.transactions.begin(deadline) {

@@ -1,4 +1,4 @@
-//! The names of our headers. Each is a promise to whoever reads these topics with another tool.
+//! The names of our headers. Each is a promise to other tools that read these topics.
 
 pub const ORIG_TOPIC: &str = "x-orig-topic";
 pub const ORIG_PARTITION: &str = "x-orig-partition";

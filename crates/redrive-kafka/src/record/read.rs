@@ -64,7 +64,7 @@ impl RecordReader {
         if *self.source == *name { self.source.clone() } else { name.into() }
     }
 
-    /// A copy in the source that no replay has written: somebody has taken it out of one of our topics. A replay names its
+    /// A copy in the source that no replay has written: it was taken by hand out of one of our topics. A replay names its
     /// job, and puts back no letter as such.
     fn was_put_back_by_hand(&self, record: &impl Record, copy: &CopyRecord) -> bool {
         record.topic() == &*self.source && (copy.job.is_none() || copy.reason.is_some())

@@ -56,7 +56,7 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
     out.time(names::DUE, *due);
     match reason {
         Some(reason) => out.text(names::REASON, reason.name()),
-        // Why it waits, for whoever reads the tier.
+        // Why it waits, for readers of the tier.
         None if meta.deferred => out.text(names::REASON, DEFERRED),
         None => {}
     }

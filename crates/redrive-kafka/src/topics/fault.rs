@@ -22,7 +22,7 @@ pub enum TopicsFault {
     Refused { brokers: String, problem: String, fix: &'static str },
     #[error("the source topic {topic} does not exist; create it, or correct `source`")]
     NoSource { topic: String },
-    /// Without permission to see a topic nobody can say whether it exists.
+    /// Without permission to see a topic, whether it exists is unknown.
     #[error("the topic {} is not visible to this user: it lacks the permission Describe, so it cannot be said whether it exists", topics.join(", "))]
     Hidden { topics: Vec<String> },
     #[error("{}", missing_text(missing, bootstrap))]
@@ -40,7 +40,7 @@ impl From<TopicsFault> for EngineError {
     fn from(fault: TopicsFault) -> Self {
         match fault {
             TopicsFault::Unreachable { .. } => Self::Unavailable(fault.to_string()),
-            // Whoever produces knows how many partitions it needs.
+            // How many partitions it needs is the producer's decision.
             TopicsFault::NoSource { topic } => Self::Directory {
                 problem: format!("the source topic {topic} does not exist"),
                 fix: "create it, or correct `source`; Redrive makes the topics beside it, never the source itself",

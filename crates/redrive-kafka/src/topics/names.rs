@@ -12,7 +12,7 @@ pub struct Topics {
     pub source: String,
     /// Shortest delay first.
     pub tiers: Vec<(Duration, String)>,
-    /// Tiers of an earlier configuration. They are read until nobody needs them, and never written.
+    /// Tiers of an earlier configuration. They are read until they are no longer needed, and never written.
     pub retired: Vec<String>,
     pub replay: String,
     pub dlq: String,

@@ -30,7 +30,7 @@ pub struct TopicFacts {
     pub cleanup: String,
     /// `producer` is as it was written.
     pub compression: String,
-    /// Whether the settings could be read: without that they are Kafka's defaults here, and nobody may rely on them.
+    /// Whether the settings could be read: without that they are Kafka's defaults here, which must not be relied on.
     pub settings_known: bool,
 }
 

@@ -81,7 +81,7 @@ impl Scan {
         Ok(spans)
     }
 
-    /// The partitions of a topic, whatever anybody has committed; none if there is no such topic. Asks no group.
+    /// The partitions of a topic, whatever was committed; none if there is no such topic. Asks no group.
     pub fn bounds(&self, topic: &str) -> Result<Vec<Span>, EngineError> {
         // Asked for by name, a topic that does not exist might be made.
         let metadata = reach::metadata(&self.cluster, |wait| self.consumer.fetch_metadata(None, wait))

@@ -23,7 +23,7 @@ const EVERY: Duration = Duration::from_hours(1);
 /// Not at once: a process that is restarted again and again shall not begin with this each time.
 const FIRST_AFTER: Duration = Duration::from_mins(5);
 
-/// Trims once an hour until it is dropped, and whenever somebody asks for it.
+/// Trims once an hour until it is dropped, and on request.
 #[derive(Debug)]
 pub struct Trimmer {
     // Before the thread, which ends when it is gone.
