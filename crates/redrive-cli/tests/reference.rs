@@ -32,8 +32,9 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
     let mut tables = 0;
     for table in commented {
         let defaults = table.settings.iter().filter(|setting| matches!(setting.shown, Shown::Default(_)));
-        let lines: String =
-            defaults.map(|setting| format!("{} = {}\n", setting.key, setting.shown.toml())).collect();
+        let lines: Vec<String> =
+            defaults.map(|setting| format!("{} = {}", setting.key, setting.shown.toml())).collect();
+        let lines = lines.join("\n");
         tables += u32::from(!lines.is_empty());
         let text = format!("{bare}{}\n{lines}", table.title());
         assert!(lines.is_empty() || settings(&text) == settings(bare), "{text}");

@@ -1,200 +1,154 @@
-//! A pipeline from flags alone, or flags over a file: the same settings under the names of flags, through the same
-//! validator.
+//! A pipeline from flags alone, or flags over a file: the settings that declare a flag, through the same validator.
 
+use std::sync::LazyLock;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+
+use super::declared::Form;
+use super::sinks::KEYS;
 use super::tree::{At, Data, Node, TreeTable};
 
-/// What `redrive processor` takes instead of a file, or over one.
-#[derive(Clone, Debug, Default, clap::Args)]
-pub struct ProcessorFlags {
-    #[command(flatten)]
-    pub engine: EngineFlags,
-    #[command(flatten)]
-    pub pipeline: PipelineFlags,
+/// A flag of `redrive processor` and the setting it stands for.
+#[derive(Debug)]
+struct SettingFlag {
+    /// As it is typed.
+    name: &'static str,
+    /// What the help calls its value.
+    value: &'static str,
+    about: &'static str,
+    form: Form,
+    /// The table at the top, and the key below it: `pipeline` and `backoff.base`.
+    table: &'static str,
+    key: String,
 }
 
-/// Where messages live and who may ask; these go over the file.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "Engine and API, over the configuration")]
-pub struct EngineFlags {
-    /// Where messages are stored: memory, embedded or kafka
-    #[arg(long, value_name = "ENGINE")]
-    pub engine: Option<String>,
-    /// The directory of the embedded engine
-    #[arg(long, value_name = "DIR")]
-    pub dir: Option<String>,
-    /// Kafka brokers
-    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
-    pub brokers: Option<Vec<String>>,
-    /// Kafka consumer group
-    #[arg(long)]
-    pub group: Option<String>,
-    /// Static member id, so that it keeps its partitions after a restart
-    #[arg(long)]
-    pub member: Option<String>,
-    /// Where a new Kafka group starts: earliest or latest
-    #[arg(long)]
-    pub start: Option<String>,
-    /// How to handle missing Kafka topics: verify or create
-    #[arg(long, value_name = "VERIFY|CREATE")]
-    pub topics: Option<String>,
-    /// Take on only a part of the work: source, or tiers (retries and replays)
-    #[arg(long, value_name = "SOURCE|TIERS")]
-    pub only: Option<String>,
-    /// Address and port of the API
-    #[arg(long, value_name = "ADDRESS")]
-    pub listen: Option<String>,
-}
+/// All flags, in the order of the settings.
+static FLAGS: LazyLock<Vec<SettingFlag>> = LazyLock::new(|| {
+    let of_table = KEYS.declared().iter().flat_map(|table| {
+        table.settings.iter().filter_map(|setting| {
+            let (name, value) = setting.flag?;
+            let (top, below) = table.path.split_once('.').unwrap_or((table.path, ""));
+            let key =
+                if below.is_empty() { setting.key.to_owned() } else { format!("{below}.{}", setting.key) };
+            Some(SettingFlag { name, value, about: setting.about, form: setting.form, table: top, key })
+        })
+    });
+    of_table.collect()
+});
 
-/// A pipeline. Without --config these make one of their own; with it they go over the file's only pipeline, or over
-/// the one that --name names.
-#[derive(Clone, Debug, Default, clap::Args)]
-#[command(next_help_heading = "A pipeline from flags")]
-pub struct PipelineFlags {
-    /// The name of the pipeline; `default` unless given
-    #[arg(long)]
-    pub name: Option<String>,
-    /// The Kafka topic to consume
-    #[arg(long, value_name = "TOPIC")]
-    pub source: Option<String>,
-    /// The webhook that gets the messages
-    #[arg(long, value_name = "URL")]
-    pub sink_url: Option<String>,
-    /// A named set of settings; the other flags go over it
-    #[arg(long)]
-    pub profile: Option<String>,
-    /// Where a message waits between attempts: blocking or non-blocking
-    #[arg(long)]
-    pub mode: Option<String>,
-    /// How often a message is tried again after its first attempt
-    #[arg(long, value_name = "RETRIES")]
-    pub max_retries: Option<u32>,
-    /// Delay steps, one per retry: 5s,30s,5m
-    #[arg(long, value_name = "DELAYS", value_delimiter = ',')]
-    pub tiers: Option<Vec<String>>,
-    /// The first delay of an exponential backoff
-    #[arg(long, value_name = "DELAY")]
-    pub backoff_base: Option<String>,
-    /// The longest delay of an exponential backoff
-    #[arg(long, value_name = "DELAY")]
-    pub backoff_cap: Option<String>,
-    /// The same delay before every retry, instead of a growing one
-    #[arg(long, value_name = "DELAY")]
-    pub backoff_fixed: Option<String>,
-    /// How delays are spread: none, full, equal, decorrelated, plus(50%), plus(1s) or around(10%)
-    #[arg(long)]
-    pub jitter: Option<String>,
-    /// Whether permanent failures are dead-lettered at once: on or off
-    #[arg(long, value_name = "ON|OFF")]
-    pub classify: Option<String>,
-    /// Whether messages of one key wait for each other: none or key
-    #[arg(long)]
-    pub ordering: Option<String>,
-    /// How many attempts may run at once
-    #[arg(long, value_name = "CALLS")]
-    pub concurrency: Option<u32>,
-    /// How long one attempt may take
-    #[arg(long, value_name = "DURATION")]
-    pub timeout: Option<String>,
-    /// Time to live of a message
-    #[arg(long, value_name = "DURATION")]
-    pub ttl: Option<String>,
-    /// Deliver to private and loopback addresses too, where each message brings its endpoint
-    #[arg(long)]
-    pub allow_private_addresses: bool,
-}
+const PIPELINE: &str = "pipeline";
 
-/// The flags that set one key each, with the key. The tests check that faults name them.
-pub(super) const FLAGS: &[(&str, &str)] = &[
-    ("--engine", "kind"),
-    ("--dir", "dir"),
-    ("--brokers", "brokers"),
-    ("--group", "group"),
-    ("--member", "member"),
-    ("--start", "start"),
-    ("--topics", "topics"),
-    ("--only", "only"),
-    ("--listen", "listen"),
-    ("--name", "name"),
-    ("--source", "source"),
-    ("--sink-url", "sink.webhook.url"),
-    ("--profile", "profile"),
-    ("--mode", "mode"),
-    ("--max-retries", "retries"),
-    ("--tiers", "tiers"),
-    ("--backoff-base", "backoff.base"),
-    ("--backoff-cap", "backoff.cap"),
-    ("--backoff-fixed", "backoff.fixed"),
-    ("--jitter", "jitter"),
-    ("--classify", "classify"),
-    ("--ordering", "ordering"),
-    ("--concurrency", "concurrency"),
-    ("--timeout", "timeout"),
-    ("--ttl", "ttl"),
-];
+impl SettingFlag {
+    fn id(&self) -> &'static str {
+        self.name.trim_start_matches('-')
+    }
 
-impl EngineFlags {
-    pub(super) fn lay_over(&self, top: &mut TreeTable) {
-        let texts = [
-            ("engine", "kind", "--engine", &self.engine),
-            ("engine", "dir", "--dir", &self.dir),
-            ("engine", "group", "--group", &self.group),
-            ("engine", "member", "--member", &self.member),
-            ("engine", "start", "--start", &self.start),
-            ("engine", "topics", "--topics", &self.topics),
-            ("engine", "only", "--only", &self.only),
-            ("server", "listen", "--listen", &self.listen),
-        ];
-        for (table, key, flag, value) in texts {
-            if let Some(value) = value {
-                lay(top, table, key, Data::Text(value.clone()), At::Flag(flag));
+    fn arg(&self) -> Arg {
+        let heading = if self.table == PIPELINE {
+            "A pipeline from flags"
+        } else {
+            "Engine and API, over the configuration"
+        };
+        let arg = Arg::new(self.id()).long(self.id()).help(capitalized(self.about)).help_heading(heading);
+        match self.form {
+            Form::Switch => arg.action(ArgAction::SetTrue),
+            Form::Whole(..) => arg.value_name(self.value).value_parser(clap::value_parser!(u32)),
+            Form::Texts | Form::Durations => {
+                arg.value_name(self.value).action(ArgAction::Append).value_delimiter(',')
             }
+            _ => arg.value_name(self.value),
         }
-        if let Some(brokers) = &self.brokers {
-            lay(top, "engine", "brokers", list(brokers, "--brokers"), At::Flag("--brokers"));
+    }
+
+    fn given(&self, matches: &ArgMatches) -> Option<Data> {
+        match self.form {
+            Form::Switch => matches.get_flag(self.id()).then_some(Data::Switch(true)),
+            Form::Whole(..) => matches.get_one::<u32>(self.id()).map(|number| Data::Whole((*number).into())),
+            Form::Texts | Form::Durations => {
+                let items = matches.get_many::<String>(self.id())?;
+                let item = |text: &String| Node { data: Data::Text(text.clone()), at: At::Flag(self.name) };
+                Some(Data::List(items.map(item).collect()))
+            }
+            _ => matches.get_one::<String>(self.id()).map(|text| Data::Text(text.clone())),
         }
     }
 }
 
-/// Puts a value into a table below the top. A file that has something else under the table's name keeps it, and the
-/// parser says what is wrong with that.
-pub(super) fn lay(top: &mut TreeTable, table: &str, key: &str, data: Data, at: At) {
-    if let Some(table) = top.table_mut(table, at.clone()) {
-        table.set(key, data, at);
+fn capitalized(about: &str) -> String {
+    let mut letters = about.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// What `redrive processor` takes instead of a file, or over one. Flags of engine and server go over the file; those of a
+/// pipeline make one of their own without a file, and with one go over its only pipeline, or over the one that `--name`
+/// names.
+#[derive(Clone, Debug, Default)]
+pub struct ProcessorFlags {
+    given: Vec<(&'static SettingFlag, Data)>,
+}
+
+impl Args for ProcessorFlags {
+    fn augment_args(command: Command) -> Command {
+        FLAGS.iter().fold(command, |command, flag| command.arg(flag.arg()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
     }
 }
 
-impl PipelineFlags {
-    /// Whether any of them was given.
-    pub fn any(&self) -> bool {
-        self.texts().iter().any(|(.., value)| value.is_some())
-            || self.max_retries.is_some()
-            || self.concurrency.is_some()
-            || self.tiers.is_some()
-            || self.allow_private_addresses
+impl FromArgMatches for ProcessorFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = FLAGS.iter().filter_map(|flag| Some((flag, flag.given(matches)?)));
+        Ok(Self { given: given.collect() })
     }
 
-    fn texts(&self) -> [(&'static str, &'static str, Option<&String>); 13] {
-        [
-            ("name", "--name", self.name.as_ref()),
-            ("source", "--source", self.source.as_ref()),
-            ("sink.webhook.url", "--sink-url", self.sink_url.as_ref()),
-            ("profile", "--profile", self.profile.as_ref()),
-            ("mode", "--mode", self.mode.as_ref()),
-            ("backoff.base", "--backoff-base", self.backoff_base.as_ref()),
-            ("backoff.cap", "--backoff-cap", self.backoff_cap.as_ref()),
-            ("backoff.fixed", "--backoff-fixed", self.backoff_fixed.as_ref()),
-            ("jitter", "--jitter", self.jitter.as_ref()),
-            ("classify", "--classify", self.classify.as_ref()),
-            ("ordering", "--ordering", self.ordering.as_ref()),
-            ("timeout", "--timeout", self.timeout.as_ref()),
-            ("ttl", "--ttl", self.ttl.as_ref()),
-        ]
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl ProcessorFlags {
+    /// Flags and their values, as on a command line.
+    pub fn of<'a>(words: impl IntoIterator<Item = &'a str>) -> Result<Self, clap::Error> {
+        let command = Self::augment_args(Command::new("flags").no_binary_name(true));
+        Self::from_arg_matches(&command.try_get_matches_from(words)?)
     }
 
-    /// Lays the flags over a pipeline's table. What a flag says replaces whatever else said the same.
-    pub(super) fn lay_over(&self, pipeline: &mut TreeTable) {
-        let grows = self.backoff_base.is_some() || self.backoff_cap.is_some();
-        match (self.tiers.is_some(), grows, self.backoff_fixed.is_some()) {
+    /// Whether any flag of a pipeline was given.
+    pub(super) fn any_of_pipeline(&self) -> bool {
+        self.given.iter().any(|(flag, _)| flag.table == PIPELINE)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.given.iter().any(|(flag, _)| flag.name == name)
+    }
+
+    /// The pipeline that is meant.
+    pub(super) fn name(&self) -> Option<&str> {
+        let name = self.given.iter().find(|(flag, _)| flag.name == "--name");
+        name.and_then(|(_, data)| if let Data::Text(name) = data { Some(name.as_str()) } else { None })
+    }
+
+    /// The others, once the name has served to find a pipeline.
+    pub(super) fn without_name(&self) -> Self {
+        let others = self.given.iter().filter(|(flag, _)| flag.name != "--name");
+        Self { given: others.cloned().collect() }
+    }
+
+    /// Lays the flags of engine and server over their tables. A file that has something else under a table's name keeps it,
+    /// and the parser says what is wrong with that.
+    pub(super) fn lay_over_top(&self, top: &mut TreeTable) {
+        for (flag, data) in self.given.iter().filter(|(flag, _)| flag.table != PIPELINE) {
+            lay(top, flag.table, &flag.key, data.clone(), At::Flag(flag.name));
+        }
+    }
+
+    /// Lays the flags of a pipeline over its table. What a flag says replaces whatever else said the same.
+    pub(super) fn lay_over_pipeline(&self, pipeline: &mut TreeTable) {
+        let grows = self.has("--backoff-base") || self.has("--backoff-cap");
+        match (self.has("--tiers"), grows, self.has("--backoff-fixed")) {
             (true, false, false) | (false, false, true) => {
                 pipeline.remove("backoff");
                 pipeline.remove("tiers");
@@ -205,32 +159,26 @@ impl PipelineFlags {
             }
             _ => {}
         }
-        if self.sink_url.is_some() {
-            set_below(pipeline, "sink.webhook.endpoint", None);
-        }
-        if self.timeout.is_some() {
-            set_below(pipeline, "sink.webhook.timeout", None);
-        }
-        for (key, flag, value) in self.texts() {
-            if let Some(value) = value {
-                set_below(pipeline, key, Some((Data::Text(value.clone()), At::Flag(flag))));
+        for (flag, replaced) in [
+            ("--sink-url", "sink.webhook.endpoint"),
+            ("--timeout", "sink.webhook.timeout"),
+            ("--concurrency", "sink.webhook.concurrency"),
+            ("--max-retries", "attempts"),
+        ] {
+            if self.has(flag) {
+                set_below(pipeline, replaced, None);
             }
         }
-        if let Some(tiers) = &self.tiers {
-            pipeline.set("tiers", list(tiers, "--tiers"), At::Flag("--tiers"));
+        for (flag, data) in self.given.iter().filter(|(flag, _)| flag.table == PIPELINE) {
+            set_below(pipeline, &flag.key, Some((data.clone(), At::Flag(flag.name))));
         }
-        if let Some(retries) = self.max_retries {
-            pipeline.remove("attempts");
-            pipeline.set("retries", Data::Whole(retries.into()), At::Flag("--max-retries"));
-        }
-        if let Some(concurrency) = self.concurrency {
-            set_below(pipeline, "sink.webhook.concurrency", None);
-            pipeline.set("concurrency", Data::Whole(concurrency.into()), At::Flag("--concurrency"));
-        }
-        if self.allow_private_addresses {
-            let at = At::Flag("--allow-private-addresses");
-            set_below(pipeline, "sink.webhook.allow_private_addresses", Some((Data::Switch(true), at)));
-        }
+    }
+}
+
+/// Puts a value into a table below the top.
+pub(super) fn lay(top: &mut TreeTable, table: &str, key: &str, data: Data, at: At) {
+    if let Some(table) = top.table_mut(table, at.clone()) {
+        table.set(key, data, at);
     }
 }
 
@@ -253,16 +201,16 @@ fn set_below(table: &mut TreeTable, key: &str, value: Option<(Data, At)>) {
     }
 }
 
-fn list(items: &[String], flag: &'static str) -> Data {
-    let item = |text: &String| Node { data: Data::Text(text.clone()), at: At::Flag(flag) };
-    Data::List(items.iter().map(item).collect())
+/// Messages about switches name the key: `allow_private_addresses = true` is no flag with a value.
+fn flags_with_value() -> impl Iterator<Item = &'static SettingFlag> {
+    FLAGS.iter().filter(|flag| !matches!(flag.form, Form::Switch))
 }
 
 /// A message about a key, said about the flag that set it: `--max-retries 5` for `retries = 5`.
 pub(super) fn in_words_of_flags(text: &str) -> String {
     let mut said = text.to_owned();
-    for (flag, key) in FLAGS {
-        said = said.replace(&format!("`{key}`"), &format!("`{flag}`"));
+    for SettingFlag { name, key, .. } in flags_with_value() {
+        said = said.replace(&format!("`{key}`"), &format!("`{name}`"));
     }
     // Settings stand in backticks, or are what a fix is made of.
     let mut quoted = false;
@@ -285,8 +233,8 @@ fn settings_as_flags(text: &str) -> String {
 
 fn setting_as_flag(text: &str) -> String {
     let setting = text.split_once(" = ");
-    let flag =
-        setting.and_then(|(key, value)| Some((FLAGS.iter().find(|(_, known)| *known == key)?.0, value)));
+    let named = |key: &str| flags_with_value().find(|flag| flag.key == key);
+    let flag = setting.and_then(|(key, value)| Some((named(key)?.name, value)));
     let Some((flag, value)) = flag else { return text.to_owned() };
     let value: String = value.chars().filter(|c| !"[]\"".contains(*c)).collect();
     format!("{flag} {}", value.replace(", ", ","))

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::alert::AlertConfig;
 use super::engine::EngineConfig;
 use super::fault::{Fault, Faults, Severity};
-use super::flags::{EngineFlags, PipelineFlags, ProcessorFlags, in_words_of_flags, lay};
+use super::flags::{ProcessorFlags, in_words_of_flags, lay};
 use super::named::Named;
 use super::pipeline::{FoundPipeline, PipelineConfig};
 use super::reader::{Section, SettingReader};
@@ -168,7 +168,7 @@ pub fn load_text(global: &Global, environment: &Environment) -> Result<Loaded, F
 }
 
 fn find(global: &Global, flags: &ProcessorFlags) -> Result<Option<Source>, Failed> {
-    let from_flags = flags.pipeline.any();
+    let from_flags = flags.any_of_pipeline();
     match &global.config {
         Some(path) => read(path).map(Some),
         // A pipeline from flags alone does not mix with a file that happens to lie around.
@@ -211,9 +211,9 @@ fn build_naming(
     };
     let broken: Vec<usize> = faults.iter().filter_map(|fault| line_of(fault, source.as_ref())).collect();
     environment.lay_over(&mut top);
-    EngineFlags::lay_over(&flags.engine, &mut top);
+    flags.lay_over_top(&mut top);
     let mut reader = SettingReader::new(&KEYS);
-    lay_pipeline(&mut top, &flags.pipeline, &mut reader);
+    lay_pipeline(&mut top, flags, &mut reader);
 
     let config = read_all(&mut reader, &top, environment, source.as_ref());
     // Behind a broken line things look missing or strange that are not.
@@ -244,8 +244,8 @@ fn line_of(fault: &Fault, source: Option<&Source>) -> Option<usize> {
 }
 
 /// Lays the flags of a pipeline over the one that is meant, or makes one.
-fn lay_pipeline(top: &mut TreeTable, flags: &PipelineFlags, reader: &mut SettingReader) {
-    if !flags.any() {
+fn lay_pipeline(top: &mut TreeTable, flags: &ProcessorFlags, reader: &mut SettingReader) {
+    if !flags.any_of_pipeline() {
         return;
     }
     let at = At::Flag("--name");
@@ -253,10 +253,10 @@ fn lay_pipeline(top: &mut TreeTable, flags: &PipelineFlags, reader: &mut Setting
     let Some(pipelines) = pipelines else {
         let mut pipeline = TreeTable::default();
         pipeline.set("name", Data::Text("default".to_owned()), at.clone());
-        if flags.source.is_some() {
+        if flags.has("--source") {
             pipeline.remove("name");
         }
-        flags.lay_over(&mut pipeline);
+        flags.lay_over_pipeline(&mut pipeline);
         let node = Node { data: Data::Table(pipeline), at: at.clone() };
         top.set("pipeline", Data::List(vec![node]), at);
         return;
@@ -274,8 +274,8 @@ fn lay_pipeline(top: &mut TreeTable, flags: &PipelineFlags, reader: &mut Setting
         let text = |key: &str| table.get(key).map(|entry| entry.node.data.clone());
         text("name").or_else(|| text("source")) == Some(Data::Text(name.to_owned()))
     };
-    match (&flags.name, &mut tables[..]) {
-        (None, [only]) => flags.lay_over(only),
+    match (flags.name(), &mut tables[..]) {
+        (None, [only]) => flags.lay_over_pipeline(only),
         (None, all) => {
             let problem = format!("the file has {} pipelines; choose one with `--name`", all.len());
             reader.faults.push(Fault::line("name", problem, "", vec![at]));
@@ -283,7 +283,7 @@ fn lay_pipeline(top: &mut TreeTable, flags: &PipelineFlags, reader: &mut Setting
         (Some(name), all) => {
             if let Some(table) = all.iter_mut().find(|table| is_named(table, name)) {
                 // The name was only there to find it.
-                PipelineFlags { name: None, ..flags.clone() }.lay_over(table);
+                flags.without_name().lay_over_pipeline(table);
             } else {
                 let problem = format!("the file has no pipeline `{name}`; name one of its own");
                 reader.faults.push(Fault::line("name", problem, "", vec![at]));

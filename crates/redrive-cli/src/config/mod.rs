@@ -40,7 +40,7 @@ pub use alert::target::AlertTarget;
 pub use auto_replay::AutoReplayConfig;
 pub use engine::{EngineConfig, EngineKind};
 pub use fault::{Fault, Faults, Severity};
-pub use flags::{EngineFlags, PipelineFlags, ProcessorFlags};
+pub use flags::ProcessorFlags;
 pub use headers::{HeaderConfig, HeaderValue};
 pub use kafka::{KafkaConfig, MissingTopics, Part, PassedOn, PassedValue, StartAt};
 pub use load::{Config, Environment, Loaded};

@@ -13,7 +13,7 @@ use redrive_lab::producer::{self, ProducerReport, Target};
 use super::{DemoArgs, status};
 use crate::args::Global;
 use crate::config::load::build;
-use crate::config::{Config, EngineFlags, Environment, PipelineFlags, ProcessorFlags};
+use crate::config::{Config, Environment, ProcessorFlags};
 use crate::exit::{Exit, Failed};
 use crate::output::Output;
 use crate::service::{Runtimes, Signals, assemble, run};
@@ -54,20 +54,18 @@ impl Scene {
 
     /// The configuration that these flags would make on a command line.
     pub fn config(&self, args: &DemoArgs) -> Result<Config, Failed> {
-        let flags = ProcessorFlags {
-            engine: EngineFlags {
-                dir: Some(self.dir.display().to_string()),
-                listen: Some(args.listen.to_string()),
-                ..EngineFlags::default()
-            },
-            pipeline: PipelineFlags {
-                name: Some(PIPELINE.to_owned()),
-                sink_url: Some(format!("http://{}/orders", self.address)),
-                tiers: Some(TIERS.map(str::to_owned).to_vec()),
-                jitter: Some("equal".to_owned()),
-                ..PipelineFlags::default()
-            },
-        };
+        let (dir, listen) = (self.dir.display().to_string(), args.listen.to_string());
+        let (url, tiers) = (format!("http://{}/orders", self.address), TIERS.join(","));
+        let given = [
+            ("--dir", dir.as_str()),
+            ("--listen", &listen),
+            ("--name", PIPELINE),
+            ("--sink-url", &url),
+            ("--tiers", &tiers),
+            ("--jitter", "equal"),
+        ];
+        let flags = ProcessorFlags::of(given.into_iter().flat_map(|(flag, value)| [flag, value]))
+            .map_err(|error| Failed::usage(error.to_string()))?;
         let loaded = build(None, &flags, &Environment::default());
         loaded.config.ok_or_else(|| Failed::usage("the demo's own configuration is refused; this is a bug"))
     }

@@ -1,7 +1,7 @@
 //! Every setting there is, declared once: its name, the form of its value, its default or an example, and a sentence.
 //!
-//! From this follow the keys that are read, their bounds and words, the default file, its reference page and the schema
-//! for editors. Tables of sinks are declared with each sink.
+//! From this follow the keys that are read, their bounds and words, the flags, the default file, its reference page and the
+//! schema for editors. Tables of sinks are declared with each sink.
 
 mod alert;
 mod engine;

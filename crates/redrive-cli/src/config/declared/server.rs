@@ -12,7 +12,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::Active,
         about: "",
         settings: &[
-            Setting::default("listen", Text, r#""127.0.0.1:7333""#, "beyond loopback only with tokens, and with TLS in front"),
+            Setting::default("listen", Text, r#""127.0.0.1:7333""#, "address and port of the API; beyond loopback only with tokens, and with TLS in front").flag("--listen", "ADDRESS"),
             Setting::example("reads", Words(&["token", "open"]), r#""token""#, "token | open: whether reads need a token; unless set, as soon as one is configured"),
             Setting::example("tls_cert_file", File, r#""/etc/redrive/cert.pem""#, "PEM"),
             Setting::example("tls_key_file", File, r#""/etc/redrive/key.pem""#, "PEM"),

@@ -38,6 +38,8 @@ pub struct Setting {
     pub about: &'static str,
     /// The kind of engine that it is for, where it is not for all of them.
     pub only: Option<&'static str>,
+    /// The flag of `redrive processor` that sets it, and what the help calls its value.
+    pub flag: Option<(&'static str, &'static str)>,
 }
 
 /// What the default file shows as the value, in TOML.
@@ -81,17 +83,23 @@ impl SettingTable {
 impl Setting {
     /// A setting with a default.
     pub const fn default(key: &'static str, form: Form, value: &'static str, about: &'static str) -> Self {
-        Self { key, form, shown: Shown::Default(value), about, only: None }
+        Self { key, form, shown: Shown::Default(value), about, only: None, flag: None }
     }
 
     /// A setting without one; the default file shows an example.
     pub const fn example(key: &'static str, form: Form, value: &'static str, about: &'static str) -> Self {
-        Self { key, form, shown: Shown::Example(value), about, only: None }
+        Self { key, form, shown: Shown::Example(value), about, only: None, flag: None }
     }
 
     /// The same setting, for this kind of engine only.
     #[must_use]
     pub const fn only(self, engine: &'static str) -> Self {
         Self { only: Some(engine), ..self }
+    }
+
+    /// The same setting, with a flag that sets it too.
+    #[must_use]
+    pub const fn flag(self, name: &'static str, value: &'static str) -> Self {
+        Self { flag: Some((name, value)), ..self }
     }
 }

@@ -13,7 +13,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         header: Header::Active,
         about: "",
         settings: &[
-            Setting::default("url", Address, r#""http://127.0.0.1:8000/orders""#, "gets a POST with the payload; or `endpoint`"),
+            Setting::default("url", Address, r#""http://127.0.0.1:8000/orders""#, "the webhook, which gets a POST with the payload; or `endpoint`").flag("--sink-url", "URL"),
             Setting::example("endpoint", Pick, r#""json:/url""#, "each message brings its own address: json:POINTER | header:NAME"),
             Setting::example("headers", Open(&Text), r#"{ authorization_file = "/etc/redrive/orders-auth" }"#, "sent with every request; NAME_file reads the value from a file"),
             CA_FILE,
@@ -29,7 +29,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::default("limit_by", Words(&["endpoint", "tenant", "key"]), r#""endpoint""#, "endpoint | tenant | key: what `per_endpoint`, `per_endpoint_rate` and breakers count together"),
             Setting::example("per_endpoint", Whole(1, 10_000), "5", "attempts against one endpoint at once, with `endpoint` or `limit_by`"),
             Setting::example("per_endpoint_rate", Rate, r#""20/s""#, "attempts against one endpoint, also like 600/m, with `endpoint` or `limit_by`; excess messages wait without using attempts"),
-            Setting::default("allow_private_addresses", Switch, "false", "with `endpoint`: whether it may be a private or loopback address"),
+            Setting::default("allow_private_addresses", Switch, "false", "whether messages may name private and loopback addresses, with `endpoint`").flag("--allow-private-addresses", ""),
             Setting::example("hash_key_file", File, r#""/etc/redrive/hash.key""#, "the key of endpoint hashes in logs and `status`; without it one is made in the engine's directory"),
             Setting::example("proxy", Address, r#""http://proxy.example.com:3128""#, "requests go through this proxy: by CONNECT for https, in absolute form for http"),
             Setting::example("proxy_auth_file", File, r#""/etc/redrive/proxy-auth""#, "holds `user:password` for the proxy"),
