@@ -563,7 +563,7 @@ mod tests {
     const NOW: Time = Time::from_millis(1_000_000);
     const LIMIT: usize = 64;
 
-    fn protection(policy: PolicyBuilder, one_endpoint: bool) -> Protection {
+    fn protection(policy: &PolicyBuilder, one_endpoint: bool) -> Protection {
         let settings = ProtectionSettings { one_endpoint, ..ProtectionSettings::default() };
         Protection::new(&settings, &policy.build().unwrap(), LIMIT)
     }
@@ -579,35 +579,35 @@ mod tests {
 
     #[test]
     fn a_spent_token_is_there_for_no_other_retry() {
-        let mut protection = protection(Policy::profile("tiered").retries_per_minute(10), true);
+        let mut protection = protection(&Policy::profile("tiered").retries_per_minute(10), true);
         assert_eq!(budget_of(&mut protection), Some(10));
         protection.spend(3);
         assert_eq!(budget_of(&mut protection), Some(7));
         protection.spend(9);
         assert_eq!(budget_of(&mut protection), Some(0), "never below zero");
 
-        let mut unlimited = self::protection(Policy::profile("tiered"), true);
+        let mut unlimited = self::protection(&Policy::profile("tiered"), true);
         unlimited.spend(1_000);
         assert_eq!(budget_of(&mut unlimited), None);
     }
 
     #[test]
     fn successes_earn_tokens_and_a_share_of_the_partitions_is_a_share_of_the_budget() {
-        let mut earned = protection(Policy::profile("tiered").share_of_successes("50%"), true);
+        let mut earned = protection(&Policy::profile("tiered").share_of_successes("50%"), true);
         earned.spend(10);
         assert_eq!(budget_of(&mut earned), Some(0));
         earned.succeeded(NOW);
         earned.succeeded(NOW);
         assert_eq!(budget_of(&mut earned), Some(1));
 
-        let mut shared = protection(Policy::profile("tiered").retries_per_minute(10), true);
+        let mut shared = protection(&Policy::profile("tiered").retries_per_minute(10), true);
         shared.own(1, 2);
         assert_eq!(budget_of(&mut shared), Some(5));
     }
 
     #[test]
     fn a_flood_of_dead_letters_stops_all_calls_but_what_was_cancelled_or_waited_too_long_is_none() {
-        let mut protection = protection(Policy::profile("tiered"), true);
+        let mut protection = protection(&Policy::profile("tiered"), true);
         for reason in [Reason::Cancelled, Reason::TtlExceeded, Reason::HoldExpired, Reason::KeyBlocked] {
             (0..2 * FLOOD_MIN).for_each(|_| protection.died(reason, NOW));
             assert!(protection.halted().is_none() && protection.room(0) == usize::MAX, "{reason:?}");
@@ -631,11 +631,11 @@ mod tests {
             message_id: "m".to_owned(),
             kind: FailureKind::Status(429),
         };
-        let mut many = protection(Policy::profile("tiered"), false);
+        let mut many = protection(&Policy::profile("tiered"), false);
         many.asked_to_wait(wait.clone(), NOW);
         assert_eq!(many.room(0), usize::MAX);
 
-        let mut one = protection(Policy::profile("tiered"), true);
+        let mut one = protection(&Policy::profile("tiered"), true);
         one.asked_to_wait(wait, NOW);
         assert_eq!((one.room(0), one.next_wake()), (0, Some(until)));
         one.tick(until);

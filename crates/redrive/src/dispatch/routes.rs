@@ -381,9 +381,9 @@ mod tests {
         routes.route(delivery(id), Time::MAX, |_| false, NOW)
     }
 
-    fn started(routed: Routed) -> Endpoint {
+    fn started(routed: &Routed) -> Endpoint {
         let Routed::Start(_, Some(to)) = routed else { panic!("it did not start") };
-        to
+        *to
     }
 
     fn end(routes: &mut Routes, to: Endpoint) {
@@ -400,10 +400,10 @@ mod tests {
     #[test]
     fn a_full_endpoint_queues_its_own_messages_and_delays_no_other() {
         let mut routes = routes();
-        let to = started(route(&mut routes, "a1"));
-        started(route(&mut routes, "a2"));
+        let to = started(&route(&mut routes, "a1"));
+        started(&route(&mut routes, "a2"));
         assert!(matches!(route(&mut routes, "a3"), Routed::Queued));
-        started(route(&mut routes, "b1"));
+        started(&route(&mut routes, "b1"));
         assert!(routes.next_freed(|_| false).is_none(), "both calls still run");
 
         end(&mut routes, to);
@@ -411,7 +411,7 @@ mod tests {
         let (next, endpoint) = routes.next_freed(|_| false).unwrap();
         assert_eq!((next.message.id(), endpoint), ("a3", to.endpoint));
         routes.from_queue = true;
-        started(routes.route(next, Time::MAX, |_| false, NOW));
+        started(&routes.route(next, Time::MAX, |_| false, NOW));
         assert_eq!(routes.waiting().map(|delivery| delivery.message.id()).collect::<Vec<_>>(), ["a4"]);
     }
 
@@ -428,8 +428,8 @@ mod tests {
             };
             assert!((1_000..=1_500).contains(&millis(due.since(NOW))), "{endpoint} {due:?}");
         }
-        started(route(&mut routes, "e1"));
-        started(route(&mut routes, "e2"));
+        started(&route(&mut routes, "e1"));
+        started(&route(&mut routes, "e2"));
         assert!(matches!(route(&mut routes, "e3"), Routed::PutOff(..)), "the queues are full");
 
         let first = delivery("a2").receipt.number();
@@ -444,7 +444,7 @@ mod tests {
         let mut routes = routes();
         let is_reserved = |endpoint| endpoint == u64::from(b'a');
         assert!(matches!(routes.route(delivery("a1"), Time::MAX, is_reserved, NOW), Routed::Queued));
-        started(routes.route(delivery("b1"), Time::MAX, is_reserved, NOW));
+        started(&routes.route(delivery("b1"), Time::MAX, is_reserved, NOW));
         routes.free_again(b'a'.into());
         assert!(routes.next_freed(is_reserved).is_none());
         routes.free_again(b'a'.into());
