@@ -90,7 +90,7 @@ pub(super) fn read(
         let is_secret = is_secret_header(name) || matches!(value, HeaderValue::File(_));
         if let Some(endpoint) = endpoint.filter(|_| is_secret) {
             let problem = format!(
-                "`{full}` goes to every endpoint that a message names; whoever writes messages can have it sent to \
+                "`{full}` goes to every endpoint that a message names; anyone who writes messages can have it sent to \
                  themselves"
             );
             let fix = "leave it out, or deliver to one `url`";

@@ -259,7 +259,7 @@ fn only(
     let Some(part) = kafka.map(|kafka| kafka.only).filter(|part| *part != Part::Everything) else { return };
     if ordering == DeliveryOrder::Key {
         let problem = format!(
-            "`ordering` is key, and this process takes on only the {}: nobody would see who waits for whom (or \
+            "`ordering` is key, and this process takes on only the {}: no process would see which message waits for which (or \
              run it without --only)",
             part.name()
         );

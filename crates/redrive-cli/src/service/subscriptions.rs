@@ -36,7 +36,7 @@ pub fn open(
         format!(
             "pipeline {name}: key {key} is still used by {count} stored {were}, and is not configured: their messages \
              become dead letters. Put its file into `previous_vapid_key_files` until `redrive subscriptions keys {name}` \
-             shows that nobody uses it"
+             shows that it is unused"
         )
     }));
     Ok(findings)

@@ -112,7 +112,7 @@ fn who_may_read_is_said_in_one_word() {
     assert_eq!(config(&server("reads = \"open\"")).server.reads, Reads::Open);
     assert!(wrong(&server("reads = \"nobody\"")).contains("is not one of token, open"));
     let open = format!("[server]\nreads = \"open\"\n{}{ORDERS}", token("ops"));
-    assert!(report(&loaded(&open).faults).contains("shows payloads, metrics and actions to whoever"));
+    assert!(report(&loaded(&open).faults).contains("shows payloads, metrics and actions to every client"));
     let dir = with_config(&server("reads = \"open\""));
     assert!(redrive(dir.path(), &["config", "show"]).stdout.contains("reads = \"open\""));
 }

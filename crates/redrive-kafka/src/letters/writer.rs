@@ -215,7 +215,7 @@ impl LetterWriter {
         }
         tracing::debug!(
             pipeline = self.pipeline,
-            "letters are changed by somebody else, or not at all: {why}"
+            "letters are being changed by another process, or cannot be changed: {why}"
         );
         let random = RandomState::new().hash_one(0);
         std::thread::sleep(Duration::from_millis(random % STEP_BACK_MS).min(left));

@@ -91,7 +91,7 @@ pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, Top
     }
     for name in &unread {
         warnings.push(format!(
-            "the settings of {name} may not be read (DescribeConfigs), so nobody knows whether what is in it expires"
+            "the settings of {name} may not be read (DescribeConfigs), so it is unknown whether its records expire"
         ));
     }
     for name in &topics.retired {

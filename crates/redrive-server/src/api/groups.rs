@@ -128,7 +128,7 @@ fn handling(wish: &GroupDecision, now: Time) -> Result<Handling, Problem> {
         "snoozed" => {
             let until = wish.until.as_deref().map(|text| until(text, now)).transpose()?;
             if until.is_none() && wish.more.is_none() {
-                let message = "it is not said how long the group is snoozed";
+                let message = "a snooze needs an end";
                 return Err(Problem::bad_request(
                     message,
                     "give `until`, a time or a span, or `more`, a number of letters",

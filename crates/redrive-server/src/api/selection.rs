@@ -136,7 +136,7 @@ pub fn state(name: &str) -> Result<LetterState, Problem> {
 fn empty() -> Problem {
     Problem::new(
         Code::EmptySelection,
-        "it is not said which letters are meant",
+        "no letters are selected",
         "give `filter`, `ids` or `since`, or `\"all\": true` if all open letters are meant",
     )
 }

@@ -119,7 +119,7 @@ impl Subscriptions {
             return Err(EngineError::Directory {
                 problem: format!(
                     "the log of the subscriptions of pipeline `{name}` is damaged where it says which key they were hashed \
-                     with, so nobody can tell whether it is this one"
+                     with, so it is unknown whether it is this one"
                 ),
                 fix: "restore `subscriptions.log`; if you are sure that the key is the same, give up the damaged lines with \
                       `redrive journal --pipeline NAME --accept-loss`",

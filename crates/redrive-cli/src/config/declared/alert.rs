@@ -13,7 +13,7 @@ pub(super) const TABLES: &[SettingTable] = &[
     SettingTable {
         path: "alert",
         header: Header::ExampleList,
-        about: "notifies somebody without Prometheus; one table per recipient",
+        about: "alerts without Prometheus; one table per recipient",
         settings: &[
             Setting::example("on", WordListOf(alert_kinds), r#"["breaker_open", "dead_letters", "oldest_letter", "queue_depth", "poison_pill", "guard", "purging_stopped", "new_group", "group_regressed", "replay_stopped", "storage"]"#, "all of them, unless given"),
             Setting::example("pipelines", Texts, r#"["orders"]"#, "all of them, unless given"),

@@ -107,7 +107,7 @@ impl ServerConfig {
         }
         if reads == Reads::Open && (has_tokens || !listen.ip().is_loopback()) {
             let at = section.at("reads").into_iter().collect();
-            let problem = "`reads = \"open\"` shows payloads, metrics and actions to whoever reaches the port, a proxy's clients too";
+            let problem = "`reads = \"open\"` shows payloads, metrics and actions to every client that reaches the port, also through a proxy";
             reader.fault(section, Fault::line("reads", problem, "", at).warning());
         }
         Self { listen, tokens, reads, tls }

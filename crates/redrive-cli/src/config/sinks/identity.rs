@@ -192,7 +192,7 @@ fn auth(reader: &mut SettingReader, section: &Section<'_>) -> Option<Auth> {
     if let Some(endpoint) = section.at("endpoint") {
         let name = section.name("auth");
         let problem = format!(
-            "`{name}` goes to every endpoint that a message names; whoever writes messages can have it sent to \
+            "`{name}` goes to every endpoint that a message names; anyone who writes messages can have it sent to \
              themselves"
         );
         let at = section.at("auth").into_iter().chain([endpoint]).collect();

@@ -213,7 +213,7 @@ fn plural(number: u64, one: &str, many: &str) -> String {
 /// Who gets the letters besides this pipeline.
 pub(super) fn others(groups: &[String]) -> String {
     if groups.is_empty() {
-        return "onto the source topic: no other consumer group reads it now, but whoever reads it later gets the letters \
+        return "onto the source topic: no other consumer group reads it now, but a group that reads it later gets the letters \
                 again"
             .to_owned();
     }

@@ -16,7 +16,7 @@ pub enum LogError {
     #[error("{name} is missing or too short: {} bytes, positions {from} to {to}, are gone", to - from)]
     MissingSegment { name: String, from: u64, to: u64 },
     #[error(
-        "{name} was {how} while it is in use, by another process or by a person: nothing more is written; stop whoever \
+        "{name} was {how} while it is in use, by another process or by a person: nothing more is written; stop what \
          else uses this directory, and start again"
     )]
     Disturbed { name: String, how: String },
