@@ -445,7 +445,7 @@ async fn an_edit_is_shown_before_made_and_undone_and_stands_in_the_log() {
     assert_eq!(repeated["skipped_by_reason"]["undone_already"]["count"], 2, "{repeated}");
     for (body, status, text) in [
         (r#"{"all":true}"#, 400, "no change given"),
-        (r#"{"set":{"/a":1}}"#, 400, "which letters"),
+        (r#"{"set":{"/a":1}}"#, 400, "no letters are selected"),
         (r#"{"all":true,"set":{"a":1}}"#, 400, "JSON pointer"),
         (r#"{"all":true,"set":{"/a":1},"where":"/a = 1"}"#, 400, "`where`"),
         (r#"{"all":true,"set":{"/a":1},"message_id":"other"}"#, 400, "message_id"),
