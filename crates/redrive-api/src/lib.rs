@@ -15,6 +15,7 @@
 //! ```
 
 mod actions;
+mod events;
 mod groups;
 mod instant;
 mod letters;
@@ -26,6 +27,10 @@ mod sink_health;
 mod subscriptions;
 
 pub use actions::{ActionView, Actions, Liveness, Refusal};
+pub use events::{
+    AlertNotice, AlertedGroup, DeadLetterEvent, HealthEvent, PurgingStoppedEvent, QuarantinedPill,
+    ReplayEvent, ServiceStatusPage, SubscriptionEvent,
+};
 pub use groups::{GroupDecision, GroupDetail, GroupView, Groups, RuleView};
 pub use instant::Instant;
 pub use letters::{

@@ -6,6 +6,7 @@ use redrive::internal::letters::select::LetterIds;
 use redrive::internal::subscriptions::{Change, Changed};
 use redrive::replay::ReplayView;
 use redrive::{DeadLetter, HealthChange, HealthChanged, Time};
+use redrive_api::{DeadLetterEvent, HealthEvent, PurgingStoppedEvent, ReplayEvent, SubscriptionEvent};
 use serde_json::{Value, json};
 
 /// A message became a dead letter.
@@ -21,37 +22,38 @@ pub fn dead_letter(
         notes.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
     };
     let ids = LetterIds { pipeline: &letter.pipeline, are_places };
-    let fields = json!({
-        "letter": ids.text(letter.number),
-        "message_id": message_id,
-        "correlation_id": correlation_id,
-        "reason": letter.reason.name(),
-        "class": letter.failure.as_ref().map(|failure| failure.class().name()),
-        "status": note("status_code").and_then(|code| code.parse::<u16>().ok()),
-        "endpoint_hash": note("endpoint_hash"),
-        "attempts": letter.meta.attempts,
-    });
-    events.push(EventKind::DeadLetter, now, fields);
+    let event = DeadLetterEvent {
+        letter: ids.text(letter.number),
+        message_id,
+        correlation_id,
+        reason: letter.reason.name().to_owned(),
+        class: letter.failure.as_ref().map(|failure| failure.class().name().to_owned()),
+        status: note("status_code").and_then(|code| code.parse().ok()),
+        endpoint_hash: note("endpoint_hash").map(str::to_owned),
+        attempts: letter.meta.attempts,
+    };
+    events.push(EventKind::DeadLetter, now, json!(event));
 }
 
 /// The breaker opened or closed, or something else about the health of the sink.
 pub fn health(events: &Events, changed: &HealthChanged) {
     let is_breaker = matches!(changed.change, HealthChange::Breaker { .. });
     let kind = if is_breaker { EventKind::Breaker } else { EventKind::Health };
-    events.push(
-        kind,
-        changed.at,
-        json!({ "change": changed.change.to_string(), "bad": changed.change.is_bad() }),
-    );
+    let event = HealthEvent { change: changed.change.to_string(), bad: changed.change.is_bad() };
+    events.push(kind, changed.at, json!(event));
 }
 
 /// A replay began, or its state changed.
 pub fn replay(events: &Events, replay: &ReplayView, now: Time) {
-    let fields = json!({
-        "replay": replay.id, "state": replay.state.to_string(), "total": replay.total,
-        "published": replay.published, "succeeded": replay.succeeded, "dead_again": replay.dead_again,
-    });
-    events.push(EventKind::Replay, now, fields);
+    let event = ReplayEvent {
+        replay: replay.id.clone(),
+        state: replay.state.to_string(),
+        total: replay.total,
+        published: replay.published,
+        succeeded: replay.succeeded,
+        dead_again: replay.dead_again,
+    };
+    events.push(EventKind::Replay, now, json!(event));
 }
 
 /// Something changed about a subscription.
@@ -70,15 +72,16 @@ pub fn concerned(changed: &Changed) -> impl Iterator<Item = Option<&str>> {
 /// A change, as an event describes it.
 pub fn subscription_fields(changed: &Changed, id: Option<&str>) -> Value {
     if let Change::PurgingStopped(stopped) = changed.change {
-        return json!({ "purged": stopped.purged, "active": stopped.active, "percent": stopped.percent() });
+        let (purged, active, percent) = (stopped.purged, stopped.active, stopped.percent());
+        return json!(PurgingStoppedEvent { purged, active, percent });
     }
     let record = changed.record.as_ref();
-    json!({
-        "endpoint_hash": changed.endpoint.map(|endpoint| endpoint.to_string()),
-        "subscription_id": id,
-        "status": record.and_then(|record| record.status),
-        "cause": record.map(|record| record.cause.name()),
-        "reason": record.map(|record| record.reason.as_str()),
+    json!(SubscriptionEvent {
+        endpoint_hash: changed.endpoint.map(|endpoint| endpoint.to_string()),
+        subscription_id: id.map(str::to_owned),
+        status: record.and_then(|record| record.status),
+        cause: record.map(|record| record.cause.name().to_owned()),
+        reason: record.map(|record| record.reason.clone()),
     })
 }
 

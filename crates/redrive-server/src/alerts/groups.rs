@@ -6,7 +6,7 @@ use redrive::PipelineHandle;
 use redrive::actions::Actions;
 use redrive::internal::engine::GroupSummary;
 use redrive::letters::Redaction;
-use serde_json::{Value, json};
+use redrive_api::AlertedGroup;
 use tokio::time::timeout;
 
 use crate::api::groups::shown_title;
@@ -38,8 +38,8 @@ impl GroupNews {
         Self { id: summary.group().to_string(), title, open: summary.figures.open }
     }
 
-    pub(super) fn to_json(&self) -> Value {
-        json!({ "id": self.id, "title": self.title, "open": self.open })
+    pub(super) fn view(&self) -> AlertedGroup {
+        AlertedGroup { id: self.id.clone(), title: self.title.clone(), open: self.open }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is sent: one JSON object, the same to a webhook and to a command.
 
-use redrive::{StatusPage, Time, timestamp};
+use redrive::{StatusPage, Time};
+use redrive_api::{AlertNotice, Instant, QuarantinedPill, ServiceStatusPage};
 use serde_json::{Value, json};
 
 use super::facts::Pill;
@@ -53,43 +54,44 @@ impl Notice {
     }
 
     pub fn to_json(&self) -> Value {
-        let mut body = json!({
-            "alert": self.kind.name(),
-            "state": self.state.name(),
-            "severity": self.kind.severity().name(),
-            "pipeline": self.pipeline,
-            "at": timestamp::print(self.at),
-            "since": timestamp::print(self.since),
-            "summary": self.summary,
-            // The one field that chat services look for.
-            "text": format!("[{}] {} {}", self.state.name(), self.kind.severity().name(), self.summary),
-            "value": self.value,
-            "limit": self.limit,
-            "runbook": self.kind.runbook(),
-            "version": env!("CARGO_PKG_VERSION"),
-        });
-        if self.kind == AlertKind::PoisonPill {
-            body["quarantined"] = self.pills.iter().map(pill).collect();
+        json!(self.view())
+    }
+
+    fn view(&self) -> AlertNotice {
+        let (state, severity) = (self.state.name(), self.kind.severity().name());
+        let has_groups = matches!(self.kind, AlertKind::NewGroup | AlertKind::GroupRegressed);
+        let page = |page: &StatusPage| ServiceStatusPage {
+            service: page.service.to_string(),
+            url: page.url.to_string(),
+        };
+        AlertNotice {
+            alert: self.kind.name().to_owned(),
+            state: state.to_owned(),
+            severity: severity.to_owned(),
+            pipeline: self.pipeline.clone(),
+            at: self.at.into(),
+            since: self.since.into(),
+            summary: self.summary.clone(),
+            text: format!("[{state}] {severity} {}", self.summary),
+            value: self.value,
+            limit: self.limit,
+            runbook: self.kind.runbook().to_string(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            quarantined: (self.kind == AlertKind::PoisonPill).then(|| self.pills.iter().map(pill).collect()),
+            groups: has_groups.then(|| self.groups.named.iter().map(GroupNews::view).collect()),
+            more_groups: has_groups.then_some(self.groups.more),
+            status_pages: self.status_pages.iter().map(page).collect(),
         }
-        if matches!(self.kind, AlertKind::NewGroup | AlertKind::GroupRegressed) {
-            body["groups"] = self.groups.named.iter().map(GroupNews::to_json).collect();
-            body["more_groups"] = self.groups.more.into();
-        }
-        if !self.status_pages.is_empty() {
-            let page = |page: &StatusPage| json!({ "service": page.service, "url": page.url });
-            body["status_pages"] = self.status_pages.iter().map(page).collect();
-        }
-        body
     }
 }
 
-fn pill(pill: &Pill) -> Value {
-    json!({
-        "message_id": pill.message_id,
-        "crash_count": pill.crash_count,
-        "first_crash_at": pill.first_crash_at.map(timestamp::print),
-        "last_crash_at": pill.last_crash_at.map(timestamp::print),
-        "quarantined_at": timestamp::print(pill.quarantined_at),
-        "attempts": pill.attempts,
-    })
+fn pill(pill: &Pill) -> QuarantinedPill {
+    QuarantinedPill {
+        message_id: pill.message_id.clone(),
+        crash_count: pill.crash_count,
+        first_crash_at: pill.first_crash_at.map(Instant),
+        last_crash_at: pill.last_crash_at.map(Instant),
+        quarantined_at: pill.quarantined_at.into(),
+        attempts: pill.attempts,
+    }
 }

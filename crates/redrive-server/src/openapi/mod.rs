@@ -52,11 +52,29 @@ pub fn document() -> Value {
         },
         "servers": [{ "url": "http://127.0.0.1:7333" }],
         "paths": paths,
+        "webhooks": { "alert": alert() },
         "components": {
             "schemas": schemas::schemas(),
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
         },
     })
+}
+
+/// What an `[[alert]]` sends.
+fn alert() -> Value {
+    json!({
+        "post": {
+            "summary": "A notice of an `[[alert]]`: it fires, or is resolved.",
+            "requestBody": { "required": true, "content": { "application/json": { "schema": schema_of("AlertNotice") } } },
+            "responses": { "2XX": { "description": "Taken; everything else is sent again." } },
+        }
+    })
+}
+
+/// The fields of an event's data, besides `type` and `at`.
+fn event_data() -> Value {
+    let of = ["DeadLetterEvent", "HealthEvent", "ReplayEvent", "SubscriptionEvent", "PurgingStoppedEvent"];
+    json!({ "anyOf": of.map(schema_of) })
 }
 
 /// What a request may bring along.
@@ -123,6 +141,9 @@ fn operation(route: &Route) -> Value {
             content = json!({ "application/x-ndjson": { "schema": schema_of(body) } });
         }
         operation["requestBody"] = json!({ "required": true, "content": content });
+    }
+    if route.operation == Operation::StreamEvents {
+        operation["x-event-data"] = event_data();
     }
     if let Access::Needs(scope) = route.access {
         operation["security"] = json!([{ "token": [] }]);

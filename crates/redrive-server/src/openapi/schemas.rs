@@ -1,12 +1,12 @@
 //! The schemas of requests and answers, derived from the types that read and write them.
 
 use redrive_api::{
-    Accepted, Actions, Compacted, Discard, DiscardAnswer, Edit, EditAnswer, Erase, EraseAnswer,
-    GroupDecision, GroupDetail, GroupView, Groups, ImportedLetters, KeyView, LetterPage, LetterStats,
-    LetterView, Liveness, MessagePage, MessageView, NamedSubscription, NewSubscription, PipelineView,
-    Pipelines, Purging, Refusal, RemovedSubscription, ReplayForecast, ReplayJob, Replays, Restored,
-    StartReplay, Steered, SubscriptionKeys, SubscriptionPage, SubscriptionView, Undo, UndoSubscription,
-    UndoneSubscriptions,
+    Accepted, Actions, AlertNotice, Compacted, DeadLetterEvent, Discard, DiscardAnswer, Edit, EditAnswer,
+    Erase, EraseAnswer, GroupDecision, GroupDetail, GroupView, Groups, HealthEvent, ImportedLetters, KeyView,
+    LetterPage, LetterStats, LetterView, Liveness, MessagePage, MessageView, NamedSubscription,
+    NewSubscription, PipelineView, Pipelines, Purging, PurgingStoppedEvent, Refusal, RemovedSubscription,
+    ReplayEvent, ReplayForecast, ReplayJob, Replays, Restored, StartReplay, Steered, SubscriptionEvent,
+    SubscriptionKeys, SubscriptionPage, SubscriptionView, Undo, UndoSubscription, UndoneSubscriptions,
 };
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -23,9 +23,9 @@ macro_rules! add {
 /// All schemas by name. In an answer a field is required if it is always there, in a request if the server insists.
 pub(super) fn schemas() -> Map<String, Value> {
     let mut answers = generator(SchemaSettings::draft2020_12().for_serialize());
-    add!(answers: Accepted, Actions, Compacted, DiscardAnswer, EditAnswer, EraseAnswer, GroupDetail, GroupView, Groups, ImportedLetters, KeyView,
-        LetterPage, LetterStats, LetterView, Liveness, MessagePage, MessageView, PipelineView, Pipelines, Purging, Refusal,
-        RemovedSubscription, ReplayForecast, ReplayJob, Replays, Restored, Steered, SubscriptionKeys, SubscriptionPage,
+    add!(answers: Accepted, Actions, AlertNotice, Compacted, DeadLetterEvent, DiscardAnswer, EditAnswer, EraseAnswer, GroupDetail, GroupView, Groups, HealthEvent, ImportedLetters, KeyView,
+        LetterPage, LetterStats, LetterView, Liveness, MessagePage, MessageView, PipelineView, Pipelines, Purging, PurgingStoppedEvent, Refusal,
+        RemovedSubscription, ReplayEvent, ReplayForecast, ReplayJob, Replays, Restored, Steered, SubscriptionEvent, SubscriptionKeys, SubscriptionPage,
         SubscriptionView, UndoneSubscriptions);
     let mut requests = generator(SchemaSettings::draft2020_12().for_deserialize());
     add!(requests: Discard, Edit, Erase, GivenLetter<'static>, GivenMessage<'static>, GroupDecision, NamedSubscription,
