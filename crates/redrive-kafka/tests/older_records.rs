@@ -1,5 +1,5 @@
 //! Records that earlier versions wrote are still read. `tests/fixtures` has a file per change of the headers, written by
-//! the version before it: `REDRIVE_BLESS=1 cargo test -p redrive-kafka --test older_records` writes one with this version.
+//! the version before it: `REDRIVE_REGENERATE=1 cargo test -p redrive-kafka --test older_records` writes one with this version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -147,7 +147,7 @@ fn is_found(copy: &CopyRecord, filter: &str) -> bool {
 
 #[test]
 fn records_without_kinds_are_read_and_found_by_their_status() {
-    if std::env::var_os("REDRIVE_BLESS").is_some() {
+    if std::env::var_os("REDRIVE_REGENERATE").is_some() {
         let text = serde_json::to_string_pretty(&written()).unwrap();
         fs::write(fixture("records-of-this-version.json"), text + "\n").unwrap();
     }

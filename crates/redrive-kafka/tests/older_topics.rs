@@ -1,6 +1,6 @@
 //! Topics that earlier versions wrote are continued: opened on a real broker, what waits is delivered, letters are listed and
 //! replayed. `tests/fixtures/topics-*.json` holds everything that a pipeline has in its topics and its commits, and
-//! `REDRIVE_BLESS=1 cargo test -p redrive-kafka --test older_topics` writes one with this version.
+//! `REDRIVE_REGENERATE=1 cargo test -p redrive-kafka --test older_topics` writes one with this version.
 
 mod support;
 
@@ -179,7 +179,7 @@ fn write_with_this_version() -> StoredTopics {
 
 #[test]
 fn topics_of_the_first_fixture_are_continued() {
-    if std::env::var_os("REDRIVE_BLESS").is_some() {
+    if std::env::var_os("REDRIVE_REGENERATE").is_some() {
         let text = serde_json::to_string_pretty(&write_with_this_version()).unwrap();
         fs::write(fixture("topics-of-this-version.json"), text + "\n").unwrap();
     }

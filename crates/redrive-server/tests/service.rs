@@ -251,17 +251,17 @@ fn the_table_of_metrics_is_that_of_the_code() {
     is_current("docs/reference/metrics.md", &metrics::docs());
 }
 
-/// Compares a committed document with what the code says; REDRIVE_BLESS=1 writes it instead.
+/// Compares a committed document with what the code says; REDRIVE_REGENERATE=1 writes it instead.
 fn is_current(path: &str, now: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-    if std::env::var_os("REDRIVE_BLESS").is_some() {
+    if std::env::var_os("REDRIVE_REGENERATE").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, now).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == now,
-        "{} is out of date: run REDRIVE_BLESS=1 cargo test -p redrive-server --test service",
+        "{} is out of date: run REDRIVE_REGENERATE=1 cargo test -p redrive-server --test service",
         path.display()
     );
 }
