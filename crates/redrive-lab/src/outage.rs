@@ -1,7 +1,7 @@
-//! A downstream that is gone for a while under load, on any engine: what that costs in calls, letters and rush.
+//! A downstream that is gone for a while under load, on any engine: what that costs in calls, letters and peak load.
 //!
 //! Orders come at a fixed rate. The downstream answers, then refuses everything, then answers again. It counts by itself;
-//! of the pipeline only the breaker's rounds and probes are believed.
+//! only the breaker's rounds and probes are taken from the pipeline.
 
 use std::fmt;
 use std::sync::Arc;

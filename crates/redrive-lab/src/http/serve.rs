@@ -1,4 +1,4 @@
-//! The accept loop: bounded connections, a door that can be closed, and an end that does not take long.
+//! The accept loop: bounded connections, a listener that can be closed, and a quick shutdown.
 
 use std::convert::Infallible;
 use std::future::Future;

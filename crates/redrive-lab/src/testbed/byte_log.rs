@@ -46,7 +46,7 @@ impl ByteLog {
     pub fn new(load: &Load) -> Self {
         let seconds = load.ends().as_secs() as usize + 2;
         Self {
-            // Written now: memory that is only promised would be counted later, as if the engine had grown.
+            // Written now: untouched memory would be counted later, when it is first used, as if the engine had grown.
             messages: (0..load.messages()).map(|_| AtomicU8::new(black_box(0))).collect(),
             load: load.clone(),
             ended: AtomicU64::new(0),
