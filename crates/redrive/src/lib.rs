@@ -33,7 +33,8 @@
 //! - `embedded` (default): the engine that keeps messages in a directory, [`Embedded`]
 //! - `testing`: the conformance suite and the simulation, for tests of engines
 
-// The modules stand in the order in which a message passes through. ARCHITECTURE.md says what each is for.
+// The modules stand in blocks: what a user writes, what is held while it runs, where messages are stored, what is done with
+// letters and messages, and what runs. ARCHITECTURE.md says what each is for.
 
 #![warn(missing_docs, unreachable_pub)]
 // Modules that only `internal` leads to are excepted from the first; files of theirs with public types switch it on again.

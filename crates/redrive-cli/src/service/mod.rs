@@ -1,10 +1,28 @@
 //! A processor from its configuration: stores, sinks, pipelines, API, and clean shutdown.
 //!
-//! Read in this order: [`mod@assemble`] makes pipelines and what serves them, `orphans` finds stores that are not served,
-//! `subscriptions` loads the tables of push pipelines, `kafka` says where messages live that come from topics, [`tokens`] says who may, [`run`] starts and
-//! ends it all, [`signals`] hears when, [`hangup`] when to read the certificate of the API again, [`log`] writes what happens, `delivered_log` what was delivered, `engine_failed` says how a command ends whose engine failed, `events` what others follow, `health_log` what happens to the health of a sink,
-//! `stuck` ends a process that hangs. [`files`] raises the limit of open files. [`alerts`] tells people what is wrong, `on_purged` the owner of subscriptions what is gone, both through an `outlet`. `auto_replay` starts the controllers that replay letters by themselves, `retention` the sweeps that discard old ones. [`supervise`] starts all of that again when it
-//! dies, as [`restarts`] says.
+//! - [`mod@assemble`]: makes pipelines and what serves them
+//! - `orphans`: finds stores that are not served
+//! - `subscriptions`: loads the tables of push pipelines
+//! - `kafka`: where messages live that come from topics
+//! - [`tokens`]: who may change something
+//! - [`run`]: starts and ends it all
+//! - [`signals`]: when to end
+//! - [`hangup`]: when to read the certificate of the API again
+//! - [`log`]: writes what happens
+//! - `delivered_log`: what was delivered
+//! - `health_log`: what happens to the health of a sink
+//! - `events`: what others follow
+//! - `engine_failed`: how a command ends whose engine failed
+//! - `stuck`: ends a process that hangs
+//! - [`files`]: raises the limit of open files
+//! - [`alerts`]: tells people what is wrong
+//! - `on_purged`: tells the owner of subscriptions which are purged
+//! - `outlet`: delivers what those two say
+//! - `auto_replay`: starts the controllers that replay letters by themselves
+//! - `retention`: starts the sweeps that discard old letters
+//! - [`supervise`]: starts all of that again when it dies
+//! - [`restarts`]: whether and when it does
+//! - `oom_kills`: whether the system killed processes for lack of memory
 
 pub mod alerts;
 pub mod assemble;

@@ -1,3 +1,5 @@
+//! What becomes of a letter that is sent: its times, id, attempts and headers, and which letters are refused.
+
 use redrive_core::Pick;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! The sorted runs of the index hold what a plain map holds, also after restarts and damage.
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
