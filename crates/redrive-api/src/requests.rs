@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::Payload;
 
-/// Which letters are meant. Nothing is never everything: that is `all`.
+/// Which letters are meant. An empty selection selects nothing; use `all` for all letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterSelection {
     pub filter: Option<String>,

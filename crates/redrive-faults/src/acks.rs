@@ -14,7 +14,7 @@ pub enum Line {
     Closing { pipeline: String },
     /// A process closed it, and was told that the end is clean.
     Closed,
-    /// The power was cut. What is said from here on until the next opening may be lies (see `scripts/power-cut`).
+    /// The power was cut. Lines from here on until the next opening may be false (see `scripts/power-cut`).
     Cut,
     /// Is about to be offered.
     Offer { pipeline: String, id: String, key: Option<String> },

@@ -35,7 +35,7 @@ struct Lane {
 enum StepFailure {
     /// The storage failed: the store has stopped.
     Stopped(EngineError),
-    /// Letters could not be read. Who asked hears it; the store goes on.
+    /// Letters could not be read. The caller gets the error; the store goes on.
     Unread(EngineError),
 }
 

@@ -99,7 +99,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         self.rules.stopped.store(true, Ordering::Relaxed);
-        // Wakes the thread that waits for connections, so that it sees the word to stop.
+        // Wakes the thread that waits for connections, so that it sees the stop flag.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }

@@ -54,7 +54,7 @@ pub struct Snapshot {
     pub door: DoorCounts,
 }
 
-/// Who knocks at the server, and who was sent away.
+/// Connections and refused requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DoorCounts {
     pub connections: u64,

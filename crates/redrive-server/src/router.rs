@@ -91,7 +91,7 @@ async fn no_such_method() -> Problem {
     Problem::new(Code::MethodNotAllowed, message, "see the header Allow, or GET /v1/openapi.json")
 }
 
-/// Answers are not guessed at, and not kept: they hold messages, and change all the time.
+/// Responses must not be MIME-sniffed or cached: they hold messages, and change all the time.
 async fn careful(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));

@@ -98,7 +98,7 @@ impl Nearby {
     }
 }
 
-/// Where to knock for a processor that listens there: one that listens everywhere is on this machine too.
+/// The address to connect to; an unspecified listen address becomes localhost.
 fn address_of(listen: SocketAddr, tls: bool) -> String {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

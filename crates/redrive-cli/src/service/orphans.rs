@@ -1,5 +1,5 @@
 //! Stores in the engine's directory that no pipeline of the configuration has: a pipeline was renamed or left out, and
-//! what it had still to do lies there.
+//! its unfinished messages are still in the store.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! How many calls may run after a breaker has closed: few at first, twice as many after each good second, half after a bad
-//! one. A backlog must not knock a sink over that has just got up.
+//! one. A backlog must not overload a sink that has just recovered.
 //!
 //! From half of the limit on it goes in steps, so that a sink that came back with less than its old strength is not hit with
 //! twice what it can do. Once a second was bad, the number is known that is too many: from half of that one the steps are

@@ -16,7 +16,7 @@ pub enum Class {
     Gone,
     /// Our own key is wrong: the sink is gated, and no attempt is used up.
     Credential,
-    /// A stale connection: once more at once, bounded.
+    /// A stale connection: retried immediately, a limited number of times.
     Reconnect,
     /// The handler panicked or took its process down.
     Crash,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::time::millis;
 use crate::{Random, Ratio, duration};
 
-/// The seeds name six ways to spread a delay; one type expresses all of them.
+/// Six ways to spread a delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Jitter {

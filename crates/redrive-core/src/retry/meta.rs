@@ -89,7 +89,7 @@ impl Meta {
         self.deadline.map(|deadline| deadline.since(now))
     }
 
-    /// The meta of a letter that is driven again: a fresh attempt budget, the story kept.
+    /// The meta of a replayed letter: a fresh attempt budget, history kept.
     #[must_use]
     pub fn replayed(self) -> Self {
         Self {

@@ -153,7 +153,7 @@ impl PartitionLane {
         Self { done: self.done.with_bitmaps(left), ..self }
     }
 
-    /// A record was read. Whether it is news: what lies before the next one expected, or is done, is not.
+    /// A record was read. Returns whether it is new: not below the expected offset and not done.
     pub fn meet(&mut self, offset: u64) -> bool {
         if offset < self.next {
             return false;

@@ -1,5 +1,5 @@
-//! Which letters leave `T.DLQ`: Kafka deletes only from the front, so resolved letters go as far as no other lies before them,
-//! and a few old ones that hold up many are written again at the end. Pure.
+//! Which letters leave `T.DLQ`: Kafka deletes only from the front, so resolved letters are deleted up to the first unresolved
+//! one, and a few old ones that hold up many are written again at the end. Pure.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -24,7 +24,7 @@ const AGAIN_WITHIN: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     pub topic: &'a str,
-    /// `None` is where its key belongs.
+    /// `None`: the partition its key hashes to.
     pub partition: Option<i32>,
     pub key: Option<Vec<u8>>,
     pub payload: Option<Vec<u8>>,

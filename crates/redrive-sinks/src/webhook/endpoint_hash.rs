@@ -8,7 +8,7 @@ use ring::rand::SystemRandom;
 use crate::fault::SinkFault;
 use crate::secret::Secret;
 
-/// Makes keyed hashes: the same endpoint has the same hash, and which one it is cannot be tried out without the key.
+/// Makes keyed hashes: the same endpoint has the same hash, and it cannot be brute-forced without the key.
 pub(crate) struct EndpointHash {
     key: hmac::Key,
 }

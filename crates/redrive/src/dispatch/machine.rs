@@ -1,6 +1,6 @@
 //! The state machine of one pipeline.
 //!
-//! Its caller owns the engine and the handlers and goes round: [`Machine::room`] says how much to take,
+//! Its caller owns the engine and the handlers and loops: [`Machine::room`] says how much to take,
 //! [`Machine::taken`] which deliveries to start, [`Machine::ended`] hears how they went, [`Machine::batch`] is what to
 //! settle, [`Machine::submitted`] and [`Machine::durable`] follow it until it is stored.
 //!
@@ -404,7 +404,7 @@ impl Machine {
     /// How the next suspect would run, if one may start now as far as this pipeline is concerned.
     pub fn suspect_turn(&self) -> Option<Run> {
         let run = self.suspects.turn()?;
-        // It may be the only one that is left to ask by whether the sink is back.
+        // It may be the only message left that can probe the sink.
         let may = !self.stopping && !self.paused && self.may_call();
         (may && (run == Run::Alone || self.is_at_rest())).then_some(run)
     }

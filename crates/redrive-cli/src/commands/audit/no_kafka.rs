@@ -1,4 +1,4 @@
-//! In place of `kafka` in a build without it: no pipeline lives there.
+//! In place of `kafka`: a build without Kafka has no Kafka pipelines to audit.
 
 use super::produced_ids::ProducedIds;
 use crate::config::Config;

@@ -75,7 +75,7 @@ pub fn run(config: &Config, out: &mut Output) -> Result<Exit, Failed> {
     Ok(if good { Exit::Ok } else { Exit::Bad })
 }
 
-/// What the client library of this build can do, for who only checks a file.
+/// What the client library of this build can do, for someone who only checks a file.
 pub fn build_of(config: &Config, out: &mut Output) -> Result<Option<Value>, Failed> {
     if config.engine.kafka.is_none() {
         return Ok(None);

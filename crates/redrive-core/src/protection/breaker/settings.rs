@@ -51,7 +51,7 @@ pub struct FastWindow {
     pub min: u32,
 }
 
-/// It judges only once it has seen a whole window: over half a minute a share says little about five.
+/// It judges only once it has seen a whole window: a ratio over 30 s says little about five minutes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowWindow {
     /// How far it looks back.
