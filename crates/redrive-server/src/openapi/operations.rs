@@ -26,7 +26,7 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::Page => described("A page that shows the pipelines and their dead letters live.")
             .answers(&[("200", "The page.", "text/html", "string")]),
         Operation::Live => described("Whether the process is alive.")
-            .answers(&[("200", "It does.", JSON, "Health")])
+            .answers(&[("200", "It is alive.", JSON, "Health")])
             .codes(&[Code::MethodNotAllowed]),
         Operation::Health => described("The same as /livez.")
             .answers(&[("200", "It is alive.", JSON, "Health")]),
@@ -50,7 +50,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 (
                     "dead_letter_anyway",
                     "boolean",
-                    "Lets the dead letters come for which the guard has paused the pipeline.",
+                    "Resumes even if the messages that triggered the dead-letter guard will be dead-lettered.",
                 ),
                 (
                     "now",
