@@ -95,7 +95,7 @@ impl Table {
         let mut findings = Vec::new();
         if *doubted > 0 {
             findings.push(format!(
-                "{doubted} endpoints are flagged and asked anew, because what was known of them last is lost"
+                "{doubted} endpoints are flagged and will be checked again: their latest entries are lost"
             ));
         }
         let named = forgotten.iter().take(NAMED_MAX);
@@ -106,8 +106,8 @@ impl Table {
         }
         if *is_anything {
             findings.push(
-                "of some damaged lines nobody knows what they were about: all endpoints that push services called gone \
-                 before are asked anew, and stored subscriptions may be older than they were"
+                "some damaged lines cannot be attributed: all endpoints that push services reported as gone will be \
+                 checked again, and stored subscriptions may be older than they were"
                     .to_owned(),
             );
         }
