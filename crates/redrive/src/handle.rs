@@ -34,7 +34,7 @@ const LOADING_LOOKS_MAX: u32 = 400;
 /// How a pipeline shall go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Resume {
-    /// Lets the dead letters come for which the guard paused the pipeline, until that flood is over.
+    /// Resumes even if the messages that triggered the guard will be dead-lettered, until that flood is over.
     pub dead_letter_anyway: bool,
     /// Ends a wait for a `Retry-After` that applies to all messages. The message that received it still waits.
     pub now: bool,

@@ -55,7 +55,7 @@ pub(crate) async fn resume(
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Resuming {
-    /// Lets the dead letters come for which the guard has paused the pipeline.
+    /// Resumes even if the messages that triggered the guard will be dead-lettered.
     dead_letter_anyway: bool,
     /// Ends the wait for a Retry-After that applies to all messages.
     now: bool,

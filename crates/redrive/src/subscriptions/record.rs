@@ -144,7 +144,7 @@ impl Record {
         Self { before, ..self }
     }
 
-    /// What is left to be known if a later record is lost: the endpoint has to be asked anew.
+    /// What is left to be known if a later record is lost: the endpoint has to be checked again.
     #[must_use]
     pub fn doubted(&self) -> Self {
         if self.cause == Cause::Damage {

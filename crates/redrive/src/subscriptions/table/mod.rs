@@ -288,7 +288,7 @@ impl Table {
         at: Time,
         effects: &mut Effects,
     ) {
-        // A full table does not grow; what is not remembered is asked anew.
+        // A full table does not grow; what is not remembered is checked again.
         if record.is_some() && !self.records.has_room_for(id) {
             return;
         }

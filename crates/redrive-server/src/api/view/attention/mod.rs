@@ -171,7 +171,7 @@ fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<A
         let lines = if counts.damaged == 1 { "line" } else { "lines" };
         let text = format!(
             "{} damaged {lines} in subscriptions.log: what they said is lost, and at the next start the endpoints they were \
-             about are asked anew; `redrive journal --pipeline {name} --accept-loss` removes them",
+             about are checked again; `redrive journal --pipeline {name} --accept-loss` removes them",
             count(counts.damaged)
         );
         let notice = bad(Subject::Store, "subscriptions.log damaged", text);
