@@ -230,21 +230,27 @@ fn said_by(
     let headers = headers.iter().map(|(name, value)| (name.as_str(), value.as_deref())).collect();
     // A line has no place of its own.
     let record = ForeignRecord { topic: "", partition: 0, offset: 0, written: None, key, value, headers };
-    // As with a topic, only a framework that was named insists on saying where the message came from.
-    let has_source = dialect.is_none() || has_origin;
+    let is_named = dialect.is_some();
     let Some(dialect) = dialect.or_else(|| Dialect::detect(&record)) else { return Ok(None) };
+    // As with a topic, only a framework that was named insists on saying where the message came from; but whoever begins to
+    // say it has to say all of it.
+    let is_damaged = dialect.lacks_one_of_origin(&record);
+    let has_source = has_origin || !(is_named || is_damaged);
     match dialect.understand(&record, has_source) {
         Ok(Understood { is_pointer: true, origin: Some(origin), .. }) => Err(format!(
             "it has no payload and only points at {origin}; import the topic, which fetches the message from there"
         )),
         Ok(said) => Ok(Some(said)),
-        Err(why) => Err(not_understood(dialect, why)),
+        Err(why) => Err(not_understood(dialect, why, is_damaged)),
     }
 }
 
-fn not_understood(dialect: Dialect, why: NotUnderstood) -> String {
+fn not_understood(dialect: Dialect, why: NotUnderstood, is_damaged: bool) -> String {
     let name = dialect.name();
-    let fix = if why.needs_source() {
+    let fix = if why.needs_source() && is_damaged {
+        "say in `origin` which record the message came from, or say `\"dialect\": \"plain\"` in the line to leave its headers \
+         unread"
+    } else if why.needs_source() {
         "say in `origin` which record the message came from, or import the line without naming a dialect"
     } else {
         "put the header right, or say `\"dialect\": \"plain\"` in the line to leave its headers unread"

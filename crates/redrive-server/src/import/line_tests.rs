@@ -172,6 +172,18 @@ fn lines_that_the_named_framework_does_not_understand_are_refused_with_the_reaso
         // The framework that the line shows by itself is as good as one that was named.
         assert!(read_plain(&line).unwrap_err().starts_with(why));
     }
+    // Without an offset it was said to have no topic, and imported as if it said nothing unless Spring was named.
+    let cut: String = {
+        let mut line: serde_json::Value = serde_json::from_str(&format!("{{{SPRING}}}")).unwrap();
+        line["headers"].as_object_mut().unwrap().remove("kafka_dlt-original-offset").unwrap();
+        line.to_string()
+    };
+    for problem in [as_spring(&cut).unwrap_err(), read_plain(&cut).unwrap_err()] {
+        let why = "not understood as spring: no header kafka_dlt-original-offset; ";
+        assert!(problem.starts_with(why) && problem.contains("`\"dialect\": \"plain\"`"), "{problem}");
+    }
+    let says = cut.replacen('{', r#"{"origin":"orders/7/1182","#, 1);
+    assert!(as_spring(&says).is_ok() && read_plain(&says).is_ok(), "{says}");
     let bare = |more: &str| format!(r#"{{"payload":"{{}}","headers":{{"a":"b"}}{more}}}"#);
     let problem = as_spring(&bare("")).unwrap_err();
     assert!(

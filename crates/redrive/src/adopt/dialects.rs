@@ -56,9 +56,27 @@ impl Dialect {
         // Watermill names no partition and no offset, and a plain record nothing at all.
         let needs_origin = !matches!(self, Self::Watermill | Self::Plain);
         if needs_origin && understood.origin.is_none() && !has_source {
-            return Err(NotUnderstood::NoOrigin { header: self.names().topic[0] });
+            let header = self.missing_of_origin(record).unwrap_or(self.names().topic[0]);
+            return Err(NotUnderstood::NoOrigin { header });
         }
         Ok(understood)
+    }
+
+    /// The header that is missing of those that say where a message came from, where some of them are there.
+    fn missing_of_origin(self, record: &ForeignRecord<'_>) -> Option<&'static str> {
+        let parts = [self.names().topic, self.names().partition, self.names().offset];
+        let is_there = |names: &[&'static str]| record.text(names).is_some();
+        // The same way of writing the names as of the part that is there.
+        let spelling = parts.iter().find_map(|names| names.iter().position(|name| is_there(&[*name])))?;
+        let missing = parts.into_iter().find(|names| !is_there(names))?;
+        missing.get(spelling).or(missing.first()).copied()
+    }
+
+    /// Whether a record says where its message came from, but for one header: that is damage, and no record of somebody
+    /// who happens to use such a name.
+    pub fn lacks_one_of_origin(self, record: &ForeignRecord<'_>) -> bool {
+        let parts = [self.names().topic, self.names().partition, self.names().offset];
+        parts.into_iter().filter(|names| record.text(names).is_some()).count() == 2
     }
 
     /// The same, by the framework that the headers show.
