@@ -209,7 +209,14 @@ impl Field {
                     .or_else(|error: NoGroupId| wrong(word.column, format!("`{}`: {error}", word.text)))
             })?),
             Self::Edit => Test::Edit(texts(words)),
-            Self::Error => Test::Error(texts(words)),
+            Self::Error => Test::Error(each(words, |word| {
+                if word.text.is_empty() {
+                    let problem =
+                        "the text is empty, which is in every error; write for example error:timeout";
+                    return wrong(word.column, problem);
+                }
+                Ok(word.text.clone())
+            })?),
             Self::Status => Test::Status(each(words, |word| number(word, "status", "status:503"))?),
             Self::Attempts => Test::Attempts(each(words, |word| number(word, "attempts", "attempts:>=3"))?),
             Self::Replays => Test::Replays(each(words, |word| number(word, "replays", "replays:>=1"))?),
