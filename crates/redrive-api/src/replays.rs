@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Instant;
+use crate::{Instant, NotOpenLetter};
 
 /// What a replay would do.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -32,6 +32,8 @@ pub struct ReplayForecast {
     pub ambiguous_new_id: u64,
     /// Whether somebody has to decide about those first.
     pub ambiguous_undecided: bool,
+    /// Letters that `ambiguous` = `skip` leaves out; they stay open.
+    pub ambiguous_skipped: u64,
     /// How long the receiver remembers ids.
     pub ledger_horizon: Option<String>,
     /// Letters that were first attempted longer ago than the receiver remembers ids.
@@ -44,12 +46,14 @@ pub struct ReplayForecast {
     pub beyond_quota: u64,
     /// When the oldest of them died.
     pub oldest: Option<Instant>,
-    #[schemars(extend("enum" = ["closed", "open", "half_open"]))]
+    #[schemars(extend("enum" = ["closed", "open", "half_open", "disabled"]))]
     pub breaker: String,
     pub budget_remaining: Option<u32>,
     pub paused: bool,
     /// The last replay of the same selection, or of letters of the same groups.
     pub last: Option<LastReplay>,
+    /// Letters that were named in `ids` and are not open: they are not replayed.
+    pub not_open: Vec<NotOpenLetter>,
     /// With `to: source`: who else reads the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_groups: Option<Vec<String>>,

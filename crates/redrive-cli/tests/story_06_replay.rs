@@ -387,6 +387,8 @@ fn letters_that_are_named_and_not_open_are_named_with_their_state_and_exit_1() {
         (&["discard", "orders", "--ids", "o-0,o-1", "--reason", "x", "--dry-run"][..], "would discard 1\n"),
         (&["discard", "orders", "--ids", "o-0,o-1", "--reason", "x"], "discarded 1   "),
         (&["edit", "orders", "--ids", "o-0,o-2", "--set", "/amount=1", "--dry-run"], "1 letter matches."),
+        (&["replay", "orders", "--ids", "o-0,o-3", "--dry-run"], "would replay 1 (frozen)"),
+        (&["replay", "orders", "--ids", "o-0,o-3"], "  orders/0 is discarded, not open: not replayed"),
         (&["edit", "orders", "--ids", "o-0,o-2", "--set", "/amount=1"], "edited 1 letter   edit e-1\n"),
     ] {
         let ran = processor.cli(&[&["dlq"], args].concat());
@@ -399,6 +401,10 @@ fn letters_that_are_named_and_not_open_are_named_with_their_state_and_exit_1() {
         );
     }
     good(&processor, &["dlq", "edit", "orders", "--ids", "o-3", "--set", "/amount=1"]);
+    let none = processor.cli(&["dlq", "replay", "orders", "--ids", "o-0,o-1"]);
+    assert_eq!(none.status.code(), Some(1), "{}{}", stdout(&none), stderr(&none));
+    let said = "orders/0 is discarded, orders/1 is discarded: not open, so nothing was replayed";
+    assert!(stderr(&none).contains(said), "{}", stderr(&none));
 }
 
 /// What is asked for must make sense before a job begins, and what a plan says must hold.

@@ -266,6 +266,11 @@ async fn letters_that_may_have_been_delivered_need_a_decision() {
     let skipping = server.post("/v1/replays", &wish(r#","ambiguous":"skip""#)).await.expect(202);
     assert_eq!((&skipping["total"], &skipping["plan"]["would_replay"]), (&json!(2), &json!(2)));
     server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "done").await;
+    let dry = server.post("/v1/replays", &wish(r#","ambiguous":"skip","dry_run":true"#)).await.expect(200);
+    assert_eq!((&dry["would_replay"], &dry["ambiguous_skipped"]), (&json!(0), &json!(1)));
+    let nothing = server.post("/v1/replays", &wish(r#","ambiguous":"skip""#)).await.expect(404);
+    let said = nothing["message"].as_str().unwrap();
+    assert!(said.contains("(--ambiguous skip) leaves out 1 letter with"), "{nothing}");
     server.post("/v1/replays", &wish(r#","ambiguous":"ok""#)).await.expect(202);
     let done = server.wait_for("/v1/replays/r-2", |replay| replay["state"] == "done").await;
     assert_eq!((&done["succeeded"], &done["sent_twice_max"]), (&json!(1), &json!(0)));
@@ -665,6 +670,46 @@ async fn a_plan_names_the_last_replay_that_had_letters_of_its_groups() {
     server.wait_for("/v1/replays/r-3", |replay| replay["state"] == "done").await;
     let dry = server.post("/v1/replays", &start(unanswered(), true)).await.expect(200);
     assert_eq!((&dry["last"]["id"], &dry["last"]["by"]), (&json!("r-3"), &json!("selection")));
+    server.stop().await;
+}
+
+/// Any two letters were `2 letters by id`, whichever they were.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_for_letters_by_id_names_no_replay_of_others_and_those_that_are_not_open() {
+    let server = with_letters(2, 0).await;
+    let vague = [0, 1].map(|n| json!({ "id": format!("v-{n}"), "payload": "vague" }).to_string()).join("\n");
+    server.post_lines("/v1/pipelines/orders/messages", &vague).await.expect(202);
+    let listed = server.wait_for("/v1/pipelines/orders", |pipeline| pipeline["letters"]["open"] == 4);
+    listed.await;
+    let of = async |error: &str| -> Vec<Value> {
+        let page = server.get(&format!("{LETTERS}?filter=error:%22no%20{error}%22")).await.expect(200);
+        page["letters"].as_array().unwrap().iter().map(|letter| letter["id"].clone()).collect()
+    };
+    let (unlined, unanswered) = (of("lines").await, of("answer").await);
+    assert_eq!((unlined.len(), unanswered.len()), (2, 2));
+    let wish = |ids: &[Value], dry_run: bool| {
+        json!({
+            "pipeline": "orders", "ids": ids, "canary": 0, "stop_at": "off", "ambiguous": "ok", "dry_run": dry_run
+        })
+        .to_string()
+    };
+    server.post("/v1/replays", &wish(&unlined, false)).await.expect(202);
+    server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "done").await;
+    let dry = server.post("/v1/replays", &wish(&unanswered, true)).await.expect(200);
+    assert_eq!((&dry["last"], &dry["not_open"]), (&Value::Null, &json!([])));
+    let dry = server.post("/v1/replays", &wish(&unlined, true)).await.expect(200);
+    assert_eq!((&dry["last"]["id"], &dry["last"]["by"]), (&json!("r-1"), &json!("group")));
+
+    let gone = json!({ "ids": [unlined[0]], "reason": "x" }).to_string();
+    server.post(&format!("{LETTERS}/discard"), &gone).await.expect(200);
+    let not_open = json!([{ "letter": unlined[0], "state": "discarded" }]);
+    let dry = server.post("/v1/replays", &wish(&unlined, true)).await.expect(200);
+    assert_eq!((&dry["would_replay"], &dry["not_open"]), (&json!(1), &not_open));
+    let refused = server.post("/v1/replays", &wish(&unlined[..1], false)).await.expect(409);
+    let said = format!("{} is discarded: not open, so nothing was replayed", unlined[0].as_str().unwrap());
+    assert_eq!(refused["message"], json!(said));
+    let started = server.post("/v1/replays", &wish(&unlined, false)).await.expect(202);
+    assert_eq!((&started["total"], &started["plan"]["not_open"]), (&json!(1), &not_open));
     server.stop().await;
 }
 

@@ -63,6 +63,14 @@ impl ClientFault {
         }
     }
 
+    /// The same of a change that was asked for. Where the processor may have heard of it, it goes on without us:
+    /// `how_to_look` says how to find out.
+    pub fn of_change(self, how_to_look: impl FnOnce() -> String) -> Failed {
+        let is_unsure = matches!(self, Self::Broken { .. } | Self::Slow { .. });
+        let failed = Failed::from(self);
+        if is_unsure { failed.hint(how_to_look()) } else { failed }
+    }
+
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused(refused) if refused.status == 404)
     }

@@ -9,6 +9,7 @@ use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped, Touched,
 use redrive_api::{
     Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters, UnknownSpan,
 };
+use redrive_core::breaker::BreakerState;
 use redrive_core::duration;
 
 use crate::service::Served;
@@ -43,6 +44,7 @@ pub(super) fn forecast(
         ledger_horizon: served.handle.ledger_horizon().map(duration::print),
         beyond_ledger: plan.beyond_ledger,
         ambiguous_undecided: plan.ambiguous > 0 && ambiguous == Ambiguous::Ask,
+        ambiguous_skipped: if ambiguous == Ambiguous::Skip { plan.ambiguous } else { 0 },
         superseded: Superseded {
             keys: superseded.keys,
             letters: superseded.letters,
@@ -68,24 +70,35 @@ pub(super) fn forecast(
             .collect(),
         beyond_quota: plan.beyond_quota,
         oldest: plan.oldest.map(Instant),
-        breaker: figures.health.breaker.state.name().to_owned(),
+        breaker: breaker(served),
         budget_remaining: figures.health.budget_remaining,
         paused: figures.paused,
         last: last.map(|(job, by)| last_replay(job, by)),
+        not_open: Vec::new(),
         other_groups,
     }
 }
 
-/// The latest of `jobs`, the latest first, that has something to do with a selection, and what.
+/// `closed`, `open`, `half_open`, or `disabled` of one that does not open by itself.
+pub(super) fn breaker(served: &Served) -> String {
+    let breaker = served.handle.figures().health.breaker;
+    let is_disabled = !breaker.enabled && breaker.state == BreakerState::Closed;
+    if is_disabled { "disabled" } else { breaker.state.name() }.to_owned()
+}
+
+/// The latest of `jobs`, the latest first, that has something to do with a selection, and what. Without `words` it is not
+/// known by them which letters are meant: those of a list of ids only count the ids.
 pub(super) fn last_of(
     jobs: impl IntoIterator<Item = ReplayView>,
     pipeline: &str,
-    words: &str,
+    words: Option<&str>,
     groups: &TouchedGroups,
 ) -> Option<(ReplayView, &'static str)> {
     let related = |job: &ReplayView| match groups.touches(&job.groups) {
         // Where it is not told which letters were meant, they may have been others.
-        _ if job.selection == words && !words.contains(REDACTED) => Some("selection"),
+        _ if words.is_some_and(|words| job.selection == words && !words.contains(REDACTED)) => {
+            Some("selection")
+        }
         Touched::Yes => Some("group"),
         Touched::Perhaps => Some("perhaps_group"),
         Touched::No => None,

@@ -11,17 +11,20 @@ use redrive::internal::engine::ReplayTarget;
 use redrive::internal::letters::select::SELECTION_MAX;
 use redrive::internal::replay::stop::{CANARY_DEFAULT, STOP_AT_DEFAULT};
 use redrive::replay::{Ambiguous, PlanOptions, ReplayError, ReplaySpec, ReplayState, ReplayView};
-use redrive_api::{Canary, Instant, JobState, ReplayJob, Replays, StartReplay};
+use redrive_api::{Canary, Instant, JobState, ReplayForecast, ReplayJob, Replays, StartReplay};
 use redrive_core::{Ratio, duration};
 
 use super::change::JsonBody;
-use super::replay_plan::{by_reason, forecast, last_of};
+use super::replay_plan::{breaker, by_reason, forecast, last_of};
 use super::selection;
 use crate::access::auth::Actor;
 use crate::answer::Json;
 use crate::problem::{Code, Problem};
 use crate::request::Path;
 use crate::state::{Shared, now};
+
+/// Letters that are not open and are named in a refusal.
+const NOT_OPEN_NAMED_MAX: usize = 5;
 
 pub(crate) async fn start(
     State(shared): State<Shared>,
@@ -30,6 +33,7 @@ pub(crate) async fn start(
 ) -> Result<Response, Problem> {
     let served = shared.service.find(&wish.pipeline)?;
     let letters = wish.take_selection();
+    let named = letters.ids.clone();
     let words = selection::words(&letters, &served.redaction);
     let target = target(wish.to.as_deref())?;
     ReplayError::check_rate(wish.rate)?;
@@ -53,6 +57,7 @@ pub(crate) async fn start(
     if wish.tenant_max == Some(0) {
         return Err(Problem::bad_request("`tenant_max` is 0: nothing would be replayed", "give 1 or more"));
     }
+    let not_open = selection::not_open(named.as_deref(), &served.handle).await?;
     let options =
         PlanOptions { force: wish.force, ambiguous, tenant_max: wish.tenant_max, ..PlanOptions::default() };
     let plan = shared.service.replays.plan(&served.handle, &selection, options).await?;
@@ -60,8 +65,10 @@ pub(crate) async fn start(
         ReplayTarget::Source if wish.dry_run => Some(served.readers.others().await?),
         _ => None,
     };
-    let last = last_of(shared.service.replays.list(), &wish.pipeline, &words, &plan.groups);
-    let planned = forecast(served, &spec, &plan, ambiguous, last, other_groups);
+    let words_tell = named.is_none().then_some(&*words);
+    let last = last_of(shared.service.replays.list(), &wish.pipeline, words_tell, &plan.groups);
+    let planned =
+        ReplayForecast { not_open, ..forecast(served, &spec, &plan, ambiguous, last, other_groups) };
     if wish.dry_run {
         return Ok(Json(planned).into_response());
     }
@@ -70,6 +77,9 @@ pub(crate) async fn start(
     }
     if plan.beyond_ledger > 0 && !wish.beyond_ledger {
         return Err(beyond_ledger(plan.beyond_ledger, served.handle.ledger_horizon()));
+    }
+    if plan.ids.is_empty() {
+        fail_if_left_out(&planned)?;
     }
     let job = shared.service.replays.start_planned(&served.handle, spec, plan, &actor.0).await?;
     // The job has its name only now; its own file says who started it should this line not be written any more.
@@ -110,6 +120,35 @@ fn undecided(letters: u64) -> Problem {
     Problem::new(Code::Conflict, message, hint)
 }
 
+/// There are letters that are meant, and all of them are left out for a reason that is not other replays alone.
+fn fail_if_left_out(planned: &ReplayForecast) -> Result<(), Problem> {
+    if planned.ambiguous_skipped > 0 {
+        let message = format!(
+            "nothing is left to replay: `ambiguous` = `skip` (--ambiguous skip) leaves out {} with an attempt whose end is \
+             unknown; they stay open",
+            letters(planned.ambiguous_skipped)
+        );
+        let hint = "`ambiguous` = `ok` (--ambiguous ok) replays them with the same message id, which a receiver that \
+                    remembers ids ignores";
+        return Err(Problem::not_found(message, hint));
+    }
+    if planned.not_open.is_empty() || !planned.taken.is_empty() {
+        return Ok(());
+    }
+    let named = planned.not_open.iter().take(NOT_OPEN_NAMED_MAX);
+    let named: Vec<String> = named.map(|one| format!("{} is {}", one.letter, one.state)).collect();
+    let more = match planned.not_open.len() - named.len() {
+        0 => String::new(),
+        more => format!(", and {more} more are not open"),
+    };
+    let message = format!("{}{more}: not open, so nothing was replayed", named.join(", "));
+    Err(Problem::new(Code::Conflict, message, "`dry_run` (--dry-run) names all of them with their states"))
+}
+
+fn letters(number: u64) -> String {
+    if number == 1 { "1 letter".to_owned() } else { format!("{number} letters") }
+}
+
 /// It is not allowed to replay letters that the receiver may have applied and forgotten.
 fn beyond_ledger(letters: u64, horizon: Option<Duration>) -> Problem {
     let horizon = horizon.map(duration::print).unwrap_or_default();
@@ -138,7 +177,7 @@ pub(crate) async fn show(
     let job = find(&shared, &id)?;
     let stopped = job.state == ReplayState::Stopped;
     let pipeline = shared.service.find(&job.pipeline).ok().filter(|_| stopped);
-    let breaker = pipeline.map(|served| served.handle.figures().health.breaker.state.name().to_owned());
+    let breaker = pipeline.map(breaker);
     Ok(Json(ReplayJob { breaker, ..view(job) }))
 }
 

@@ -3,7 +3,7 @@
 use redrive::internal::letters::select::{self, LetterIds};
 use redrive::letters::redact::{REDACTED, Redaction};
 use redrive::letters::{Filter, FilterError, SelectError, Selection};
-use redrive::{LetterState, Time};
+use redrive::{LetterState, PipelineHandle, Time};
 use redrive_api::{LetterSelection, NotOpenLetter};
 use redrive_core::duration;
 
@@ -58,16 +58,23 @@ pub async fn freeze(
 ) -> Result<(Vec<u64>, Vec<NotOpenLetter>), Problem> {
     let named = letters.ids.clone();
     let selection = open(letters, redaction, handle.now())?;
-    let states = match named {
-        Some(named) => select::not_open(handle, &named).await?,
-        None => Vec::new(),
-    };
-    let names = LetterIds::of(handle);
-    let not_open = states
-        .into_iter()
-        .map(|(number, state)| NotOpenLetter { letter: names.text(number), state: state.name().to_owned() })
-        .collect();
+    let not_open = not_open(named.as_deref(), handle).await?;
     Ok((selection.freeze(handle).await?, not_open))
+}
+
+/// Those of the letters that were named one by one that are not open.
+pub async fn not_open(
+    named: Option<&[String]>,
+    handle: &PipelineHandle,
+) -> Result<Vec<NotOpenLetter>, Problem> {
+    let Some(named) = named else { return Ok(Vec::new()) };
+    let names = LetterIds::of(handle);
+    let states = select::not_open(handle, named).await?.into_iter();
+    let view = |(number, state): (u64, LetterState)| NotOpenLetter {
+        letter: names.text(number),
+        state: state.name().to_owned(),
+    };
+    Ok(states.map(view).collect())
 }
 
 /// In words, for the record of actions. Where values are redacted, a filter that quotes a message is not told.

@@ -63,7 +63,9 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
         }
         return Ok(if not_open { Exit::Bad } else { Exit::Ok });
     }
-    let ApiAnswer { json, view } = session.api.discard(&args.pipeline, &discard).await?;
+    let discarded = session.api.discard(&args.pipeline, &discard).await;
+    let ApiAnswer { json, view } =
+        discarded.map_err(|fault| fault.of_change(|| how_to_look(&args.pipeline)))?;
     if out.is_json() {
         out.json(&json)?;
     }
@@ -80,6 +82,13 @@ pub async fn discard(args: &DiscardArgs, session: &Session, out: &mut Output) ->
     out.line(&format!("discarded {}{}", count(view.discarded), undo.unwrap_or_default()))?;
     let not_open = say_not_open(&view.not_open, "discarded", out)?;
     Ok(if not_open { Exit::Bad } else { Exit::Ok })
+}
+
+fn how_to_look(pipeline: &str) -> String {
+    format!(
+        "the letters may be discarded, all or some: `redrive audit {pipeline} --actions` names the discard, `redrive dlq undo \
+         ID` takes it back"
+    )
 }
 
 async fn nothing_selected(args: &DiscardArgs, session: &Session) -> Failed {

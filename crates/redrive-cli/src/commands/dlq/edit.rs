@@ -196,9 +196,7 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     let answer = match sent {
         Ok(answer) => made.iter().fold(answer, |answer, made| made.beside(answer)),
         Err(fault) => {
-            let is_unsure = !args.dry_run && may_be_applied(&fault);
-            let failed = Failed::from(fault);
-            let failed = if is_unsure { failed.hint(how_to_look(pipeline)) } else { failed };
+            let failed = if args.dry_run { fault.into() } else { fault.of_change(|| how_to_look(pipeline)) };
             return Err(with_draft(failed, draft.as_ref()));
         }
     };
@@ -207,8 +205,13 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     if let Some(draft) = draft.filter(|_| saved) {
         draft.remove();
     }
+    let view = &answer.view;
+    let left = view.not_json.count + view.refused.count + view.unchanged + view.not_open.len() as u64;
+    let none = left + view.edited.or(view.would_edit).unwrap_or(0) == 0;
     if out.is_json() {
         out.json(&answer.json)?;
+    } else if none {
+        // That no letter is meant is said below.
     } else if args.dry_run {
         planned(args, pipeline, &answer.view, out)?;
     } else {
@@ -220,21 +223,13 @@ pub async fn run(args: &EditArgs, session: &Session, out: &mut Output) -> Result
     let view = answer.view;
     let not_open =
         if out.is_json() { !view.not_open.is_empty() } else { say_not_open(&view.not_open, "edited", out)? };
-    if view.not_json.count + view.refused.count + view.unchanged == 0 && !not_open {
-        let letters = view.edited.or(view.would_edit).unwrap_or(0);
-        if letters == 0 {
-            let condition = args.condition.as_deref();
-            return Err(args.selection.nothing_selected(condition, "open letter", pipeline, session).await);
-        }
+    if none {
+        let condition = args.condition.as_deref();
+        return Err(args.selection.nothing_selected(condition, "open letter", pipeline, session).await);
     }
     let nothing = view.edited.or(view.would_edit).unwrap_or(0) == 0;
     let failed = not_open || nothing && (view.not_json.count > 0 || view.refused.count > 0);
     Ok(if failed { Exit::Bad } else { Exit::Ok })
-}
-
-/// Whether the processor may have heard of it: then it goes on without us.
-fn may_be_applied(fault: &ClientFault) -> bool {
-    matches!(fault, ClientFault::Broken { .. } | ClientFault::Slow { .. })
 }
 
 fn how_to_look(pipeline: &str) -> String {
@@ -450,8 +445,10 @@ mod tests {
     #[test]
     fn only_a_processor_that_has_heard_of_an_edit_may_have_applied_it() {
         let address = || "http://127.0.0.1:1".to_owned();
-        assert!(may_be_applied(&ClientFault::Broken { address: address(), error: "reset".to_owned() }));
-        assert!(!may_be_applied(&ClientFault::NoProcessor { address: address() }));
+        let broken = ClientFault::Broken { address: address(), error: "reset".to_owned() };
+        assert!(broken.of_change(|| how_to_look("orders")).hint.is_some());
+        let nobody = ClientFault::NoProcessor { address: address() };
+        assert_eq!(nobody.of_change(|| how_to_look("orders")).hint, None);
         assert!(how_to_look("orders").contains("dlq inspect orders --filter edit:ID"));
     }
 

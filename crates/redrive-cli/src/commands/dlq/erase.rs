@@ -37,7 +37,9 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
         dry_run: args.dry_run,
         ..Erase::about(args.selection.letters("erase", session.now())?)
     };
-    let answer = session.api.erase(&args.pipeline, &erase).await?;
+    let answer = session.api.erase(&args.pipeline, &erase).await.map_err(|fault| {
+        if args.dry_run { fault.into() } else { fault.of_change(|| how_to_look(&args.pipeline)) }
+    })?;
     let (would_erase, view) = match answer.view {
         EraseAnswer::Would(WouldErase { would_erase, in_replay, already }) => {
             (Some(would_erase), Erased { in_replay, already, ..Erased::default() })
@@ -80,6 +82,13 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
     }
     print_remains(&view.remains, out)?;
     Ok(exit)
+}
+
+fn how_to_look(pipeline: &str) -> String {
+    format!(
+        "the letters may be erased, all or some: `redrive audit {pipeline} --actions` says what was done; erase them again to \
+         be sure, what is erased is counted as `erased before`"
+    )
 }
 
 pub async fn compact(args: &CompactArgs, session: &Session, out: &mut Output) -> Result<Exit, Failed> {

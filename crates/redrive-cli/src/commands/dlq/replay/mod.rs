@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 
 use redrive::internal::letters::select::SELECTION_MAX;
 use redrive::replay::ReplayError;
-use redrive_api::{JobState, ReplayForecast, ReplayJob, StartReplay};
+use redrive_api::{JobState, NotOpenLetter, ReplayForecast, ReplayJob, StartReplay};
 use redrive_core::Ratio;
+use serde_json::json;
 
-use self::plan::{details, later_successes, others, superseded, would};
+use self::plan::{details, later_successes, others, plural, superseded, would};
 use self::report::{DONE_ALREADY, reached, report, sum, tally, untouched_line};
 use super::Selection;
+use super::selection::say_not_open;
 use crate::client::{ApiAnswer, ClientFault, Session};
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, instant, rate, safe};
@@ -158,22 +160,30 @@ pub async fn run(args: &ReplayArgs, session: &Session, out: &mut Output) -> Resu
     let (job, prefix) = match &args.resume {
         Some(id) => resume(id, session).await?,
         None => match start(args, session, out).await? {
-            Some(job) => (job, String::new()),
-            None => return Ok(Exit::Ok),
+            Started::Job(job) => (job, String::new()),
+            Started::Planned(exit) => return Ok(exit),
         },
     };
-    if args.detach {
-        return detach(&job, out);
+    let not_open = job.view.plan.as_ref().map_or_else(Vec::new, |plan| plan.not_open.clone());
+    if !out.is_json() {
+        say_not_open(&not_open, "replayed", out)?;
     }
-    follow(job, &prefix, session, out).await
+    let exit =
+        if args.detach { detach(&job, out)? } else { follow(job, &prefix, &not_open, session, out).await? };
+    // Not all that was named is replayed, however well the others go.
+    Ok(if exit == Exit::Ok && !not_open.is_empty() { Exit::Bad } else { exit })
+}
+
+/// What has become of a start.
+#[expect(clippy::large_enum_variant, reason = "made once")]
+enum Started {
+    Job(ApiAnswer<ReplayJob>),
+    /// Only the plan was asked for.
+    Planned(Exit),
 }
 
 /// Starts a job; a dry run says what it would be and starts nothing.
-async fn start(
-    args: &ReplayArgs,
-    session: &Session,
-    out: &mut Output,
-) -> Result<Option<ApiAnswer<ReplayJob>>, Failed> {
+async fn start(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result<Started, Failed> {
     let mut replay = StartReplay {
         pipeline: args.pipeline.clone().unwrap_or_default(),
         rate: args.rate,
@@ -190,23 +200,25 @@ async fn start(
     if args.dry_run || args.show.is_some() {
         let dry = session.api.replay_dry(&replay).await?;
         let pipeline = args.pipeline.as_deref().unwrap_or_default();
+        let exit = if dry.view.not_open.is_empty() { Exit::Ok } else { Exit::Bad };
         if out.is_json() {
             out.json(&dry.json)?;
             args.selection.fail_if_empty(selected(&dry.view), "open letter", pipeline)?;
-            return Ok(None);
+            return Ok(Started::Planned(exit));
         }
         args.selection.fail_if_empty(selected(&dry.view), "open letter", pipeline)?;
         out.line(&would(&dry.view, pipeline))?;
         for line in details(&dry.view, session.now()) {
             out.line(&line)?;
         }
+        say_not_open(&dry.view.not_open, "replayed", out)?;
         if let Some(groups) = &dry.view.other_groups {
             out.line(&others(groups))?;
         }
         if args.show == Some(Show::Superseded) {
             superseded(&dry.view.superseded, out)?;
         }
-        return Ok(None);
+        return Ok(Started::Planned(exit));
     }
     if args.to == Some(To::Source) {
         let dry = session.api.replay_dry(&replay).await?;
@@ -223,20 +235,29 @@ async fn start(
         ClientFault::Refused(no) if no.refusal.message == ReplayError::Nothing.to_string() => {
             args.selection.no_letter("open letter", pipeline)
         }
-        _ => fault.into(),
+        _ => fault.of_change(|| {
+            let shows = "`redrive dlq replays list` shows it";
+            format!("the replay may have begun: {shows}, `redrive dlq replay --resume ID` follows it")
+        }),
     })?;
     if let Some(plan) = &job.view.plan {
         let first = later_successes(plan).map(|line| format!("  {line}"));
         first.into_iter().chain(details(plan, session.now())).for_each(|line| out.note(&line));
     }
-    Ok(Some(job))
+    Ok(Started::Job(job))
 }
 
 /// Letters that were found, whether they would be replayed or not.
 fn selected(dry: &ReplayForecast) -> u64 {
     let skips: u64 = dry.skips.values().sum();
     let taken: u64 = dry.taken.iter().map(|one| one.letters).sum();
-    dry.would_replay + skips + taken + dry.ambiguous + dry.beyond_ledger + dry.beyond_quota
+    dry.would_replay
+        + skips
+        + taken
+        + dry.ambiguous
+        + dry.beyond_ledger
+        + dry.beyond_quota
+        + dry.not_open.len() as u64
 }
 
 /// Finds a job again. One that runs is only followed: it goes on by itself after a restart.
@@ -253,8 +274,8 @@ async fn resume(id: &str, session: &Session) -> Result<(ApiAnswer<ReplayJob>, St
             );
             let open = job.view.untouched + job.view.dead_again;
             let hint = format!(
-                "{} of its letters are open: replay them with a new job, redrive dlq replay {} …",
-                count(open),
+                "{} open unless changed meanwhile: replay what is open with a new job, redrive dlq replay {} …",
+                plural(open, "of its letters is", "of its letters are"),
                 job.view.pipeline
             );
             let failed = Failed::new(Exit::Bad, message);
@@ -283,7 +304,11 @@ fn detach(job: &ApiAnswer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> 
         return Ok(Exit::Ok);
     }
     let pace = job.view.rate.map(|pace| format!(" at {}", rate(pace))).unwrap_or_default();
-    out.line(&format!("replay {}  started: {} letters{pace}", job.view.id, count(job.view.total)))?;
+    out.line(&format!(
+        "replay {}  started: {}{pace}",
+        job.view.id,
+        plural(job.view.total, "letter", "letters")
+    ))?;
     out.note(&format!("  follow it with: redrive dlq replay --resume {}", job.view.id));
     Ok(Exit::Ok)
 }
@@ -292,6 +317,7 @@ fn detach(job: &ApiAnswer<ReplayJob>, out: &mut Output) -> Result<Exit, Failed> 
 async fn follow(
     mut job: ApiAnswer<ReplayJob>,
     prefix: &str,
+    not_open: &[NotOpenLetter],
     session: &Session,
     out: &mut Output,
 ) -> Result<Exit, Failed> {
@@ -327,6 +353,9 @@ async fn follow(
         }
     }
     drop(bar);
+    if let Some(json) = job.json.as_object_mut().filter(|_| !not_open.is_empty()) {
+        json.insert("not_open".to_owned(), json!(not_open));
+    }
     report(&job, prefix, begun.elapsed(), session.now(), out)
 }
 

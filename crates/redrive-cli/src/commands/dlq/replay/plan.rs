@@ -73,6 +73,10 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
         };
         lines.push(format!("  {letters} an attempt whose end is unknown{what}"));
     }
+    if dry.ambiguous_skipped > 0 {
+        let letters = plural(dry.ambiguous_skipped, "letter is", "letters are");
+        lines.push(format!("  {letters} left open by --ambiguous skip"));
+    }
     if dry.ambiguous_new_id > 0 {
         let of_them = plural(dry.ambiguous_new_id, "of them has", "of them have");
         let what = "a new message id since an edit: a receiver that remembers ids applies it, whatever it did before";
@@ -206,7 +210,7 @@ pub(super) fn superseded(keys: &Superseded, out: &mut Output) -> Result<(), Fail
     ))
 }
 
-fn plural(number: u64, one: &str, many: &str) -> String {
+pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { many })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use redrive::Time;
 use redrive_api::{JobState, ReplayJob};
 
+use super::plan::plural;
 use crate::client::ApiAnswer;
 use crate::exit::{Exit, Failed};
 use crate::output::{Output, count, safe};
@@ -40,16 +41,29 @@ pub(in crate::commands::dlq) fn untouched_line(job: &ReplayJob) -> Option<String
     } else {
         String::new()
     };
-    let untouched = count(job.untouched);
+    let untouched = untouched(job);
     match job.state {
         JobState::Aborted | JobState::Failed => {
-            Some(format!("  {untouched} letters untouched; they are still open.{under_way}"))
+            Some(format!("  {untouched}{}.{under_way}", still_open(job.untouched)))
         }
-        JobState::Stopped => Some(format!(
-            "  {untouched} letters untouched; resume with: redrive dlq replay --resume {}",
-            job.id
-        )),
+        JobState::Stopped => {
+            Some(format!("  {untouched}; resume with: redrive dlq replay --resume {}", job.id))
+        }
         JobState::Running | JobState::Paused | JobState::Done => None,
+    }
+}
+
+/// `1 letter untouched`.
+fn untouched(job: &ReplayJob) -> String {
+    format!("{} untouched", plural(job.untouched, "letter", "letters"))
+}
+
+/// What a job has left may have been discarded, edited or replayed by another one since.
+fn still_open(letters: u64) -> &'static str {
+    match letters {
+        0 => "",
+        1 => "; open unless it was changed meanwhile",
+        _ => "; open unless they were changed meanwhile",
     }
 }
 
@@ -88,12 +102,7 @@ fn stopped(job: &ReplayJob) -> String {
     let breaker = job.breaker.as_deref().map(|state| {
         format!(" Breaker {}: {}.", safe::line(&job.pipeline), safe::line(&state.replace('_', " ")))
     });
-    format!(
-        "✗ stopped: {}. {} letters untouched.{}",
-        safe::line(why),
-        count(job.untouched),
-        breaker.unwrap_or_default()
-    )
+    format!("✗ stopped: {}. {}.{}", safe::line(why), untouched(job), breaker.unwrap_or_default())
 }
 
 /// The last line, and whether all is well.
@@ -125,15 +134,21 @@ pub(super) fn report(
         return Ok(exit);
     }
     out.line(&format!("replay {}  {prefix}{}{took}", view.id, tally(view)))?;
-    let untouched = count(view.untouched);
+    let untouched = untouched(view);
     match view.state {
         JobState::Failed => {
             let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
-            out.line(&format!("  ✗ failed: {}. {untouched} letters untouched.", safe::line(why)))?;
-            out.line("  they are still open: replay them again when the cause is gone")?;
+            out.line(&format!(
+                "  ✗ failed: {}. {untouched}{}.",
+                safe::line(why),
+                still_open(view.untouched)
+            ))?;
+            if view.untouched > 0 {
+                out.line("  replay what is open again when the cause is gone")?;
+            }
         }
         JobState::Paused => {
-            out.line(&format!("  paused. {untouched} letters untouched."))?;
+            out.line(&format!("  paused. {untouched}."))?;
             out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
         }
         JobState::Aborted => {
