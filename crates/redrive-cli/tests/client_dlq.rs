@@ -353,7 +353,8 @@ fn a_replay_that_failed_says_why_and_what_is_left() {
         failed
     });
     let ran = api.redrive(&["dlq", "replay", "orders", "--ids", "o-1,o-2"]).exits(1);
-    let said = "  ✗ failed: the pipeline is gone. 149 letters untouched.\n  they are still open";
+    let said = "  ✗ failed: the pipeline is gone. 149 letters untouched; open unless they were changed meanwhile.\n  \
+                replay what is open again";
     assert!(ran.stdout.contains(said), "{}", ran.stdout);
     assert_eq!(api.body_of("POST /v1/replays")["ids"], json!(["o-1", "o-2"]));
 }
@@ -393,8 +394,8 @@ fn the_numbers_of_an_aborted_replay_add_up() {
     });
     let sum = "letters 322   succeeded 130   dead again 7   under way 16   skipped 0   untouched 169";
     let said = format!(
-        "replay r-31  aborted: {sum}\n  169 letters untouched; they are still open. 16 that were put back are still \
-         being delivered.\n"
+        "replay r-31  aborted: {sum}\n  169 letters untouched; open unless they were changed meanwhile. 16 that were put \
+         back are still being delivered.\n"
     );
     api.redrive(&["dlq", "replay", "--abort", "r-31"]).exits(0).prints(&said);
     let ran = api.redrive(&["dlq", "replays", "show", "r-31"]).exits(0);
@@ -407,14 +408,136 @@ fn a_replay_that_was_aborted_is_not_resumed() {
     let ran = api.redrive(&["dlq", "replay", "--resume", "r-31"]).exits(1);
     assert_eq!(ran.stdout, "");
     assert!(ran.stderr.contains("replay r-31 is aborted and cannot be resumed"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("170 of its letters are open"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("170 of its letters are open unless changed meanwhile"), "{}", ran.stderr);
     assert!(!api.asked().iter().any(|asked| asked.line.starts_with("POST")));
+}
+
+#[test]
+fn one_letter_that_a_job_has_left_is_one_letter() {
+    let api = RecordedApi::new(|_| {
+        let mut aborted = job("aborted", 5, 0);
+        (aborted["total"], aborted["untouched"]) = (json!(6), json!(1));
+        (200, aborted)
+    });
+    let ran = api.redrive(&["dlq", "replay", "--abort", "r-31"]).exits(0);
+    let said = "\n  1 letter untouched; open unless it was changed meanwhile.\n";
+    assert!(ran.stdout.ends_with(said), "{}", ran.stdout);
+    let api = RecordedApi::new(|_| (202, json!({"id": "r-31", "state": "running", "total": 1})));
+    let ran = api.redrive(&["dlq", "replay", "orders", "--all", "--detach"]).exits(0);
+    assert_eq!(ran.stdout, "replay r-31  started: 1 letter\n");
+}
+
+#[test]
+fn named_letters_that_are_not_open_are_named_by_the_plan_and_by_the_start_of_a_replay() {
+    let not_open = || json!([{"letter": "orders/1", "state": "succeeded"}]);
+    let looked = |line: &str| line.starts_with("GET");
+    let api = RecordedApi::new(move |asked| {
+        if asked.body["dry_run"] == json!(true) {
+            return (200, json!({"would_replay": 1, "not_open": not_open()}));
+        }
+        let mut done = job("done", 300, 0);
+        if !looked(&asked.line) {
+            done["plan"] = json!({"would_replay": 300, "not_open": not_open()});
+        }
+        (202, done)
+    });
+    let said = "  orders/1 is succeeded, not open: not replayed\n";
+    let replay = ["dlq", "replay", "orders", "--ids", "orders/1,orders/2"];
+    for more in [&["--dry-run"][..], &[], &["--detach"]] {
+        let ran = api.redrive(&[&replay[..], more].concat()).exits(1);
+        assert!(ran.stdout.contains(said), "{more:?}: {}", ran.stdout);
+        let json = api.redrive(&[&replay[..], more, &["--json"]].concat()).exits(1).json();
+        let plan = if more == ["--detach"] { &json["plan"] } else { &json };
+        assert_eq!(plan["not_open"], not_open(), "{more:?}: {json}");
+    }
+}
+
+#[test]
+fn a_plan_says_what_the_decision_about_unknown_ends_leaves_out() {
+    let api = RecordedApi::new(|_| {
+        (200, json!({"would_replay": 0, "ambiguous": 3, "ambiguous_skipped": 3, "breaker": "disabled"}))
+    });
+    let args = ["dlq", "replay", "orders", "--all", "--ambiguous", "skip", "--dry-run"];
+    let ran = api.redrive(&args).exits(0);
+    assert!(ran.stdout.contains("\n  3 letters are left open by --ambiguous skip\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("   breaker disabled\n"), "{}", ran.stdout);
+}
+
+/// A change that was heard and not answered may have been made.
+#[test]
+fn a_connection_that_breaks_says_that_the_change_may_have_been_made_and_how_to_look() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.unwrap().read(&mut [0; 65_536]);
+        }
+    });
+    let cases: [(&[&str], &str); 3] = [
+        (&["discard", "orders", "--all", "--reason", "x"], "the letters may be discarded"),
+        (&["erase", "orders", "--all", "--reason", "x"], "the letters may be erased"),
+        (&["replay", "orders", "--all"], "the replay may have begun: `redrive dlq replays list`"),
+    ];
+    for (args, said) in cases {
+        let ran = run(command(&url, &[&["dlq"], args].concat())).exits(75).complains(said);
+        let how = "`redrive audit orders --actions`";
+        assert!(args[0] == "replay" || ran.stderr.contains(how), "{}", ran.stderr);
+        let dry = run(command(&url, &[&["dlq"], args, &["--dry-run"]].concat())).exits(75);
+        assert!(!dry.stderr.contains(" may "), "{}", dry.stderr);
+    }
+}
+
+#[test]
+fn groups_without_letters_that_nobody_has_decided_about_are_not_listed() {
+    let api = RecordedApi::new(|_| {
+        let group =
+            |id: &str, state: &str, open: u64| json!({"id": id, "state": state, "open": open, "error": "e"});
+        let groups = [
+            group("g7k2m9x4q", "open", 3),
+            group("g4m1x8qz2", "open", 0),
+            group("g2222222z", "regressed", 0),
+            group("g3333333z", "snoozed", 0),
+        ];
+        (200, json!({"open": 3, "groups": groups}))
+    });
+    let ran = api.redrive(&["dlq", "groups", "orders"]).exits(0);
+    assert!(!ran.stdout.contains("g4m1x8qz2") && ran.stdout.contains("g2222222z"), "{}", ran.stdout);
+    let total = "   3 open in 1 group   1 acknowledged, snoozed or resolved: --all\n";
+    assert!(ran.stdout.ends_with(total), "{}", ran.stdout);
+    let all = api.redrive(&["dlq", "groups", "orders", "--all"]).exits(0);
+    assert!(
+        all.stdout.contains("g4m1x8qz2") && all.stdout.ends_with("   3 open in 1 group\n"),
+        "{}",
+        all.stdout
+    );
+    let api = RecordedApi::new(|_| {
+        (200, json!({"open": 0, "groups": [{"id": "g4m1x8qz2", "state": "open", "open": 0}]}))
+    });
+    api.redrive(&["dlq", "groups", "orders"]).exits(0).prints("no open letters\n");
+}
+
+#[test]
+fn what_is_asked_of_nothing_is_one_clear_error() {
+    let api = RecordedApi::new(|asked| match asked.line.as_str() {
+        "POST /v1/pipelines/orders/letters/edit" => (200, json!({"edit": null, "edited": 0})),
+        "GET /v1/replays" => (200, json!({"replays": []})),
+        line => not_found(line),
+    });
+    let edit = ["dlq", "edit", "orders", "--all", "--set", "/amount=1"];
+    api.redrive(&edit).exits(2).complains("no open letter of `orders` matches").prints("");
+    api.redrive(&["dlq", "replays", "--pipeline", "nope"]).exits(2).prints("");
+    api.redrive(&["dlq", "replays"]).exits(0).prints("no replays\n");
+    let ran = api.redrive(&["dlq", "import", "--pipeline", "orders"]).exits(2);
+    assert!(ran.stderr.contains("--topic") && ran.stderr.contains("--file"), "{}", ran.stderr);
+    let both = ["dlq", "import", "--pipeline", "orders", "--topic", "t", "--file", "f"];
+    api.redrive(&both).exits(2).complains("--file");
 }
 
 #[test]
 fn replays_are_listed_paused_resumed_and_aborted() {
     let api = RecordedApi::new(|asked| match asked.line.as_str() {
         "GET /v1/replays" => (200, json!({"replays": [job("running", 140, 2)]})),
+        "GET /v1/pipelines/other" => (200, json!({"name": "other"})),
         "POST /v1/replays/r-31/pause" => (200, job("paused", 140, 2)),
         "POST /v1/replays/r-31/resume" => (200, job("running", 140, 2)),
         "POST /v1/replays/r-31/abort" => (200, job("aborted", 140, 2)),

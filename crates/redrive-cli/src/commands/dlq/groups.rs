@@ -21,7 +21,7 @@ pub struct GroupsArgs {
     /// One group: what its letters have in common, and a few of them
     #[arg(value_parser = group)]
     pub group: Option<GroupId>,
-    /// List also groups that are acknowledged, snoozed or resolved
+    /// List also groups that are acknowledged, snoozed or resolved, or have no open letters
     #[arg(long, conflicts_with = "group")]
     pub all: bool,
     /// Count the open letters by this instead of by what they died of
@@ -77,7 +77,11 @@ async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<
         return Ok(Exit::Ok);
     }
     let (all, now) = (answer.view, session.now());
-    let is_shown = |group: &&GroupView| args.all || matches!(group.state.as_str(), "open" | "regressed");
+    // Of a group whose decision is over nothing is left to decide once its letters are gone.
+    let has_nothing = |group: &GroupView| group.state == "open" && group.open == 0;
+    let is_shown = |group: &&GroupView| {
+        args.all || group.state == "regressed" || (group.state == "open" && !has_nothing(group))
+    };
     let shown: Vec<&GroupView> = all.groups.iter().filter(is_shown).collect();
     if !shown.is_empty() {
         let mut table = TextTable::new([
@@ -105,14 +109,15 @@ async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<
         out.table(&table)?;
     }
     let groups = all.groups.iter().filter(|group| group.open > 0).count() as u64;
-    let hidden = all.groups.len() - shown.len();
+    let empty = if args.all { 0 } else { all.groups.iter().filter(|group| has_nothing(group)).count() };
+    let hidden = all.groups.len() - shown.len() - empty;
     let more = if hidden == 0 {
         String::new()
     } else {
         format!("   {} acknowledged, snoozed or resolved: --all", count(hidden as u64))
     };
     out.line(&match all.open {
-        0 if hidden == 0 => "no open letters".to_owned(),
+        0 if hidden == 0 && shown.is_empty() => "no open letters".to_owned(),
         open => format!("   {} open in {}{more}", count(open), plural(groups, "group")),
     })?;
     Ok(Exit::Ok)

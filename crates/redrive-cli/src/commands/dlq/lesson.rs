@@ -44,8 +44,8 @@ Not now?  redrive dlq groups orders g7k2m9x4q --snooze 2d --note \"ticket 881\"
 Elsewhere?  redrive dlq export orders --redact /card > letters.ndjson
 From Spring, Connect, Streams …?  redrive dlq import --topic orders-dlt --pipeline orders --dry-run
 
-Every command takes --help. Which letters: --group, --ids, --since 1h, --all, or --filter
-'reason:max_retries status:503 age:>1h -tenant:acme payload.customer.id:42'.";
+Every command takes --help. Which letters: --group, --since 1h, or --filter
+'reason:max_retries status:503 age:>1h -tenant:acme payload.customer.id:42'; to change them also --ids, --edit or --all.";
 
 pub fn run(out: &mut Output) -> Result<Exit, Failed> {
     LESSON.lines().try_for_each(|line| out.line(line))?;

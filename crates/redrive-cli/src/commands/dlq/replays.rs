@@ -67,6 +67,15 @@ async fn list(args: &ReplayListArgs, session: &Session, out: &mut Output) -> Res
     let views = views.map_err(|error| session.strange(&error))?;
     let jobs = answer.view.replays.iter().zip(&views);
     let mut jobs = jobs.filter(|(_, job)| pipeline.is_none_or(|name| name == job.pipeline)).peekable();
+    if let Some(pipeline) = pipeline.filter(|_| jobs.peek().is_none()) {
+        // A pipeline may be gone and its jobs still be listed. A name that nothing has is a slip of the pen.
+        let asked = session.api.pipeline(pipeline).await;
+        if let Err(fault) = asked.map(drop)
+            && fault.is_not_found()
+        {
+            return Err(fault.into());
+        }
+    }
     if out.is_json() {
         for (json, _) in jobs {
             out.json(json)?;

@@ -38,9 +38,10 @@ use crate::output::{Output, count};
 const AHEAD: usize = 2;
 
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("from").required(true).args(["topic", "file"]))]
 pub struct ImportArgs {
     /// The topic with the dead letters. It is only read: no group, no commits
-    #[arg(long, required_unless_present = "file", conflicts_with = "file")]
+    #[arg(long)]
     pub topic: Option<String>,
     /// A file with a letter per line, as `dlq export` writes them; `-` is stdin
     #[arg(long, value_name = "FILE")]
