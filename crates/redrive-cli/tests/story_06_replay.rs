@@ -413,7 +413,8 @@ fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
     let dir = tempfile::tempdir().unwrap();
     let stub = Stub::start(dir.path(), &[]);
     let with_horizon = config(&stub.url).replace("jitter =", "ledger_horizon = \"7d\"\njitter =");
-    let processor = Processor::start(dir.path(), &with_horizon);
+    let no_breaker = "[pipeline.breaker]\nenabled = false\n[pipeline.guard]";
+    let processor = Processor::start(dir.path(), &with_horizon.replace("[pipeline.guard]", no_breaker));
     let line = |n: u64, seen: &str| {
         json!({ "message": format!("o-{n}"), "payload": { "json": { "amount": 5 } }, "first_seen": seen, "error": "503" })
             .to_string()
@@ -426,6 +427,7 @@ fn a_plan_is_about_the_letters_there_are_and_a_job_about_its_own_pipeline() {
 
     let plan = good(&processor, &["dlq", "replay", "orders", "--all", "--dry-run"]);
     assert!(plan.contains("canary 8   "), "there are only eight: {plan}");
+    assert!(plan.contains("   breaker disabled\n"), "{plan}");
     assert!(plan.contains("3 letters were first attempted before the 168h"), "{plan}");
     let refused = processor.cli(&["dlq", "replay", "orders", "--all"]);
     assert_eq!(refused.status.code(), Some(1), "{}", stdout(&refused));

@@ -45,7 +45,8 @@ Elsewhere?  redrive dlq export orders --redact /card > letters.ndjson
 From Spring, Connect, Streams …?  redrive dlq import --topic orders-dlt --pipeline orders --dry-run
 
 Every command takes --help. Which letters: --group, --since 1h, or --filter
-'reason:max_retries status:503 age:>1h -tenant:acme payload.customer.id:42'; to change them also --ids, --edit or --all.";
+'reason:max_retries status:503 age:>1h -tenant:acme payload.customer.id:42'. Commands that change or replay letters
+take --ids, --edit and --all as well.";
 
 pub fn run(out: &mut Output) -> Result<Exit, Failed> {
     LESSON.lines().try_for_each(|line| out.line(line))?;
