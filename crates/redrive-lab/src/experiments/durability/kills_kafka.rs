@@ -44,8 +44,8 @@ mod with_kafka {
             dir: scratch.path().to_owned(),
             seed: setup.seed,
             rate: p.rate,
-            // Each life has twice as long as its calls take, and the last one has something to do as well.
-            messages: p.calls_per_life() * (2 * u64::from(p.kills) + 2),
+            // Each life lasts longer than its calls take and that time again, and the last one has something to do as well.
+            messages: p.calls_per_life() * (3 * u64::from(p.kills) + 3),
             concurrency: p.concurrency,
             latency_ms: p.latency.0.as_millis() as u64,
             durable: p.durable,
