@@ -470,7 +470,7 @@ fn a_connection_that_breaks_says_that_the_change_may_have_been_made_and_how_to_l
     let url = format!("http://{}", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         for stream in listener.incoming() {
-            let _ = stream.unwrap().read(&mut [0; 65_536]);
+            let _ = stream.unwrap().read(&mut vec![0; 65_536]);
         }
     });
     let cases: [(&[&str], &str); 3] = [
