@@ -72,7 +72,7 @@ fn a_missing_topic_stops_the_start_and_the_printed_commands_make_it() {
         "ACLs needed",
         "is new and begins with the earliest record",
         "SASL PLAIN",
-        "one broker lost: its partitions stand still",
+        "one broker lost: its partitions are unavailable until it returns",
         "✓ service answers: POST http://127.0.0.1:",
     ] {
         assert!(said.contains(part), "{part} is not in {said}");

@@ -19,6 +19,9 @@ const TICK: Duration = Duration::from_millis(2);
 /// Events of the producer that are heard in one go; each tells of a batch.
 const EVENTS: usize = 64;
 
+/// Every broker has heard of a new topic within this time.
+const KNOWN_WITHIN: Duration = Duration::from_secs(30);
+
 /// Counts what the broker acknowledged and what it did not.
 #[derive(Clone, Debug, Default)]
 struct AckCounts {
@@ -142,13 +145,22 @@ impl Loader {
 
     /// Sends one record; [`Self::rest`] and [`Self::drain`] hear whether it arrived.
     pub(crate) fn send_to(&self, partition: i32, key: &str, payload: &str) -> Result<(), Error> {
+        use RDKafkaErrorCode::{QueueFull, UnknownPartition, UnknownTopic};
         let mut record = BaseRecord::to(&self.topic).key(key).payload(payload).partition(partition);
+        let mut unknown_since = None;
         loop {
             match self.producer.send(record) {
                 Ok(()) => return Ok(()),
-                Err((KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull), again)) => {
+                Err((KafkaError::MessageProduction(QueueFull), again)) => {
                     record = again;
                     self.rest(Duration::from_millis(1));
+                }
+                // A broker that was asked right after the topic was made may not have heard of it.
+                Err((KafkaError::MessageProduction(UnknownTopic | UnknownPartition), again))
+                    if unknown_since.get_or_insert_with(Instant::now).elapsed() < KNOWN_WITHIN =>
+                {
+                    record = again;
+                    self.rest(Duration::from_millis(100));
                 }
                 Err((error, _)) => return Err(error.into()),
             }

@@ -115,7 +115,7 @@ mod with_kafka {
                     enough_since = since;
                     since.is_some_and(|since| since.elapsed() >= p.life.0)
                 } else {
-                    sent == order.messages && all_done(order)?
+                    sent == order.messages && all_done(order)? && is_committed(brokers, name)?
                 };
                 if is_over {
                     break;
@@ -131,12 +131,23 @@ mod with_kafka {
             }
         }
         // What the broker says, since every life counted only its own.
-        let pending = Lag::of(brokers, name, name)?.look()?.lag().unsigned_abs();
+        let pending = lag(brokers, name)?;
         let letters = topics::reach(brokers, &format!("{name}.DLQ")).unwrap_or_default();
         let letters = letters.iter().map(|(_, next)| next.unsigned_abs()).sum();
         let counts = EngineCounts { accepted: loader.written(), pending, letters };
         std::fs::write(order.counts(), serde_json::to_vec(&counts)?)?;
         Ok(true)
+    }
+
+    /// What the group has not committed, by what the broker says.
+    fn lag(brokers: &str, name: &str) -> Result<u64, Error> {
+        Ok(Lag::of(brokers, name, name)?.look()?.lag().unsigned_abs())
+    }
+
+    /// Whether the last life has also taken what an earlier one had done and not committed.
+    fn is_committed(brokers: &str, name: &str) -> Result<bool, Error> {
+        std::thread::sleep(LOOK);
+        Ok(lag(brokers, name)? == 0)
     }
 
     /// Everything that is due by now; how many were sent in all.
