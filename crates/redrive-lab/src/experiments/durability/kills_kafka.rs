@@ -31,6 +31,9 @@ mod with_kafka {
 
     const PARTITIONS: u32 = 4;
 
+    /// What every id has had a call for is committed within this time.
+    const COMMITTED_WITHIN: Duration = Duration::from_secs(30);
+
     /// Lives and kills, and a last life that runs to its end; `None` if it was interrupted.
     pub(in super::super) fn play(
         p: &KillParameters,
@@ -124,6 +127,11 @@ mod with_kafka {
             }
             if life == p.kills {
                 loader.drain()?;
+                // What an earlier life had done without committing it is taken once more by the last one.
+                let done_since = Instant::now();
+                while lag(brokers, name)? > 0 && done_since.elapsed() < COMMITTED_WITHIN {
+                    std::thread::sleep(LOOK);
+                }
                 std::fs::write(order.stop(), "")?;
                 let ended = victim.0.wait()?;
                 if !ended.success() {
