@@ -1,8 +1,8 @@
-//! Deletes resolved letters from `T.DLQ`, so that the time of a start depends on the open ones only.
+//! Deletes resolved letters from `T.DLQ`, so that the start-up time depends on the open ones only.
 //!
-//! Nothing here needs to be alone: a success has no later state, a discard cannot be taken back by the time its letter
-//! leaves, and a letter that is written again is the same letter. The records go first and then their states, because a
-//! record without a state would be an open letter.
+//! No exclusive access is needed: a success has no later state, a discard can no longer be undone by the time its
+//! letter is deleted, and a rewritten letter is the same letter. The records are deleted first and then their states,
+//! because a record without a state would be an open letter.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,19 +32,19 @@ use crate::topics::scan::Scan;
 use crate::topics::{ANSWER_WITHIN, Topics, wait};
 
 const FLUSH_MAX: Duration = Duration::from_secs(30);
-/// Records that are on their way at once.
+/// Records in flight at once.
 const IN_FLIGHT_MAX: i32 = 1_000;
 
-/// How long a caller waits until the tombstones of erased letters are read, and how often it is looked.
+/// How long a caller waits until the tombstones of erased letters are read, and how often that is checked.
 const TOMBSTONES_READ_MAX: Duration = Duration::from_secs(10);
 const TOMBSTONES_LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// What was done.
+/// The result of trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Trimmed {
     /// Offsets that were deleted from the front of partitions.
     pub deleted: u64,
-    /// Letters that were written again at the end.
+    /// Letters that were rewritten to the end.
     pub moved: u64,
     /// Letters that are gone.
     pub gone: u64,
@@ -56,7 +56,8 @@ pub struct LetterTrimmer {
     topics: Topics,
     cache: Arc<LetterCache>,
     rules: Rules,
-    /// States without a letter at the last look. Those that still have none are left over from a trimming that did not end.
+    /// States without a letter as of the last run. Those that still have none are left over from an interrupted
+    /// trimming.
     orphans: HashSet<u64>,
 }
 
@@ -66,7 +67,7 @@ impl std::fmt::Debug for LetterTrimmer {
     }
 }
 
-/// Where records went, by their numbers.
+/// Positions of written records, by letter number.
 #[derive(Default)]
 struct TrimOffsets(Mutex<Vec<(u64, i32, i64)>>);
 
@@ -89,14 +90,14 @@ impl LetterTrimmer {
         Self { cluster, topics, cache, rules: Rules::default(), orphans: HashSet::new() }
     }
 
-    /// With other rules than the usual ones.
+    /// Replaces the default rules.
     #[must_use]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
     }
 
-    /// Trims once for a caller who waits for it: one resolved letter is enough to write old ones again. First the tombstones of
-    /// erased letters have to be read, or their old records would count.
+    /// Trims once for a caller who waits for it: a single resolved letter is reason enough to rewrite old ones. First
+    /// waits until the tombstones of erased letters are read, or their old records would count.
     pub fn run_eagerly(&mut self, now: Time) -> Result<Trimmed, EngineError> {
         let until = Instant::now() + TOMBSTONES_READ_MAX;
         while !self.are_tombstones_read()? && Instant::now() < until {
@@ -124,7 +125,7 @@ impl LetterTrimmer {
         Ok(true)
     }
 
-    /// Trims once. Does nothing as long as letters are being read.
+    /// Trims once. Does nothing while letters are still being read.
     pub fn run(&mut self, now: Time) -> Result<Trimmed, EngineError> {
         if !self.cache.lock().loaded {
             return Ok(Trimmed::default());
@@ -160,7 +161,7 @@ impl LetterTrimmer {
         Ok(spans.iter().map(stretch).collect())
     }
 
-    /// Writes letters again at the ends of their partitions; how many.
+    /// Rewrites letters to the ends of their partitions. Returns how many.
     fn write_again(&self, numbers: &[u64]) -> Result<u64, EngineError> {
         let producer = self.producer()?;
         let mut copies: HashMap<u64, CopyRecord> = HashMap::new();
@@ -188,7 +189,7 @@ impl LetterTrimmer {
         Ok(places.len() as u64)
     }
 
-    /// A letter as it is written again, and where it is; `None` if its bytes are damaged.
+    /// Returns the copy to rewrite a letter with, and its current position; `None` if its bytes are damaged.
     fn copy(&self, number: u64) -> Result<Option<(CopyRecord, DlqPosition)>, EngineError> {
         let Some(entry) = self.cache.lock().index.get(number).cloned() else { return Ok(None) };
         let content = self.cache.content(entry.at()).map_err(|error| super::view::unreadable(&error))?;
@@ -227,7 +228,7 @@ impl LetterTrimmer {
         Ok(())
     }
 
-    /// Takes back the states of letters of which nothing is left; how many.
+    /// Deletes the states of letters of which no record is left. Returns how many.
     fn forget(&mut self, cuts: &HashMap<i32, i64>, now: Time) -> Result<u64, EngineError> {
         let (mut gone, orphans) = {
             let inner = self.cache.lock();
@@ -245,7 +246,7 @@ impl LetterTrimmer {
             let is_edited = self.cache.lock().index.edited(*number).is_some();
             let edit = is_edited.then(|| EditRecord::key(*number));
             let partition = ((*number >> 48) % partitions) as i32;
-            // The edits go first: a letter that is forgotten while they are left would be an orphan for ever.
+            // Delete the edits first: a letter that is deleted before its edits would leave an orphan forever.
             for key in edit.into_iter().chain([StateRecord::key(*number)]) {
                 let topic = &self.topics.dlq_state;
                 let record = BaseRecord::<[u8], [u8], Box<u64>>::with_opaque_to(topic, Box::new(*number));

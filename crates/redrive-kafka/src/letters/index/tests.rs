@@ -1,4 +1,4 @@
-//! The index comes out the same however the two topics are read, and its size is known.
+//! The index is the same however the reads of the two topics interleave, and its size is bounded.
 
 use proptest::prelude::*;
 use redrive_core::{Reason, SplitMix64};
@@ -14,12 +14,12 @@ enum IndexNote {
     StateRecord(u64, StateRecord),
 }
 
-/// What a letter went through, and what must be known of it in the end.
+/// What happened to a letter, and what must be known about it in the end.
 #[derive(Debug, Default)]
 struct Story {
     dlq: Vec<IndexNote>,
     states: Vec<IndexNote>,
-    /// What this process knows before it reads it.
+    /// What this process learns before it reads it.
     own: Vec<IndexNote>,
     truth: Vec<(u64, LetterState, u32, Vec<u64>, DlqPosition)>,
     twins: u64,
@@ -166,7 +166,7 @@ proptest! {
                 prop_assert_eq!(entry.state(), Some(*state), "letter {}", number);
                 prop_assert_eq!((entry.generation(), entry.place()), (*generation, *place));
                 prop_assert_eq!(entry.at(), place.offset() as u64);
-                // The latest job is last; the order of those before it means nothing.
+                // The latest job is last; the order of the earlier ones does not matter.
                 let mut known = entry.jobs().to_vec();
                 prop_assert_eq!(known.last(), jobs.last());
                 known.sort_unstable();
@@ -253,12 +253,12 @@ fn the_oldest_letter_is_the_one_that_died_first_among_those_that_are_open() {
     assert_eq!(index.groups().oldest(), Some(Time::from_millis(900)));
     index.state_is(3, &StateRecord { is: LetterState::Open, ..discarded });
     assert_eq!(index.groups().oldest(), Some(Time::from_millis(3)));
-    // One with a low number that died late, as after a replay.
+    // A letter with a low number that died late, as after a replay.
     index.parked(3, &parked(1, 5_000), LearnedFrom::Topic);
     assert_eq!(index.groups().oldest(), Some(Time::from_millis(900)));
 }
 
-/// `cargo test -p redrive-kafka --release --lib letters::index -- --ignored --nocapture` prints what a letter costs.
+/// `cargo test -p redrive-kafka --release --lib letters::index -- --ignored --nocapture` prints the memory per letter.
 #[test]
 #[ignore = "a measurement: the memory of a million letters"]
 fn a_million_letters_have_a_bound() {
@@ -266,7 +266,7 @@ fn a_million_letters_have_a_bound() {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     };
-    // Kept to the end, or the second would live in the memory of the first.
+    // Keep the first index to the end, or the second would reuse its memory.
     let mut kept = Vec::new();
     for (what, replayed) in [("open", false), ("replayed once and dead again", true)] {
         let before = resident();
