@@ -1,4 +1,4 @@
-//! Erased letters: a tombstone at the end of the topic, seen by other processes, and nothing in their local files.
+//! Erased letters: a tombstone at the end of the topic, seen by other processes, and nothing left in their local files.
 
 use redrive::internal::engine::erase::is_tombstone;
 use redrive::internal::engine::{
@@ -48,7 +48,7 @@ fn an_erased_letter_is_a_tombstone_for_everybody_and_also_after_a_restart() {
     assert!(is_erased(&again, edited));
     assert_eq!((again.counts().erased, again.counts().open), (1, 2));
     assert_eq!(state_of(&mut again, replayed), Some(LetterState::Replaying));
-    // The old record is deleted although open letters lie before it, and the tombstone stays.
+    // The old record is deleted although open letters precede it, and the tombstone stays.
     let mut trimmer = again.trimmer(&fixture.cluster).with_rules(Rules::eager());
     assert!(trimmer.run(NOW).unwrap().deleted > 0);
     eventually("it is still there", || is_erased(&again, edited));

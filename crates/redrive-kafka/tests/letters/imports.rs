@@ -1,4 +1,4 @@
-//! Letters that died elsewhere: records of `T.DLQ` like any other, made once by whichever process.
+//! Letters of messages that died elsewhere: records of `T.DLQ` like any other, created once by whichever process.
 
 use redrive::internal::engine::position::PartitionOffset;
 use redrive::internal::engine::{
@@ -8,7 +8,7 @@ use redrive_core::{Message, Reason};
 
 use crate::fixture::{Fixture, NOW, eventually, job, state_of};
 
-/// A letter from this place, or from nowhere.
+/// Returns a letter from this position, or without one.
 fn foreign(fixture: &Fixture, place: Option<(&str, i32, u64)>, payload: &str) -> ForeignLetter {
     let copy = fixture.copy(0, 1);
     let id =
@@ -54,7 +54,7 @@ fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
     assert!(first[1..].iter().all(|(_, number)| PartitionOffset::of(*number).is_made()));
     assert_eq!(letters.counts().open, 3, "they are there at once");
 
-    // The other process knows of them before it does anything, and nothing is written twice.
+    // The other process knows them before it changes anything, and nothing is written twice.
     let again: Vec<_> = other.import(&all, false, NOW).unwrap().iter().map(number).collect();
     assert_eq!(again, first.iter().map(|(_, number)| (false, *number)).collect::<Vec<_>>());
     let edited = foreign(&fixture, Some((&source, 1, 42)), "{\"a\":2}");
@@ -80,7 +80,7 @@ fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
     assert_eq!(restarted.counts().twins, 0);
 }
 
-/// Text that no codec makes small.
+/// Returns text that no codec compresses.
 fn incompressible(len: usize) -> String {
     let mut state = 7_u64;
     let mut next = || {
@@ -90,13 +90,13 @@ fn incompressible(len: usize) -> String {
     (0..len).map(|_| next()).collect()
 }
 
-/// Changes how large the records of a topic may be.
+/// Sets the maximum record size of a topic.
 fn bound_records(topic: &str, bytes: &str) {
     use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
     let mut client = rdkafka::ClientConfig::new();
     client.set("bootstrap.servers", crate::broker::address());
     let admin: AdminClient<rdkafka::client::DefaultClientContext> = client.create().unwrap();
-    // All settings of the topic are replaced.
+    // The change replaces all settings of the topic.
     let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
         .set("retention.ms", "-1")
         .set("retention.bytes", "-1")
@@ -109,7 +109,7 @@ fn bound_records(topic: &str, bytes: &str) {
 #[test]
 fn more_letters_than_a_transaction_takes_and_one_that_kafka_refuses() {
     let fixture = Fixture::new("many-imported", 2);
-    // Somebody has lowered it.
+    // An operator lowered the limit.
     bound_records(&fixture.topics.dlq, "1179648");
     let source = fixture.topics.source.clone();
     let mut all: Vec<_> = (0..250)
