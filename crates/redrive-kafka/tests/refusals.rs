@@ -265,8 +265,8 @@ fn a_record_that_only_a_compressed_batch_holds_waits_dies_and_is_replayed_whole(
     engine.close().unwrap();
 }
 
-/// A record that none of our topics accepts, because somebody lowered their limits: its letter holds what is known
-/// about it, and where the whole record is.
+/// A record that none of our topics accepts, because their limits were lowered: its letter holds what is known about
+/// it, and where the whole record is.
 #[test]
 fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_nobody() {
     let world = World::new(1, &TIERS);

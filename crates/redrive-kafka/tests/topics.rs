@@ -110,7 +110,7 @@ async fn a_topic_that_would_lose_messages_is_refused_with_the_command_that_helps
         orders.name
     ));
     wait("the setting is known", || prepare(&cluster, &orders, TopicsMode::Verify).is_err());
-    // It is not changed even if topics may be created: somebody has set this on purpose.
+    // It is not changed even if topics may be created: it was set on purpose.
     let Err(TopicsFault::Wrong { wrong, bootstrap }) = prepare(&cluster, &orders, TopicsMode::Create) else {
         panic!("a tier that expires was accepted");
     };

@@ -96,7 +96,7 @@ pub struct PartitionLane {
     pub hurries: bool,
     /// The messages that may have killed the last owner.
     pub suspected: Suspected,
-    /// The committed prefix, and since when it has not moved.
+    /// The end of the prefix of done records, and since when it has not moved.
     pub stuck: (u64, Option<Instant>),
     /// Whether nothing more is started from this lane because one of its records cannot be written.
     pub is_held: bool,

@@ -55,7 +55,7 @@ impl Backlog {
         let at = lanes.find(&origin.topic, origin.partition)?;
         let lane = &mut lanes[at];
         let index = lane.fifo.binary_search_by_key(&number, |waiting| waiting.number).ok()?;
-        // A message that is done already is dropped when its turn comes.
+        // A record that is done already is dropped when its turn comes.
         if lane.done.contains(lane.fifo[index].offset) {
             return None;
         }

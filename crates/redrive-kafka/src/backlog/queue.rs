@@ -119,7 +119,7 @@ impl Backlog {
                 Ok(Due { lane, waiting }) if self.held_back.holds(with.lanes[lane].partition) => {
                     aside.push((lane, waiting));
                 }
-                // Done by another record of the same message.
+                // Superseded by another record of the same message.
                 Ok(Due { lane, waiting }) if with.lanes[lane].done.contains(waiting.offset) => {}
                 // Entries come in due order, so those behind it have to wait for the same commit.
                 Ok(Due { lane, waiting }) if !with.lanes[lane].is_reserved(&waiting) => {
@@ -163,7 +163,7 @@ impl Backlog {
                 continue;
             }
             if with.lanes[lane].done.contains(waiting.offset) {
-                // Another record of the same message did it, and keeps the place in the line.
+                // Superseded by another record of the same message, which waits for the key.
                 self.drop_done(with.lanes, lane, &waiting, key);
                 continue;
             }
@@ -204,12 +204,12 @@ impl Backlog {
             if !is_done {
                 return Some(waiting);
             }
-            // Done by another record of the same message.
+            // Superseded by another record of the same message.
             lanes.free(at, waiting.bytes());
         }
     }
 
-    /// Drops a message that waited for its key and is done by now.
+    /// Drops a record that waited for its key and has been superseded.
     pub(super) fn drop_done(
         &mut self,
         lanes: &Lanes,

@@ -43,7 +43,7 @@ const SILENT_MAX: Duration = Duration::from_secs(30);
 pub struct ConsumerCallbacks {
     changes: Mutex<VecDeque<AssignmentChange>>,
     ends: Mutex<Vec<EndOf>>,
-    /// The consumer is being closed: nobody processes assignment changes any more.
+    /// The consumer is being closed: assignment changes are no longer processed.
     closing: AtomicBool,
     problems: ProblemLog,
     /// What the client last reported about its membership, and when.

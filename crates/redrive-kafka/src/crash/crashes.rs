@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Most messages that a note names: several times as many as are announced together.
+/// The most messages that a note names: several times as many as are announced together.
 const NAMED_MAX: usize = 32;
 
 /// How often processes died while a message ran alone, and when, in milliseconds; 0 if the time is not known yet.

@@ -33,7 +33,7 @@ impl CrashLedger {
         Self { started, before: HashMap::new(), in_process, last_end: options.last_end }
     }
 
-    /// Whether a message can kill this process, so that it has to be committed what may run before it does.
+    /// Whether a message can kill this process. If so, what may run is committed before it runs.
     pub fn is_needed(&self) -> bool {
         self.in_process
     }

@@ -1,9 +1,9 @@
 //! How far messages of a partition may be handed out. No I/O.
 //!
-//! It is committed which messages may run before they run, so that after a crash the next process knows every message
-//! that can have caused it. Waiting for a commit with each message would be slow, so somewhat more than was handed out
-//! is reserved, and renewed with the commits that are made anyway. A reserved message that never ran is suspected
-//! without cause, so no more is reserved than needed.
+//! What may run is committed before it runs, so that after a crash the next process knows every message that can have
+//! caused it. Waiting for a commit with each message would be slow, so somewhat more than was handed out is reserved,
+//! and renewed with the commits that are made anyway. A reserved message that never ran is suspected without cause, so
+//! no more is reserved than needed.
 
 use std::time::{Duration, Instant};
 

@@ -40,7 +40,8 @@ pub struct Suspected {
     implicated: BTreeSet<u64>,
     /// Messages that are announced; they run one after the other.
     alone: BTreeSet<u64>,
-    /// Number of changes to what a note says; up to which of them somebody waits; up to which they are committed.
+    /// Numbers of changes to the note: the latest one, the latest that a caller waits for, the latest that is
+    /// committed.
     changes: u64,
     awaited: u64,
     kept: u64,
@@ -192,7 +193,7 @@ impl Suspected {
         }
     }
 
-    /// Takes back the announcement, because another partition's turn has come.
+    /// Takes back the announcement, because suspects of other partitions run next.
     pub fn recall(&mut self) {
         if !self.alone.is_empty() {
             self.alone.clear();

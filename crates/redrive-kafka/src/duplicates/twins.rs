@@ -91,7 +91,7 @@ impl Twins {
         let created = meta.created;
         let rank = (meta.replays, meta.attempts.saturating_add(meta.uncounted));
         if !self.is_reading() {
-            // Only source records arrive now, and a copy is always further than its source.
+            // Only source records arrive now, and a copy is never behind its source.
             let other = self.seen.remove(&number).filter(|other| other.created == meta.created);
             return if other.is_some() { TwinOrder::Behind } else { TwinOrder::First };
         }

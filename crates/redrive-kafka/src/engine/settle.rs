@@ -256,7 +256,8 @@ impl KafkaEngine {
                 }
             }
             AfterWrite::Mark(mark) => {
-                // If the retry is no longer expected, the record at this position was read already.
+                // If the retry is no longer expected, a record of it was read already: this one, or one that was
+                // thought lost.
                 let is_unread = match mark.kind {
                     CopyKind::Retry { due } => self.transit.retry_stored(due, mark.number),
                     CopyKind::Letter | CopyKind::Success { .. } => {

@@ -15,8 +15,9 @@ use super::transaction::Outgoing;
 use super::view::unreadable;
 use super::writer::{BATCH_BYTES, BATCH_MAX, LetterWriter, Published, WAIT_MAX};
 
-/// Largest record that a topic with Kafka's default settings accepts; `T.DLQ.state` is created with them. The size is
-/// checked here because a broker that refuses a record ends the transaction without saying which record it was.
+/// Largest record that a topic with Kafka's default size limit accepts; `T.DLQ.state` is created without another limit.
+/// The size is checked here because a broker that refuses a record ends the transaction without saying which record it
+/// was.
 const RECORD_BYTES_MAX: usize = 1_000_000;
 
 /// The current version of a letter, before and after a change.

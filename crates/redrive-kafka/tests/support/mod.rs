@@ -302,6 +302,6 @@ pub fn commit_as(group: &str, brokers: &str, topic: &str, partition: i32, offset
     let consumer: BaseConsumer = client_at(brokers).set("group.id", group).create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, partition, Offset::Offset(offset)).unwrap();
-    // Static members have to leave the group first.
+    // Retry, because static members stay in the group for a while.
     wait("the group takes the offset", || consumer.commit(&list, CommitMode::Sync).is_ok());
 }
