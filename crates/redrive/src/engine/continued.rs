@@ -1,6 +1,6 @@
 //! The ids of messages that continue under a new id. An edit assigns one if the receiver may already have applied the
-//! message
-//! under its previous id. The new id contains the previous one, so the ids alone show that they belong together.
+//! message under its previous id. The new id contains the previous one, so the ids alone show that they belong
+//! together.
 
 use redrive_core::message::limits;
 
@@ -15,15 +15,13 @@ pub fn continued_id(id: &str, edit: &str) -> Option<String> {
     (new.len() <= limits::ID_BYTES_MAX).then_some(new)
 }
 
-/// The ids that a message with this id may have had before, the latest first. They are read from the id alone;
-/// whether the
-/// message really had them is known only with the edits of its letter ([`accepted_id`]).
+/// The ids that a message with this id may have had before, the latest first. They are read from the id alone; whether
+/// the message really had them is known only with the edits of its letter ([`accepted_id`]).
 pub fn ids_before(id: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(id), |id| split(id).map(|(before, _)| before)).skip(1)
 }
 
-/// The id under which a message with these edits was accepted. A producer's id that only looks like a continued one
-/// is
+/// The id under which a message with these edits was accepted. A producer's id that only looks like a continued one is
 /// returned unchanged.
 pub fn accepted_id<'a>(id: &'a str, edits: &[String]) -> &'a str {
     let known = |id: &&'a str| split(id).filter(|(_, edit)| edits.iter().any(|one| one == edit));

@@ -1,10 +1,8 @@
 //! Messages that wait for their due time: a window of the nearest ones in memory, the others in the table behind it.
 //!
-//! The table with the overlay's changes is the source of truth; the window holds the part of it before the horizon.
-//! So the
-//! window can be cut at any time without losing anything, and an entry added below the horizon is visible at once.
-//! The
-//! embedded engine keeps its waiting messages here.
+//! The table with the overlay's changes is the source of truth; the window holds the part of it before the horizon. So
+//! the window can be cut at any time without losing anything, and an entry added below the horizon is visible at once.
+//! The embedded engine keeps its waiting messages here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -132,8 +130,7 @@ impl<V: Clone> DelayIndex<V> {
         }
     }
 
-    /// The earliest known moment at which something comes due. If the window is empty, that is the horizon, because
-    /// the
+    /// The earliest known moment at which something comes due. If the window is empty, that is the horizon, because the
     /// entries behind it must be loaded by then.
     pub fn next_due(&self) -> Option<Time> {
         match self.near.first_key_value() {

@@ -1,6 +1,5 @@
 //! Edits of dead letters: an edit replaces the message of an open letter. The previous message stays with the letter,
-//! so that
-//! the edit can be undone.
+//! so that the edit can be undone.
 
 use redrive_core::{Message, Time};
 

@@ -55,8 +55,7 @@ const FLAGS_AT: usize = 4 + 8 + 4 + 1;
 const COUNTED: u8 = 1;
 const AMBIGUOUS: u8 = 2;
 /// Set if kind and code are stored. They come after the error but count towards its length: an earlier version reads
-/// them as
-/// the end of the error text and still finds the next attempt.
+/// them as the end of the error text and still finds the next attempt.
 const HAS_KIND: u8 = 4;
 /// The bytes after the code: its length, the kind, the status.
 const KIND_BYTES: usize = 1 + 1 + 2;
@@ -220,8 +219,7 @@ fn read(raw: &Bytes) -> Option<(Attempt, usize)> {
 }
 
 /// Derives the kind of an attempt stored before attempts had one. Sinks wrote the status as the first word of the
-/// error:
-/// `503 Service Unavailable`. Only for data of earlier versions.
+/// error: `503 Service Unavailable`. Only for data of earlier versions.
 pub fn kind_of_text(error: &str) -> FailureKind {
     let end = error.find(|c: char| !c.is_ascii_digit()).unwrap_or(error.len());
     let status = if end == 3 { error[..3].parse().ok() } else { None };

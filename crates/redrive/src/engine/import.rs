@@ -44,11 +44,9 @@ pub enum ImportAnswer {
     },
 }
 
-/// Whether two letters have the same message: id, key and payload. Headers are not compared, because an export hides
-/// or
+/// Whether two letters have the same message: id, key and payload. Headers are not compared, because an export hides or
 /// changes some of them. An erased letter matches every letter with its id or one of its earlier ids, so that erased
-/// content
-/// cannot be imported again.
+/// content cannot be imported again.
 pub fn is_same(stored: &Message, other: &Message) -> bool {
     if is_tombstone(stored) {
         return stored.id() == other.id() || ids_before(stored.id()).any(|id| id == other.id());
@@ -56,9 +54,8 @@ pub fn is_same(stored: &Message, other: &Message) -> bool {
     stored.id() == other.id() && stored.key() == other.key() && stored.payload() == other.payload()
 }
 
-/// A number computed from the parts that [`is_same`] compares. It must never change: engines that number letters by
-/// it store
-/// it. `salt` gives alternative numbers for the same message, in case one is taken.
+/// A number computed from the parts that [`is_same`] compares. It must never change: engines that number letters by it
+/// store it. `salt` gives alternative numbers for the same message, in case one is taken.
 pub fn content_hash(message: &Message, salt: u8) -> u64 {
     // FNV-1a over each part with its length, then mixed.
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;

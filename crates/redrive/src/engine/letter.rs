@@ -115,8 +115,7 @@ pub struct Letter {
 }
 
 /// When the message first crashed: the first time its handler, its process or its receiver ended while it ran, as far
-/// as
-/// known.
+/// as known.
 pub(crate) fn first_crash(meta: &Meta, history: &[Attempt]) -> Option<Time> {
     if meta.crashes == 0 {
         return None;
@@ -230,8 +229,7 @@ pub enum ReplayTarget {
     #[default]
     Pipeline,
     /// To the topic they came from, where every consumer group gets them again. On an engine that is its own source,
-    /// both
-    /// targets mean the same.
+    /// both targets mean the same.
     Source,
 }
 

@@ -170,9 +170,8 @@ pub const WAITING_MAX: usize = 10_000;
 /// The line of a key that has at least one unfinished message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyLine {
-    /// The message that the others wait for: it runs or waits for its due time. With `block_key`, the open letter
-    /// that blocks the
-    /// key.
+    /// The message that the others wait for: it runs or waits for its due time. With `block_key`, the open letter that
+    /// blocks the key.
     pub head: MessageState,
     /// How many messages wait behind it, as far as they were counted; at most [`WAITING_MAX`].
     pub waiting: u64,

@@ -7,8 +7,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
 /// Keeps the low bits of a number: messages in flight have neighbouring numbers and so lie close together in the map.
-/// Only
-/// the highest bits, by which the map tells neighbours apart, are mixed.
+/// Only the highest bits, by which the map tells neighbours apart, are mixed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 

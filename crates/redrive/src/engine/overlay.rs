@@ -1,7 +1,6 @@
 //! An in-memory layer of changes that are not yet in the table behind it.
 //!
-//! The source of truth is the table with these changes on top. An entry added and removed between two hand-overs
-//! never
+//! The source of truth is the table with these changes on top. An entry added and removed between two hand-overs never
 //! reaches the table, and new changes can be made while a hand-over is under way.
 
 use std::collections::BTreeMap;
@@ -96,8 +95,7 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
     }
 
     /// The first entry of `[from, to]`. Looks at no more changes than necessary: a key line may have hundreds of
-    /// thousands of
-    /// further entries and removals behind its first one.
+    /// thousands of further entries and removals behind its first one.
     pub fn first<F: Far<K, V>>(&self, from: &K, to: &K, far: &F) -> Result<Option<(K, V)>, F::Error> {
         Ok(self.range_until(from, Some(to), 1, far)?.pop())
     }

@@ -1,6 +1,5 @@
 //! Pending messages as they are listed and steered: their states, pages of them, and the reference by which one is
-//! taken out
-//! of the queue.
+//! taken out of the queue.
 
 #![warn(missing_docs)]
 

@@ -1,6 +1,5 @@
-//! The commands of a test run. They refer to messages by random picks that are resolved when they run, so that any
-//! part of a
-//! failing run can run on its own and be shrunk.
+//! The commands of a test run. They refer to messages by random picks that are resolved when they run, so that any part
+//! of a failing run can run on its own and be shrunk.
 
 use redrive_core::SplitMix64 as Rng;
 use redrive_core::{Class, Reason};

@@ -104,9 +104,8 @@ impl Suite {
     }
 }
 
-/// The foreign letter with this number, always the same. It has no key, because other commands test how replays
-/// affect key
-/// order.
+/// The foreign letter with this number, always the same. It has no key, because other commands test how replays affect
+/// key order.
 fn letter(number: u64) -> Result<ForeignLetter, Violation> {
     let at = Time::from_millis(900_000_000 + number);
     let attempt = Attempt {

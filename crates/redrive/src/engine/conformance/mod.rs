@@ -1,12 +1,9 @@
 //! The conformance suite: one model-based test that every engine must pass.
 //!
-//! Random commands (ingest, take, settle, crash, reopen, replay, discard, edit, erase, import, clock steps) run
-//! against an
-//! engine and against a simple model of what it promises. The two are compared after every command; at the end
-//! everything is
-//! finished, so that a lost message is noticed. After a crash, verdicts that were not yet reported durable may be
-//! lost: the
-//! model keeps both possibilities until the engine shows which is true.
+//! Random commands (ingest, take, settle, crash, reopen, replay, discard, edit, erase, import, clock steps) run against
+//! an engine and against a simple model of what it promises. The two are compared after every command; at the end
+//! everything is finished, so that a lost message is noticed. After a crash, verdicts that were not yet reported
+//! durable may be lost: the model keeps both possibilities until the engine shows which is true.
 //!
 //! # Layout, in reading order
 //!
@@ -16,8 +13,7 @@
 //! - `order`: which message of a key may start
 //! - `bounds`: bounds for counts and `next_due`
 //! - `suite`, `settling`, `operator`, `editing`, `erasing`, `importing`, `groups`, `steering`, `lookup`: run commands
-//! and
-//!   compare; `finish` brings everything to its end
+//!   and compare; `finish` brings everything to its end
 //! - `report`: runs seeds, shrinks failures and says how to repeat them
 
 mod check;
@@ -61,9 +57,8 @@ pub trait Harness {
     /// `Deliver::close` was called and succeeded; the store is opened again.
     fn reopen_after_close(&mut self);
 
-    /// Called repeatedly while the suite waits for something to become durable or readable. Lets background work go
-    /// on, or
-    /// performs a step of it.
+    /// Called repeatedly while the suite waits for something to become durable or readable. Lets background work go on,
+    /// or performs a step of it.
     fn idle(&mut self) {
         std::thread::sleep(std::time::Duration::from_micros(200));
     }
@@ -90,11 +85,9 @@ pub trait Harness {
         true
     }
 
-    /// Whether a crash may duplicate a message whose verdict was given but not yet durable: one copy where it was,
-    /// and one
-    /// where it went. The model then knows only that it becomes terminal. Followers in its key line may have started
-    /// on such
-    /// a verdict too.
+    /// Whether a crash may duplicate a message whose verdict was given but not yet durable: one copy where it was, and
+    /// one where it went. The model then knows only that it becomes terminal. Followers in its key line may have
+    /// started on such a verdict too.
     fn may_leave_twins(&self) -> bool {
         false
     }

@@ -15,8 +15,7 @@ impl Model {
     }
 
     /// Checks the key line of `seq`, which has just started: all earlier messages have to be terminal. If that was
-    /// uncertain,
-    /// it is now certain: the engine has relied on it, so it must hold even after a crash.
+    /// uncertain, it is now certain: the engine has relied on it, so it must hold even after a crash.
     pub(super) fn check_line(&mut self, seq: u64) -> Check {
         let Some(this) = self.messages.get(&seq) else { return Ok(()) };
         if !self.is_ordered(this) {
@@ -79,8 +78,7 @@ impl Model {
     }
 
     /// How many messages must be startable at `now`: unordered due ones, unordered fresh ones, and key lines that are
-    /// ready
-    /// whichever of their members is first.
+    /// ready whichever of their members is first.
     pub(super) fn startable(&self, now: Time) -> Startable {
         let mut startable = Startable::default();
         if self.gated {

@@ -89,8 +89,7 @@ impl Situation {
 }
 
 /// Whether a message is in its key's line, as far as the model can know. Fresh messages and replays certainly are. A
-/// message
-/// ingested with a delay joins between the first take that could see it and the first that must.
+/// message ingested with a delay joins between the first take that could see it and the first that must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineMembership {
     pub surely: bool,

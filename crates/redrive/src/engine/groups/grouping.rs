@@ -26,8 +26,7 @@ impl Grouping {
     }
 
     /// The fingerprint of a letter stored without one, by a version that had no groups. Uses the current fingerprint
-    /// version and
-    /// no rules, so that a change of the rules does not move the letter.
+    /// version and no rules, so that a change of the rules does not move the letter.
     pub fn of_ungrouped(&self, reason: Reason, history: &History) -> Fingerprint {
         let last = history.attempts().pop();
         fingerprint(&self.cause(reason, last.as_ref()), &GroupRules::default())

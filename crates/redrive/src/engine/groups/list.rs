@@ -42,8 +42,7 @@ impl GroupSummary {
     }
 }
 
-/// All groups with an open letter or a mark, those with the most open letters first. `kept` has the marks if the
-/// engine
+/// All groups with an open letter or a mark, those with the most open letters first. `kept` has the marks if the engine
 /// does not store them itself.
 pub fn list(
     engine: &mut dyn Engine,

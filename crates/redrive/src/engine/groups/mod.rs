@@ -1,8 +1,7 @@
 //! Groups of dead letters: which letters belong together, how many of them are open, and what was decided about them.
 //!
-//! A letter is stored with its fingerprint. An engine counts open letters by group as they come and go, so no query
-//! has to
-//! walk through them; decisions about a group are stored as marks beside the letters.
+//! A letter is stored with its fingerprint. An engine counts open letters by group as they come and go, so no query has
+//! to walk through them; decisions about a group are stored as marks beside the letters.
 //!
 //! - `grouping`: the fingerprint of a letter
 //! - `open`: open letters by group, for engines that keep them in memory; `rate`: how fast they arrive

@@ -5,8 +5,7 @@ use redrive_core::Time;
 const MINUTE_MS: u64 = 60_000;
 
 /// Arrivals in the latest minute that had any, and in the minute before it. The part of the earlier minute within the
-/// last
-/// sixty seconds is estimated in proportion.
+/// last sixty seconds is estimated in proportion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ArrivalRate {
     minute: u64,

@@ -225,9 +225,8 @@ impl Inner {
         startable
     }
 
-    /// Up to `room` other messages that may start. None may be chosen that turns out unable to start: its permit
-    /// would stay
-    /// unused until the next event.
+    /// Up to `room` other messages that may start. None may be chosen that turns out unable to start: its permit would
+    /// stay unused until the next event.
     pub(super) fn startable_fresh(&mut self, room: usize) -> Vec<u64> {
         let mut startable = Vec::new();
         let mut from = 0;

@@ -3,8 +3,7 @@
 use redrive_core::Time;
 
 /// How many messages are in which state right now. The first five partition the pending messages: each is in exactly
-/// one of
-/// them. docs/lifecycle.md says what each means.
+/// one of them. docs/lifecycle.md says what each means.
 ///
 /// ```
 /// let counts = redrive::Counts { ready: 2, held: 40, in_flight: 8, letters_open: 3, ..redrive::Counts::default() };
@@ -52,8 +51,7 @@ impl Counts {
     }
 
     /// The counts of a pipeline in which nothing may start: ready and delayed messages count as held. Messages that
-    /// wait for
-    /// their key still count as such.
+    /// wait for their key still count as such.
     #[must_use]
     pub fn all_held(self) -> Self {
         Self { ready: 0, delayed: 0, held: self.held + self.ready + self.delayed, ..self }

@@ -31,26 +31,21 @@ impl ReminderKind {
 
 /// Hands out deliveries and takes verdicts.
 pub trait Deliver: Send + 'static {
-    /// Hands out up to `room` deliveries that may start at `now`. If fresh and due messages are both waiting, each
-    /// gets half of
-    /// the room. Never blocks.
+    /// Hands out up to `room` deliveries that may start at `now`. If fresh and due messages are both waiting, each gets
+    /// half of the room. Never blocks.
     fn take(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError>;
 
     /// Like [`Deliver::take`], but for due messages only; fresh messages stay. An engine that cannot tell them apart
-    /// hands out
-    /// nothing.
+    /// hands out nothing.
     fn take_due(&mut self, now: Time, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         let _ = (now, room, out);
         Ok(())
     }
 
-    /// Records that the first of these suspects is about to run alone, in a way that survives the death of the
-    /// process: if the
-    /// process dies before the suspect is settled, it has one more crash. The others run next; an engine may announce
-    /// them
-    /// together with the first, and if it cannot tell later which of them ran, they share that crash. An announcement
-    /// ends the
-    /// previous one. Never blocks. Engines without suspects do nothing.
+    /// Records that the first of these suspects is about to run alone, in a way that survives the death of the process:
+    /// if the process dies before the suspect is settled, it has one more crash. The others run next; an engine may
+    /// announce them together with the first, and if it cannot tell later which of them ran, they share that crash. An
+    /// announcement ends the previous one. Never blocks. Engines without suspects do nothing.
     fn announce(&mut self, next: &[Receipt], now: Time) -> Result<Announced, EngineError> {
         let _ = (next, now);
         Ok(Announced::Yes)
@@ -65,19 +60,16 @@ pub trait Deliver: Send + 'static {
     /// The earliest time at which `take` hands out more without any other event; `None` if time changes nothing.
     fn next_due(&self) -> Option<Time>;
 
-    /// Takes a waiting message out of its queue, whatever it waits for, even while the gate is shut. The caller
-    /// settles the
-    /// delivery without starting it: this is how a message is cancelled, or made due early. No later message of its
-    /// key starts
-    /// until it is settled.
+    /// Takes a waiting message out of its queue, whatever it waits for, even while the gate is shut. The caller settles
+    /// the delivery without starting it: this is how a message is cancelled, or made due early. No later message of its
+    /// key starts until it is settled.
     fn claim(&mut self, at: &PendingAt, now: Time) -> Result<Claimed, EngineError>;
 
     /// Shuts or opens the gate of this process: while it is shut, nothing is taken and nothing is rewritten.
     fn gate(&mut self, gate: TakeGate);
 
     /// Shuts or opens the gate of all processes that share the pipeline, for an operator who pauses or resumes it. On
-    /// an error
-    /// nothing has changed.
+    /// an error nothing has changed.
     fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
         self.gate(gate);
         Ok(())
@@ -94,9 +86,9 @@ pub trait Deliver: Send + 'static {
     /// Calls `wake` whenever `poll` or `take` may have something new. Called from any thread.
     fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>);
 
-    /// Stores a reminder for the next process, replacing the previous one of this kind. It survives the process,
-    /// though perhaps
-    /// not a power failure, and a crash while it is written may truncate it. Engines without a place for it drop it.
+    /// Stores a reminder for the next process, replacing the previous one of this kind. It survives the process, though
+    /// perhaps not a power failure, and a crash while it is written may truncate it. Engines without a place for it
+    /// drop it.
     fn keep_reminder(&mut self, kind: ReminderKind, content: &[u8]) -> Result<(), EngineError> {
         let _ = (kind, content);
         Ok(())

@@ -53,8 +53,7 @@ pub struct Delivery {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
     /// Unclean ends while it ran. The first may be the fault of anything else that ran then; later ones are its own,
-    /// because it
-    /// was announced and ran alone.
+    /// because it was announced and ran alone.
     pub crashes: u32,
     /// When the first unclean end was.
     pub first_crash: Option<Time>,
@@ -99,17 +98,15 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether it proves that the process survived the message. A released message may not have run, and a
-    /// quarantined pill has
-    /// killed the process.
+    /// Whether it proves that the process survived the message. A released message may not have run, and a quarantined
+    /// pill has killed the process.
     pub const fn clears(&self) -> bool {
         !matches!(self, Self::Release | Self::Dead { reason: Reason::PoisonPill, .. })
     }
 }
 
-/// Divides `room` places between due and fresh messages: half and half, with the odd place alternating. Places that
-/// one side
-/// cannot fill go to the other.
+/// Divides `room` places between due and fresh messages: half and half, with the odd place alternating. Places that one
+/// side cannot fill go to the other.
 pub fn share(room: usize, due: usize, fresh: usize, odd_to_due: bool) -> (usize, usize) {
     let half = room / 2 + usize::from(odd_to_due && !room.is_multiple_of(2));
     let due_places = due.min(half.max(room.saturating_sub(fresh)));
@@ -128,8 +125,7 @@ pub struct Settlement {
 }
 
 /// Names a batch given to `Deliver::settle`. Tickets become durable in order, except for those behind one that cannot
-/// be
-/// stored for now.
+/// be stored for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -140,9 +136,8 @@ pub enum Event {
     Durable(Ticket),
     /// This batch is durable, but an earlier one is not: some of that one cannot be stored for now.
     DurableAlone(Ticket),
-    /// Of the `all` partitions of the pipeline, this process now owns `owned`; other processes have the rest. An
-    /// engine that
-    /// owns all of them need not report it.
+    /// Of the `all` partitions of the pipeline, this process now owns `owned`; other processes have the rest. An engine
+    /// that owns all of them need not report it.
     Share {
         /// Partitions owned by this process.
         owned: u32,
@@ -159,8 +154,7 @@ impl Event {
 }
 
 /// When a change of letters was requested, and by whom. An engine whose records others read stores the name in them;
-/// the
-/// action log is kept above the seam.
+/// the action log is kept above the seam.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnBehalf<'a> {
     /// When it was requested.

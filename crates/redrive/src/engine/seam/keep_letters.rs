@@ -28,9 +28,8 @@ pub trait KeepLetters: Send + 'static {
         asked: OnBehalf<'_>,
     ) -> Result<Vec<bool>, EngineError>;
 
-    /// Gives open letters new messages. The previous message stays with the letter under the name of the edit.
-    /// Durable on
-    /// return.
+    /// Gives open letters new messages. The previous message stays with the letter under the name of the edit. Durable
+    /// on return.
     fn edit_letters(
         &mut self,
         edit: &str,
@@ -47,8 +46,7 @@ pub trait KeepLetters: Send + 'static {
     ) -> Result<Vec<EditAnswer>, EngineError>;
 
     /// Creates open letters from messages that died elsewhere, in the given order; their time of death is the time of
-    /// the
-    /// request. Messages that already have a letter are skipped. Durable on return; a dry run only returns the
+    /// the request. Messages that already have a letter are skipped. Durable on return; a dry run only returns the
     /// outcomes.
     fn import(
         &mut self,
@@ -71,20 +69,17 @@ pub trait KeepLetters: Send + 'static {
     ) -> Result<Vec<EraseAnswer>, EngineError>;
 
     /// Continues overwriting the stored copies of erased letters, and says how much is left. Never blocks; call it
-    /// until nothing
-    /// is left. An engine that was opened after a crash continues by itself.
+    /// until nothing is left. An engine that was opened after a crash continues by itself.
     fn wipe(&mut self, now: Time) -> Result<WipeProgress, EngineError>;
 
-    /// Reserves a counter for each of these groups, however many groups there are: a decision about a group can only
-    /// be
+    /// Reserves a counter for each of these groups, however many groups there are: a decision about a group can only be
     /// evaluated if its letters are counted.
     fn reserve_groups(&mut self, decided: &[GroupId]) {
         let _ = decided;
     }
 
-    /// Stores a decision about a group for all processes that share the pipeline. Durable on return. Does nothing in
-    /// an engine
-    /// whose decisions are stored elsewhere.
+    /// Stores a decision about a group for all processes that share the pipeline. Durable on return. Does nothing in an
+    /// engine whose decisions are stored elsewhere.
     fn mark_group(&mut self, mark: &GroupMark) -> Result<(), EngineError> {
         let _ = mark;
         Ok(())

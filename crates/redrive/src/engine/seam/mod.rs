@@ -1,10 +1,8 @@
 //! The seam: an engine hands out deliveries and settles batches of verdicts.
 //!
 //! One thread owns an engine and calls it; only [`Ingest`] handles are shared. Key order, the delay of retries and
-//! letter
-//! states are implemented below the seam, because each engine stores waiting messages in its own way. What an outcome
-//! means
-//! is decided above it.
+//! letter states are implemented below the seam, because each engine stores waiting messages in its own way. What an
+//! outcome means is decided above it.
 //!
 //! [`Ingest`]: super::ingest::Ingest
 

@@ -12,8 +12,7 @@ pub enum DeliveryOrder {
     #[default]
     None,
     /// No later message of a key starts before an earlier one is terminal; the order is that of acceptance. A message
-    /// that
-    /// was ingested with a delay joins its key's line when it comes due, a replayed letter when it is requeued.
+    /// that was ingested with a delay joins its key's line when it comes due, a replayed letter when it is requeued.
     Key,
 }
 
@@ -50,10 +49,8 @@ pub enum LastEnd {
 
 impl LastEnd {
     /// Derives the end from what a supervisor knows: the signal that ended the process, and whether the system killed
-    /// it for
-    /// lack of memory. HUP, INT, QUIT, KILL and TERM are sent from outside. An abort, a memory fault or an exit code
-    /// is the
-    /// process's own doing.
+    /// it for lack of memory. HUP, INT, QUIT, KILL and TERM are sent from outside. An abort, a memory fault or an exit
+    /// code is the process's own doing.
     pub const fn of(signal: Option<i32>, out_of_memory: bool) -> Self {
         match signal {
             Some(1 | 2 | 3 | 9 | 15) if !out_of_memory => Self::FromOutside,
@@ -71,9 +68,8 @@ pub struct StoreOptions {
     pub after_dead: AfterDead,
     /// How long an ingested id is remembered; `None` disables deduplication.
     pub dedup: Option<Duration>,
-    /// How long messages in flight may take once another process needs them; `None` leaves it to the engine. Only
-    /// used by engines
-    /// that share their messages with other processes.
+    /// How long messages in flight may take once another process needs them; `None` leaves it to the engine. Only used
+    /// by engines that share their messages with other processes.
     pub drain: Option<Duration>,
     /// Where the code that delivers messages runs.
     pub execution: Execution,

@@ -21,8 +21,7 @@ pub trait Query: Send + 'static {
     fn counts(&self) -> Counts;
 
     /// The times of the oldest waiting message and open letter. It is called about once a second and may be
-    /// approximate, but
-    /// must be cheap: never a walk through everything. The default knows none.
+    /// approximate, but must be cheap: never a walk through everything. The default knows none.
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
         Ok(Oldest::default())
     }
@@ -45,8 +44,7 @@ pub trait Query: Send + 'static {
         limit: usize,
     ) -> Result<Vec<Letter>, EngineError>;
 
-    /// Like [`Query::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far
-    /// it
+    /// Like [`Query::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
     /// came: a search for few among many must not delay deliveries. It also ends once it holds [`SCAN_BYTES`].
     ///
     /// [`SCAN_BYTES`]: crate::engine::letter::SCAN_BYTES
@@ -62,8 +60,7 @@ pub trait Query: Send + 'static {
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError>;
 
     /// The numbers of the letters of messages with this id, in order, without a search. The result may contain others
-    /// but misses
-    /// none. `None` if the engine has no index of ids, or finds too many: then the caller scans all letters.
+    /// but misses none. `None` if the engine has no index of ids, or finds too many: then the caller scans all letters.
     fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
         let _ = id;
         Ok(None)
@@ -106,28 +103,24 @@ pub trait Query: Send + 'static {
         None
     }
 
-    /// The state of the message with this id. An id is known for the deduplication window after its acceptance,
-    /// perhaps for
-    /// longer; if it was accepted again, the latest message is meant. Without such a window the answer is
+    /// The state of the message with this id. An id is known for the deduplication window after its acceptance, perhaps
+    /// for longer; if it was accepted again, the latest message is meant. Without such a window the answer is
     /// [`EngineError::NotRemembered`].
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         let _ = (id, now);
         Err(EngineError::NotRemembered)
     }
 
-    /// The line of a key on a pipeline that orders keys: its head, and how many messages wait. `None` if no message
-    /// of the key
-    /// waits or runs. As with [`Query::message`], waiting messages are found only if ids are remembered.
+    /// The line of a key on a pipeline that orders keys: its head, and how many messages wait. `None` if no message of
+    /// the key waits or runs. As with [`Query::message`], waiting messages are found only if ids are remembered.
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
         let _ = key;
         Err(EngineError::NotRemembered)
     }
 
     /// Messages that wait in `state`, after the key `after`, in the engine's own order. Looks at no more than
-    /// `look_max` entries
-    /// and holds about [`SCAN_BYTES`]: a listing must not delay deliveries. Messages in flight are known above the
-    /// seam, so the
-    /// engine is not asked for them.
+    /// `look_max` entries and holds about [`SCAN_BYTES`]: a listing must not delay deliveries. Messages in flight are
+    /// known above the seam, so the engine is not asked for them.
     ///
     /// [`SCAN_BYTES`]: crate::engine::letter::SCAN_BYTES
     fn scan_pending(
@@ -139,8 +132,7 @@ pub trait Query: Send + 'static {
     ) -> Result<PendingScan, EngineError>;
 
     /// Where the message with this id waits, without a search; `None` if it does not wait or cannot be found at once.
-    /// Engines
-    /// that do not remember ids answer [`EngineError::NotRemembered`].
+    /// Engines that do not remember ids answer [`EngineError::NotRemembered`].
     fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
         let _ = id;
         Err(EngineError::NotRemembered)

@@ -1,6 +1,5 @@
 //! Reminders from one process to the next, each in its own file. Never synced: they survive the process, but not a
-//! power
-//! failure, and readers must be able to do without them.
+//! power failure, and readers must be able to do without them.
 
 use std::io;
 

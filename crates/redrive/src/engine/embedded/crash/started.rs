@@ -1,12 +1,9 @@
-//! Which deliveries were started and which of them came back, as marks that are never synced: they survive the
-//! process but
-//! not a power failure.
+//! Which deliveries were started and which of them came back, as marks that are never synced: they survive the process
+//! but not a power failure.
 //!
 //! Marks are appended, one write per hand-out and one per batch of verdicts. Marks of messages settled since are
-//! ignored.
-//! A delivery that was started and neither came back nor was settled was running when the process died. One that came
-//! back
-//! was not, even if the process died before its verdict was durable.
+//! ignored. A delivery that was started and neither came back nor was settled was running when the process died. One
+//! that came back was not, even if the process died before its verdict was durable.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,9 +11,8 @@ use std::io;
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 
 const NAMES: [&str; 2] = ["started-0", "started-1"];
-/// At this size, the other file takes over, beginning with what is in flight. It is twice as much as can be in
-/// flight, so
-/// that the files do not alternate at every hand-out.
+/// At this size, the other file takes over, beginning with what is in flight. It is twice as much as can be in flight,
+/// so that the files do not alternate at every hand-out.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 const MARK_BYTES: usize = 24;
 
@@ -65,8 +61,7 @@ pub(crate) struct Started<F> {
     len: u64,
     buf: Vec<u8>,
     /// Whether the files still hold the marks of the last run. They stay until something is started: a process that
-    /// dies
-    /// before that has not acted on them, so the next one must see them again.
+    /// dies before that has not acted on them, so the next one must see them again.
     of_last_run: bool,
 }
 

@@ -1,13 +1,10 @@
 //! Which messages may have killed the process, in a short file of its own. Never synced: it survives the process but
-//! not a
-//! power failure.
+//! not a power failure.
 //!
 //! Records are appended, and the last one of a message counts. When the process dies, a waiting suspect keeps its
-//! crashes;
-//! an announced one gets one more, unless the process was ended from outside. A suspect that came back is cleared: if
-//! the
-//! process ends before its verdict is durable, this attempt is not suspected again. Messages settled since are
-//! dropped.
+//! crashes; an announced one gets one more, unless the process was ended from outside. A suspect that came back is
+//! cleared: if the process ends before its verdict is durable, this attempt is not suspected again. Messages settled
+//! since are dropped.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -71,9 +68,8 @@ impl<F: DiskFile> Suspected<F> {
         Ok((Self { file, len, known, running: None }, marks))
     }
 
-    /// Keeps the suspects that are still open, adds what the last run had handed out, and writes all of them. Doing
-    /// it twice
-    /// changes nothing, so a death of the process here is not counted as a crash of theirs.
+    /// Keeps the suspects that are still open, adds what the last run had handed out, and writes all of them. Doing it
+    /// twice changes nothing, so a death of the process here is not counted as a crash of theirs.
     pub(crate) fn adopt(&mut self, open: &[Mark], last_run: &LastRun) -> io::Result<()> {
         self.known.retain(|_, known| open.contains(&known.mark));
         for mark in &last_run.returned {

@@ -30,10 +30,10 @@ use crate::name;
 /// From this format on, every directory has a manifest of its pipelines.
 const MANIFEST_SINCE: u32 = 2;
 
-/// The durable engine of one machine: a directory that holds a store per pipeline.
-/// The durable engine for a single machine: a directory with one store per pipeline.
-/// Dropping it, and every store opened from it, gives the directory free for the next owner.
-/// The directory is released for the next owner once it and every store opened from it are dropped.
+/// The durable engine of one machine: a directory that holds a store per pipeline. The durable engine for a single
+/// machine: a directory with one store per pipeline. Dropping it, and every store opened from it, gives the directory
+/// free for the next owner. The directory is released for the next owner once it and every store opened from it are
+/// dropped.
 /// ```no_run
 /// use redrive::{Embedded, Message, Pipeline, Redrive};
 ///

@@ -1,5 +1,4 @@
-//! One owner per directory. The directory itself is locked: a file in it can be removed and created again, and a
-//! second
+//! One owner per directory. The directory itself is locked: a file in it can be removed and created again, and a second
 //! process would lock the new one.
 
 use std::fs::{self, File, TryLockError};
@@ -15,8 +14,7 @@ use crate::owner_only;
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
 /// How long to wait for the lock. A child process keeps its parent's files open until it executes another program, so
-/// the
-/// directory may stay locked for a moment after it was closed.
+/// the directory may stay locked for a moment after it was closed.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_AGAIN: Duration = Duration::from_millis(10);
 

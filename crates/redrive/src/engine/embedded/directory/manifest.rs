@@ -56,8 +56,7 @@ pub(crate) struct Manifest {
 
 impl Manifest {
     /// Reads the manifest. If it is missing or damaged, creates it from the stores that exist and returns a note,
-    /// unless the
-    /// directory is from before there were manifests.
+    /// unless the directory is from before there were manifests.
     pub(crate) fn open(dir: &Path, is_old: bool) -> Result<(Self, Option<String>), EngineError> {
         let file = dir.join(FILE);
         let manifest = |stores| Self { dir: dir.to_owned(), stores };
@@ -121,8 +120,7 @@ impl Manifest {
     }
 }
 
-/// The stores that were removed from a directory, with what they held; another process may own it. A missing or
-/// damaged
+/// The stores that were removed from a directory, with what they held; another process may own it. A missing or damaged
 /// manifest yields none; the owner rewrites it.
 pub fn removed(dir: &Path) -> Vec<(String, Holding)> {
     let listed = fs::read_to_string(dir.join(FILE)).ok().and_then(|text| read(&text));

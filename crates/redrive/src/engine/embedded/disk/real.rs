@@ -56,9 +56,8 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     }
 }
 
-/// Whether opening a file failed because too many files are open, in this process or on the machine. That is
-/// temporary, says
-/// nothing about the disk, and nothing was changed.
+/// Whether opening a file failed because too many files are open, in this process or on the machine. That is temporary,
+/// says nothing about the disk, and nothing was changed.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     let errno = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
     errno.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))

@@ -69,8 +69,7 @@ impl SimDisk {
     /// Makes the `nth` operation of this kind from now on fail, counted from 1.
     ///
     /// A failed write may have happened in part. A failed sync drops what it should have made durable: the data can
-    /// still
-    /// be read and later syncs succeed, but a power failure removes it.
+    /// still be read and later syncs succeed, but a power failure removes it.
     pub fn fail_next(&self, op: SimOp, nth: u64, kind: ErrorKind) {
         assert!(nth > 0, "failures are counted from 1");
         self.lock().failures.push((op, nth, kind));

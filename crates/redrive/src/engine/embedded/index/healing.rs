@@ -1,10 +1,8 @@
 //! Tables that are rebuilt from the journal when they turn out to be damaged, while readers go on.
 //!
 //! Changes since the last checkpoint are in overlays above the tables. So damaged tables can be replaced by new ones
-//! that
-//! reflect the same checkpoint, without the layers above noticing. A reader that hits the damage either waits for the
-//! new
-//! tables or gets an error; it chooses which.
+//! that reflect the same checkpoint, without the layers above noticing. A reader that hits the damage either waits for
+//! the new tables or gets an error; it chooses which.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};

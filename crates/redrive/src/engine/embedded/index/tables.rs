@@ -269,8 +269,7 @@ pub struct IdSlot {
     /// When it was accepted; the start of the deduplication window.
     pub at: u64,
     /// The deadline of a ready message, to whose frame no table points. It may be missing once the message has left
-    /// that
-    /// state, because then it can be read from the frame.
+    /// that state, because then it can be read from the frame.
     pub deadline: Option<u64>,
 }
 

@@ -1,7 +1,6 @@
 //! Reads a store without opening it: nothing is locked, truncated, repaired or written. For troubleshooting.
 //!
-//! The rules for damage are those of `journal/tail.rs`. The owner may be running: files only grow or disappear, and
-//! an
+//! The rules for damage are those of `journal/tail.rs`. The owner may be running: files only grow or disappear, and an
 //! unfinished end is reported as such.
 
 use std::fs;
@@ -77,8 +76,7 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
 }
 
 /// Reads the whole index of a pipeline's store and returns what is wrong with it, if anything. The index is a cache:
-/// its
-/// owner rebuilds it from the logs.
+/// its owner rebuilds it from the logs.
 pub fn check_index(path: &Path, pipeline: &str) -> Option<String> {
     let disk = ReadOnlyDisk(path.join(pipeline).join("index"));
     let mut checked = runs::check(&disk);

@@ -10,8 +10,7 @@ pub enum LogError {
     #[error("{what} {name}: {source}")]
     Io { what: &'static str, name: String, source: io::Error },
     /// After a failed write or sync the content of the disk is unknown; a repeated sync may succeed although the data
-    /// is
-    /// lost. Only opening the log again can tell.
+    /// is lost. Only opening the log again can tell.
     #[error("the log has stopped after an earlier failure ({cause}); open it again to recover")]
     Poisoned { cause: String },
     #[error("{name} is missing or too short: {} bytes, positions {from} to {to}, are gone", to - from)]

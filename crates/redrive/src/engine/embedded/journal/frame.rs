@@ -4,8 +4,7 @@
 //! magic u16 | kind u8 | flags u8 | len u32 | tag u64 | header_crc u32 | body_crc u32 | body | zeros to 8 bytes
 //! ```
 //!
-//! The header has its own checksum, so that kind and tag survive a damaged body. That checksum also covers the
-//! position
+//! The header has its own checksum, so that kind and tag survive a damaged body. That checksum also covers the position
 //! and the store: bytes that look like a frame but are in the wrong place (a journal copied into a payload, a sector
 //! written to the wrong address) are not accepted as frames.
 

@@ -99,8 +99,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Fails if another process has written to, truncated or removed the last segment: its data may have been
-    /// acknowledged by
-    /// that process.
+    /// acknowledged by that process.
     pub fn check_file(&self) -> Result<(), LogError> {
         let standing = self.file.standing().map_err(|error| self.failed("looking at", error))?;
         let how = if !standing.has_name {

@@ -1,6 +1,5 @@
 //! Overwrites the message content in the body of a frame. Lengths and numbers stay, so the frame is folded as before,
-//! and a
-//! frame that a crash left half overwritten can be overwritten again.
+//! and a frame that a crash left half overwritten can be overwritten again.
 
 use redrive_core::message;
 

@@ -120,9 +120,8 @@ impl<D: Disk> Reader<D> {
 
     /// Walks the frames that begin in `[from, to)` until `each` breaks, and returns the position of the next one.
     ///
-    /// `from` must be the position of a frame, of a batch, or the start of the log or of a segment. Damaged or
-    /// missing ranges
-    /// are passed on as [`Scanned::Rot`], never skipped silently.
+    /// `from` must be the position of a frame, of a batch, or the start of the log or of a segment. Damaged or missing
+    /// ranges are passed on as [`Scanned::Rot`], never skipped silently.
     pub fn scan(
         &self,
         from: u64,
@@ -173,8 +172,7 @@ impl<D: Disk> Reader<D> {
     }
 
     /// Overwrites the content of messages with these numbers, in the segment that begins at `base` and below `to`.
-    /// Durable on
-    /// return. Does nothing if the segment is gone.
+    /// Durable on return. Does nothing if the segment is gone.
     pub fn wipe(&self, base: u64, to: u64, letters: &HashSet<u64>) -> Result<(), ReadError> {
         let Some(segment) = self.segments.at(base).filter(|segment| segment.base == base) else {
             return Ok(());

@@ -125,9 +125,8 @@ const HAS_GROUP: u8 = 2;
 const HAS_REPLACED: u8 = 4;
 const HAS_OPTIONS: u8 = 8;
 
-/// Every accepted message fits into a frame as a letter, with any history and the maximum number of remembered jobs.
-/// So no
-/// message can be refused when it dies, when nobody could be told.
+/// Every accepted message fits into a frame as a letter, with any history and the maximum number of remembered jobs. So
+/// no message can be refused when it dies, when nobody could be told.
 const _: () = {
     let headers = limits::HEADERS_BYTES_MAX + limits::HEADERS_MAX * 8;
     let message = limits::PAYLOAD_BYTES_MAX + headers + limits::KEY_BYTES_MAX + limits::ID_BYTES_MAX;

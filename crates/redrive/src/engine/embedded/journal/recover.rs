@@ -1,8 +1,7 @@
 //! Opening a log: torn data is truncated, damaged or missing data is reported, nothing is skipped silently.
 //!
 //! `tail` defines what is torn and what is rot. Complete frames beyond the durable part are kept, and made durable
-//! before
-//! the log is used.
+//! before the log is used.
 
 use std::sync::Arc;
 
@@ -294,8 +293,7 @@ fn settle_tail<F: DiskFile>(
         last.len = header.len() as u64;
     }
     // Rewritten, not only synced: after a failed sync the kernel may consider these pages clean although they never
-    // reached
-    // the disk, and a sync alone would do nothing.
+    // reached the disk, and a sync alone would do nothing.
     let (mut from, end) = (durable - last.base, last.len);
     let mut buf = Vec::new();
     while from < end {

@@ -4,8 +4,7 @@
 //! - *Durable* is the highest position that intact data proves to be synced: a batch header records it, and a segment
 //!   exists only after everything before it was synced.
 //! - A bad frame in the last segment that reaches beyond that may be a write torn by a crash. It was never
-//! acknowledged, and
-//!   pages reach the disk in any order: the log is truncated there.
+//!   acknowledged, and pages reach the disk in any order: the log is truncated there.
 //! - A bad frame below that is rot. It is reported and stays, as does everything around it.
 
 use super::frame::Rot;

@@ -1,12 +1,9 @@
 //! The watermark: how far both logs are durable, recorded outside of them.
 //!
 //! A log that was cut short or lost cannot tell so itself. So the positions are written here after every sync, before
-//! callers
-//! are answered. That write is not synced but survives the process; it is synced when a segment begins, when letters
-//! were
-//! moved, once a second, and at a clean end. So a power failure takes at most the last second of it, and it never
-//! claims
-//! more than is true.
+//! callers are answered. That write is not synced but survives the process; it is synced when a segment begins, when
+//! letters were moved, once a second, and at a clean end. So a power failure takes at most the last second of it, and
+//! it never claims more than is true.
 //!
 //! Two slots are written alternately, each in its own sector, so that a torn write leaves the other intact.
 

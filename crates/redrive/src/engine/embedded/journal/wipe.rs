@@ -23,8 +23,7 @@ pub(crate) enum Torn {
 const BODY_CRC_AT: usize = 20;
 
 /// Overwrites the content of messages with these numbers, in the frames of `[from, to)` of the segment that begins at
-/// `base`.
-/// Returns how many frames were overwritten; durable once the file is synced.
+/// `base`. Returns how many frames were overwritten; durable once the file is synced.
 pub(crate) fn wipe<F: DiskFile>(
     file: &F,
     seal: Seal,

@@ -1,7 +1,6 @@
 //! The cleaner: reads the oldest segment and determines what must be copied forward.
 //!
-//! It uses the tables of a checkpoint that includes everything that has left the segment. Later changes are taken
-//! into
+//! It uses the tables of a checkpoint that includes everything that has left the segment. Later changes are taken into
 //! account by the owner of the store before anything is written. No message in the segment can become live again, so
 //! nothing is missed.
 

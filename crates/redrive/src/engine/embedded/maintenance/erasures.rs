@@ -1,10 +1,8 @@
 //! Which letters were erased but not yet overwritten in all copies, in a file that survives a crash.
 //!
 //! A letter is recorded before its tombstone is written, and the list is confirmed before the first copy is
-//! overwritten. So
-//! when the store is opened, overwriting has either not begun, or has begun only for letters that certainly have
-//! their
-//! tombstones, and below positions that were written long before.
+//! overwritten. So when the store is opened, overwriting has either not begun, or has begun only for letters that
+//! certainly have their tombstones, and below positions that were written long before.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;

@@ -139,8 +139,7 @@ pub fn write_checkpoint<S: IndexTables>(tables: &S, frozen: &Frozen) -> Result<(
 }
 
 /// Merges runs of the tables after each checkpoint, and rebuilds damaged tables. It has its own thread, because both
-/// may
-/// take long.
+/// may take long.
 pub fn run_upkeep<S: IndexTables>(tables: &Healing<S>, called: &Mailbox<()>, wake: &dyn Fn()) {
     while called.wait(None).is_some() {
         upkeep(tables);

@@ -1,16 +1,12 @@
 //! The state that follows from the journal: which messages are ready, which wait and for what, which letters there
 //! are.
 //!
-//! The state of a message changes only in [`Book::fold`] (and `fold_letter`, for the letter log), with the same
-//! frames in the
-//! same order at run time and after a restart: the fields are private to `state/`. The other methods that take `&mut
-//! self`
-//! change no message's state. They set where folding begins (`begin_at`, `begin_with`, `reserve_numbers`), move
-//! changes
-//! between memory and the tables at a checkpoint (`freeze`, `thaw`), load caches, or mark entries of the due window
-//! as handed
-//! out (`pop_due`, `hand_out_delayed`, `put_back_delayed`). Messages in flight are not part of it: a new process has
-//! none.
+//! The state of a message changes only in [`Book::fold`] (and `fold_letter`, for the letter log), with the same frames
+//! in the same order at run time and after a restart: the fields are private to `state/`. The other methods that take
+//! `&mut self` change no message's state. They set where folding begins (`begin_at`, `begin_with`, `reserve_numbers`),
+//! move changes between memory and the tables at a checkpoint (`freeze`, `thaw`), load caches, or mark entries of the
+//! due window as handed out (`pop_due`, `hand_out_delayed`, `put_back_delayed`). Messages in flight are not part of it:
+//! a new process has none.
 
 use std::sync::Arc;
 
@@ -110,8 +106,7 @@ pub(crate) fn position_of(writes: &[Write]) -> Option<u64> {
 
 /// The only key of the meta table.
 pub const META_KEY: u64 = 0;
-/// Incremented when the meaning of the tables or of this entry changes: an index of another version is rebuilt from
-/// the
+/// Incremented when the meaning of the tables or of this entry changes: an index of another version is rebuilt from the
 /// journal.
 const META_VERSION: u64 = 9;
 const META_FIXED: usize = 18;

@@ -97,11 +97,9 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// An id that the cleaner copied forward. A running store knows it already: its first frame was folded, and it
-    /// was
+    /// An id that the cleaner copied forward. A running store knows it already: its first frame was folded, and it was
     /// copied because it has not expired. Looking it up would cost a table read for each id. When the journal is read
-    /// from
-    /// disk, the first frame may be gone with its segment.
+    /// from disk, the first frame may be gone with its segment.
     fn seen(&mut self, seen: &Seen) -> Result<(), IndexError> {
         if !self.catching_up {
             return Ok(());
@@ -260,8 +258,7 @@ impl<S: IndexTables> Book<S> {
     }
 
     /// Folds the cleaner's copy of a waiting message. It is written only while the message waits
-    /// (`Store::still_waits`), so if
-    /// the original frame is gone in a rebuild, the copy takes its place.
+    /// (`Store::still_waits`), so if the original frame is gone in a rebuild, the copy takes its place.
     fn moved(&mut self, seq: u64, flags: u8, stored: &Stored, pointer: Pointer) -> Result<(), IndexError> {
         if flags & FLAG_BLOCKED != 0 {
             let Some(hash) = stored.key else { return Ok(()) };
@@ -368,9 +365,8 @@ impl<S: IndexTables> Book<S> {
         Ok(())
     }
 
-    /// Folds one frame of the letter log in a rebuild. It comes before the journal, whose frames have the later
-    /// states of
-    /// these letters.
+    /// Folds one frame of the letter log in a rebuild. It comes before the journal, whose frames have the later states
+    /// of these letters.
     pub fn fold_letter(&mut self, frame: &Frame, at: u64) -> Result<(), IndexError> {
         let pointer = Pointer::new(at, frame_len(frame.body.len()) as u32);
         let seq = frame.tag;

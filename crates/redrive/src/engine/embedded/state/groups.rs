@@ -24,9 +24,8 @@ struct Counted {
     open: u64,
     /// Time of death and number of its oldest letter; `None` if it has to be looked up.
     first: Option<(u64, u64)>,
-    /// No open letter comes before this. The table contains letters that left until the next checkpoint, and a search
-    /// from
-    /// the start would pass all of them each time.
+    /// No open letter comes before this. Letters that left stay in the table until the next checkpoint, and a search
+    /// from the start would pass all of them each time.
     floor: (u64, u64),
     rate: ArrivalRate,
 }

@@ -1,6 +1,5 @@
-//! The dead letters that follow from the journal, indexed by number, by the id of their message, by the key they
-//! block, and by
-//! group.
+//! The dead letters that follow from the journal, indexed by number, by the id of their message, by the key they block,
+//! and by group.
 
 use std::sync::Arc;
 

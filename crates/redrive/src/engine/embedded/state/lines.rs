@@ -18,9 +18,8 @@ const NOBODY: u64 = u64::MAX;
 #[derive(Debug, Default)]
 pub struct Lines {
     slots: Overlay<LineKey, LineSlot>,
-    /// No message before this number is in the key's line. The table contains messages that left until the next
-    /// checkpoint,
-    /// and a search from the start would pass all of them each time.
+    /// No message before this number is in the key's line. Messages that left stay in the table until the next
+    /// checkpoint, and a search from the start would pass all of them each time.
     heads: NumberMap<u64, u64>,
 }
 

@@ -119,9 +119,8 @@ impl<D: Disk> Ready<D> {
     pub fn resume_from(&mut self, prefix: u64) -> (u64, u64) {
         if let Some(expected) = self.expected.filter(|expected| *expected <= prefix && self.queue.is_empty())
         {
-            // Everything that was read is finished. If one message fails again and again, it may take long until a
-            // new one comes,
-            // and old frames must not be kept until then.
+            // Everything that was read is finished. If one message fails again and again, it may take long until a new
+            // one comes, and old frames must not be kept until then.
             self.marks.clear();
             return (self.next, expected);
         }

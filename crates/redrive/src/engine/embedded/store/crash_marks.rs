@@ -1,6 +1,5 @@
 //! Records which deliveries were started and came back, for the process that starts after a crash, and which messages
-//! are
-//! suspected of having caused one.
+//! are suspected of having caused one.
 
 use std::io;
 
@@ -53,10 +52,8 @@ impl<F: DiskFile> CrashMarks<F> {
     }
 
     /// Records which of these deliveries came back, before their verdicts are written, so that they are not suspected
-    /// if the
-    /// process dies in between. Suspects that come back unstarted wait again. Those that ran are cleared, and
-    /// forgotten once
-    /// the batch that `tickets` issues next is durable.
+    /// if the process dies in between. Suspects that come back unstarted wait again. Those that ran are cleared, and
+    /// forgotten once the batch that `tickets` issues next is durable.
     pub(crate) fn returned(
         &mut self,
         batch: &[Settlement],

@@ -1,6 +1,5 @@
 //! Finds letters, and messages by id, in the tables. The id gives a message's number, and the places give where it
-//! waits. Otherwise
-//! it is ready, in flight, a letter, or finished.
+//! waits. Otherwise it is ready, in flight, a letter, or finished.
 
 use std::time::Duration;
 
@@ -102,9 +101,8 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             let deadline = slot.deadline.map(Time::from_millis);
             return Ok(Some(MessageState { deadline, ..MessageState::new(id, phase) }));
         }
-        // It left no trace, so it was delivered, or was a letter that was resolved and purged. Delivery is certain
-        // only as long as
-        // no letter of it can have been purged.
+        // It left no trace, so it was delivered, or was a letter that was resolved and purged. Delivery is certain only
+        // as long as no letter of it can have been purged.
         let since_accepted = now.since(Time::from_millis(slot.at));
         let certain = since_accepted < window.min(self.tuning.resolved_retention);
         // If data was lost, the trace may have been in it.
@@ -143,8 +141,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
     }
 
     /// The letters of messages that have this id or were accepted under it, or under an id with the same hash; `None`
-    /// if
-    /// there are too many.
+    /// if there are too many.
     pub(crate) fn find_letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
         let mut found = Vec::new();
         for id in std::iter::once(id).chain(ids_before(id)) {

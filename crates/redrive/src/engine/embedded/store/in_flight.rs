@@ -112,8 +112,7 @@ impl InFlight {
     }
 
     /// The unsettled delivery of this receipt. Receipts of an earlier hand-out or another opening match nothing, and
-    /// nothing is
-    /// settled twice.
+    /// nothing is settled twice.
     pub(crate) fn unsettled_mut(&mut self, receipt: &Receipt) -> Option<&mut Held> {
         let (epoch, at) = (self.epoch, receipt.at);
         let is_valid = |held: &&mut Held| held.goes.is_none() && receipt.epoch == epoch && at == held.receipt;

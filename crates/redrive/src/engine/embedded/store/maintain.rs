@@ -79,8 +79,7 @@ enum Cleaning {
     /// Waits for a persisted checkpoint after everything that was copied.
     Persisting(Segment, u64),
     /// Waits until the writer has removed the segment. Until then it is still the oldest, and would be cleaned once
-    /// more
-    /// while its file is being removed.
+    /// more while its file is being removed.
     Dropping(Segment),
 }
 
@@ -271,8 +270,7 @@ fn wipe_next<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Result<(),
     Ok(())
 }
 
-/// The oldest segment of the journal, if everything in it has left the ready state and cleaning it pays; and whether
-/// it
+/// The oldest segment of the journal, if everything in it has left the ready state and cleaning it pays; and whether it
 /// must be scanned.
 fn journal_candidate<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Option<(Segment, bool)> {
     let segments = parts.waiting.contents.journal().segments();
@@ -283,8 +281,7 @@ fn journal_candidate<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Op
     }
     let total = parts.waiting.book.position() - base;
     // Ids are copied forward until they expire, and take about as much space there as in their table. If they did not
-    // count
-    // as live, a journal that holds little else would be rewritten over and over.
+    // count as live, a journal that holds little else would be rewritten over and over.
     let live =
         parts.waiting.book.live().bytes_in(0..LETTER_LOG) + parts.waiting.book.tables().bytes_of(Space::Ids);
     let dead_as_a_whole =
@@ -310,8 +307,7 @@ fn letter_candidate<D: Disk, S: IndexTables>(parts: &Parts<'_, D, S>) -> Option<
 }
 
 /// A copy to be written for a message that the cleaner found in the tables; `None` if it has finished meanwhile or is
-/// about to:
-/// otherwise a rebuild would bring it back. If only its place has changed, the copy gets the new one.
+/// about to: otherwise a rebuild would bring it back. If only its place has changed, the copy gets the new one.
 fn still_waits<D: Disk, S: IndexTables>(
     waiting: &Waiting<D, S>,
     seq: u64,

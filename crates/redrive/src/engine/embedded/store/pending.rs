@@ -1,10 +1,8 @@
 //! Lists the waiting messages of a store, page by page.
 //!
 //! A listing key consists of the position of its frame and the number for a ready message, of due time and number for
-//! one that
-//! waits for its due time, and of the key's hash and the number for one that waits behind its key. So a listing can
-//! continue
-//! where it ended, and a claim needs no search.
+//! one that waits for its due time, and of the key's hash and the number for one that waits behind its key. So a
+//! listing can continue where it ended, and a claim needs no search.
 
 use std::ops::ControlFlow;
 

@@ -148,8 +148,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         Ok(())
     }
 
-    /// Maintains index and journal. Changes must not pile up while the tables are slow: then nothing is delivered for
-    /// a
+    /// Maintains index and journal. Changes must not pile up while the tables are slow: then nothing is delivered for a
     /// while, and ingest is refused.
     fn maintain(&mut self) -> Result<(), EngineError> {
         self.with_maintenance(Maintenance::run)?;
@@ -231,9 +230,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 done.push(delivery.receipt.seq);
             } else {
                 let Held { was, key, in_line, .. } = *held;
-                // A message made due before it joined its line does not enter it now: those before it may not have
-                // been looked
-                // at.
+                // A message made due before it joined its line does not enter it now: those before it may not have been
+                // looked at.
                 let key = key.filter(|_| in_line || !matches!(verdict, Verdict::Retry { .. }));
                 let dies_again = delivery.meta.replays > 0 && matches!(verdict, Verdict::Dead { .. });
                 let letter = if dies_again { self.waiting.book.letter(receipt.seq)? } else { None };

@@ -150,9 +150,8 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
         let mut doomed = None;
         let key = self.waiting.book.hash_of(&content.message);
         if let Some(hash) = key {
-            // A message that came due but was never looked at must not overtake ready messages that were not looked
-            // at either. That
-            // can be a letter, if it was cancelled before its turn.
+            // A message that came due but was never looked at must not overtake ready messages that were not looked at
+            // either. That can be a letter, if it was cancelled before its turn.
             let was_started = content.in_line && content.meta.replays == 0;
             let looked_at = was == Was::Fresh || was_started || self.waiting.ready.next_seq() > seq;
             if !looked_at || !self.may_start(hash, seq)? {

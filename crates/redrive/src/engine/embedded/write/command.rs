@@ -156,8 +156,7 @@ pub enum Note {
 
 impl Note {
     /// Posts the note to the owner of the store. If the owner lags behind or is not running yet, the note holds only
-    /// the
-    /// position of the batch in the journal, so that a backlog is not held in memory.
+    /// the position of the batch in the journal, so that a backlog is not held in memory.
     pub fn leave(mut self, notes: &Mailbox<Self>) {
         let mut bytes = size_of::<Self>();
         if let Self::Committed { written: Some(written), .. } = &mut self {

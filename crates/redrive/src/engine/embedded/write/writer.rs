@@ -58,8 +58,7 @@ impl<D: Disk, S> std::fmt::Debug for Writer<D, S> {
 }
 
 /// Makes sure that no caller waits forever, however the writer ends: commands it did not get to are dropped, and the
-/// answers
-/// with them.
+/// answers with them.
 struct WriterEnd<'a> {
     commands: &'a Mailbox<Command>,
     notes: &'a Mailbox<Note>,
@@ -308,8 +307,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         Ok(())
     }
 
-    /// Writes each letter as one frame, so that a torn batch leaves complete letters and never a message that would
-    /// be
+    /// Writes each letter as one frame, so that a torn batch leaves complete letters and never a message that would be
     /// delivered. Returns the number of the first.
     fn import(&mut self, batch: &mut Batch, letters: &[Stored]) -> u64 {
         let first = self.next_seq;

@@ -32,9 +32,8 @@ impl<D: Disk> SortedRuns<D> {
         Ok(false)
     }
 
-    /// Drops runs in which all ids have expired; the latest id of a run decides. The oldest runs go first: dropping
-    /// an entry must
-    /// not bring back an older one of the same id.
+    /// Drops runs in which all ids have expired; the latest id of a run decides. The oldest runs go first: dropping an
+    /// entry must not bring back an older one of the same id.
     fn drop_expired(&self) -> Result<bool, IndexError> {
         let from = self.ids_from.load(Ordering::Relaxed);
         let ids = Space::Ids as usize;

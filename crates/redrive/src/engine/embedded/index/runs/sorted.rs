@@ -1,10 +1,8 @@
 //! The tables on disk: sorted runs that are written once, merged in the background, and verified on each read.
 //!
-//! A checkpoint is one file with a section for each table that changed. The [`catalog`] lists the valid sections; it
-//! is
+//! A checkpoint is one file with a section for each table that changed. The [`catalog`] lists the valid sections; it is
 //! replaced as a whole, which makes checkpoints atomic. Everything read is verified, and damage is returned as an
-//! error:
-//! the index is a cache, and its owner rebuilds it. See docs/adr/0023.
+//! error: the index is a cache, and its owner rebuilds it. See docs/adr/0023.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;

@@ -17,9 +17,8 @@ pub(crate) struct Rule {
 
 impl Rule {
     /// Ids are written once and expire by age, so their merges are few and large, and no run spans days. The other
-    /// tables change
-    /// and are read in ranges, so they have fewer runs. `checkpoint` is the size of a typical checkpoint; many are
-    /// smaller.
+    /// tables change and are read in ranges, so they have fewer runs. `checkpoint` is the size of a typical checkpoint;
+    /// many are smaller.
     pub(crate) fn of(space: Space, checkpoint: u64) -> Self {
         let base = checkpoint.div_ceil(64);
         match space {
@@ -38,9 +37,8 @@ impl Rule {
         class
     }
 
-    /// The runs to merge, given the entries of all runs, oldest first. They always include the newest run, so that
-    /// the runs
-    /// stay in the order in which they were written.
+    /// The runs to merge, given the entries of all runs, oldest first. They always include the newest run, so that the
+    /// runs stay in the order in which they were written.
     pub(crate) fn next(&self, entries: &[u64]) -> Option<Range<usize>> {
         let first = entries.iter().rposition(|entries| *entries >= self.whole_at).map_or(0, |at| at + 1);
         let classes: Vec<u32> = entries[first..].iter().map(|entries| self.class(*entries)).collect();
@@ -58,9 +56,8 @@ impl Rule {
 mod tests {
     use super::*;
 
-    /// Adds runs of one size one by one, merging as needed. Returns the maximum number of runs, and how often an
-    /// entry was
-    /// rewritten on average.
+    /// Adds runs of one size one by one, merging as needed. Returns the maximum number of runs, and how often an entry
+    /// was rewritten on average.
     fn grow(rule: Rule, runs: u64, entries: u64) -> (usize, f64) {
         let (mut sizes, mut most, mut moved) = (Vec::new(), 0, 0);
         for _ in 0..runs {

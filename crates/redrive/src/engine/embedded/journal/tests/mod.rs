@@ -232,8 +232,7 @@ fn a_failed_write_stops_the_log_for_good_and_reopening_recovers() {
 }
 
 /// The kernel marks pages as clean after a failed sync: the data can still be read, later syncs succeed, and the next
-/// power
-/// failure loses it. Whatever opening the log reports after that must be on disk all the same.
+/// power failure loses it. Whatever opening the log reports after that must be on disk all the same.
 #[test]
 fn a_failed_sync_is_never_retried_and_what_reopening_finds_is_made_durable() {
     let disk = SimDisk::new();

@@ -1,6 +1,5 @@
 //! Edits of letters: a letter is rewritten with its new message, and its earlier versions in the same frame. So code
-//! that
-//! reads, replays or moves letters need not know about edits.
+//! that reads, replays or moves letters need not know about edits.
 
 use std::collections::HashSet;
 

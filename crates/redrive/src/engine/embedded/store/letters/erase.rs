@@ -128,8 +128,7 @@ impl<D: Disk> Erasing<D> {
     }
 
     /// Records letters, durably, before their tombstones are written. After a crash in between, the record lists
-    /// unchanged
-    /// letters; without it, copies could stay that are never overwritten.
+    /// unchanged letters; without it, copies could stay that are never overwritten.
     pub(crate) fn record(&mut self, letters: &[u64]) -> Result<(), EngineError> {
         self.file.record(letters).map_err(|error| recording(&error))
     }
@@ -150,8 +149,7 @@ impl<D: Disk> Erasing<D> {
     }
 
     /// The next segment to overwrite; `None` while one is being overwritten. Before the first one of a pass, the file
-    /// records
-    /// durably how far the pass will go.
+    /// records durably how far the pass will go.
     pub(crate) fn next(&mut self, logs: impl FnOnce() -> LogExtent) -> Result<Option<WipePart>, EngineError> {
         let logs = if self.wiping.begins() { logs() } else { LogExtent::default() };
         if self.wiping.begins() {

@@ -49,8 +49,7 @@ impl<P> Wiping<P> {
     }
 
     /// The next segment to overwrite and the letters to overwrite in it; `None` while one is being overwritten. `all`
-    /// lists
-    /// the segments that exist when a pass begins.
+    /// lists the segments that exist when a pass begins.
     pub(super) fn next(&mut self, all: impl FnOnce() -> Vec<P>) -> Option<(P, Arc<HashSet<u64>>)> {
         if self.begins() {
             let letters = Arc::new(std::mem::take(&mut self.wanted));
