@@ -151,7 +151,7 @@ impl Letter {
         self.message.wire().len() + self.history.raw().len()
     }
 
-    /// The letter without the payload of its message, and without the memory that holds it.
+    /// Drops the payload of its message and frees its memory.
     #[must_use]
     pub fn without_payload(self) -> Self {
         // The history may share its buffer with the payload.
@@ -277,14 +277,14 @@ pub enum ReplayAnswer {
 /// An action on a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterChange {
-    /// Gives it up.
+    /// Discards an open letter.
     Discard,
-    /// Takes a discard back.
+    /// Undoes a discard.
     Undo,
 }
 
 impl LetterChange {
-    /// The state a letter must be in, and the one it comes to.
+    /// The state a letter must be in, and the state it gets.
     pub const fn states(self) -> (LetterState, LetterState) {
         match self {
             Self::Discard => (LetterState::Open, LetterState::Discarded),

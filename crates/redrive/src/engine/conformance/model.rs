@@ -371,7 +371,8 @@ impl Model {
         Ok(())
     }
 
-    /// Whether all messages that have ever been open letters of `key` are surely open now, or surely not.
+    /// Checks the doom of a delivery: `key_blocked` requires a letter of its key that may be open, and is required if an earlier
+    /// one certainly is.
     pub(super) fn check_doom(&self, delivery: &Delivery) -> Check {
         use crate::engine::seam::{AfterDead, DeliveryOrder};
         let blocking =

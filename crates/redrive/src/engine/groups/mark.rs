@@ -91,7 +91,7 @@ pub struct GroupMark {
     pub at: Time,
     /// Who decided it.
     pub by: String,
-    /// Why.
+    /// The note, if any.
     pub note: Option<String>,
     /// The group's title at that time; later the group may have no letter left to take it from.
     pub title: String,
@@ -122,12 +122,12 @@ impl GroupMark {
         }
     }
 
-    /// Whether there is nothing in it to keep.
+    /// Whether it holds neither a decision nor a note.
     pub fn is_empty(&self) -> bool {
         self.handling == Handling::Open && self.note.is_none()
     }
 
-    /// As it is stored and shown.
+    /// The JSON form for storage and for the API.
     pub fn to_json(&self) -> Value {
         let (until, more) = match self.handling {
             Handling::Snoozed { until, more } => (until, more),
@@ -145,7 +145,7 @@ impl GroupMark {
         })
     }
 
-    /// `None` if this is no mark, or one of a later version that says something else.
+    /// Reads the JSON form; `None` if it is not a mark, or one of a later version with another meaning.
     pub fn from_json(value: &Value) -> Option<Self> {
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         let until = match text("until") {

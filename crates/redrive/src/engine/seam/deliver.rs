@@ -83,7 +83,7 @@ pub trait Deliver: Send + 'static {
     /// Where new messages enter; `None` if they come from elsewhere (Kafka).
     fn ingest(&self) -> Option<Arc<dyn Ingest>>;
 
-    /// Calls `wake` whenever `poll` or `take` may have something new. Called from any thread.
+    /// Sets the function to be called, from any thread, whenever `poll` or `take` may have something new.
     fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>);
 
     /// Stores a reminder for the next process, replacing the previous one of this kind. It survives the process, though

@@ -1,4 +1,4 @@
-//! What an engine needs to know of a pipeline.
+//! What an engine needs to know about a pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl LastEnd {
     }
 }
 
-/// What an engine needs to know of a pipeline.
+/// What an engine needs to know about a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StoreOptions {
     /// Whether messages of one key wait for each other.

@@ -72,7 +72,7 @@ impl<F: DiskFile> Started<F> {
         let open =
             |name: &str| if names.iter().any(|n| n == name) { disk.open(name) } else { disk.create(name) };
         let files = [open(NAMES[0])?, open(NAMES[1])?];
-        // Both files exist only if the process died while it switched between them; then they say the same.
+        // Both files have marks only if the process died while it switched between them; then they say the same.
         let mut handed_out: BTreeMap<u64, HandedOut> = BTreeMap::new();
         for file in &files {
             let mut raw = vec![0; file.len()?.min(FILE_BYTES_MAX * 2) as usize];

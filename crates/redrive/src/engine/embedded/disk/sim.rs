@@ -1,6 +1,6 @@
 //! A disk in memory that loses exactly what a real one may lose, reproducibly for each seed.
 //!
-//! Writes are volatile until their file is synced, names until the directory is synced. A power cut keeps or loses each
+//! Writes are volatile until their file is synced, names until the directory is synced. A power failure keeps or loses each
 //! 512-byte sector of an unsynced write by itself, so that writes come out lost, torn, reordered and with holes.
 
 use std::collections::{BTreeMap, BTreeSet};

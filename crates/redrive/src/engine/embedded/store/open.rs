@@ -47,7 +47,7 @@ pub struct StoreReport {
     pub letters: OpenReport,
     /// Why the index was rebuilt, if it was.
     pub rebuilt: Option<String>,
-    /// How many frames the index was behind.
+    /// How many frames were read to bring the index up to date.
     pub brought_forward: u64,
     /// Deliveries that were running when the last process ended uncleanly. They are reported again until messages are
     /// taken.
