@@ -1,4 +1,4 @@
-//! The log of actions: what is recorded, discards and their undoing, and what a crash leaves of the file.
+//! The action log: what it records, discards and their undo, and how the file survives a crash.
 
 mod support;
 
@@ -8,7 +8,7 @@ use redrive::actions::{Action, ActionError, ActionKind, Actions};
 use redrive::{Failure, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive, Time};
 use support::{guarded, message, quick, until};
 
-/// Letters 0 to `count`.
+/// A pipeline with open letters 0 to `count`.
 async fn with_letters(name: &str, count: usize) -> PipelineHandle {
     let handler = |_: Message| async { Err::<(), _>(Failure::permanent("422 no")) };
     let pipeline = Pipeline::new(name).policy(quick(0)).handler_fn(handler);
@@ -33,7 +33,7 @@ async fn a_discard_is_taken_back_by_its_name_also_after_a_restart() {
     let first = actions.discard(&handle, &[6, 1, 2, 1, 99], "ops", "GDPR ticket 881").await.unwrap();
     assert_eq!((first.id.as_deref(), first.discarded), (Some("d-1"), 3));
     assert!(first.undo_until.unwrap() > handle.now());
-    // What is discarded already is none of the second one's business.
+    // Letters that are already discarded do not belong to the second discard.
     let second = actions.discard(&handle, &[2, 3], "ops", "duplicates").await.unwrap();
     assert_eq!((second.id.as_deref(), second.discarded), (Some("d-2"), 1));
     let nothing = actions.discard(&handle, &[2, 3], "ops", "again").await.unwrap();
@@ -88,7 +88,7 @@ async fn a_list_is_bounded_and_begins_where_it_is_asked_to() {
     }
 }
 
-/// A crash may tear the last line at any byte; what stands before it is whole, and the next line is too.
+/// A crash may tear the last line at any byte; the lines before it stay complete, and so does the next one.
 #[tokio::test]
 async fn a_torn_last_line_is_cut_off_and_reported() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ async fn a_line_that_cannot_be_read_is_reported_and_hides_no_other() {
     assert_eq!(actions.list(None, 9).await.unwrap().len(), 2);
 }
 
-/// Without a file the latest actions are kept, and one that was forgotten is not mistaken for another.
+/// Without a file only the latest actions are kept, and the name of a dropped one is not mistaken for another action.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn actions_in_memory_are_bounded() {
     let handle = with_letters("orders", 2).await;
@@ -154,7 +154,7 @@ async fn undoing_an_old_discard_leaves_a_newer_one_of_the_same_letter_as_it_is()
     actions.undo(&handle, "d-1", "ops").await.unwrap();
     let second = actions.discard(&handle, &[1, 2], "ops", "second").await.unwrap();
     assert_eq!(second.id.as_deref(), Some("d-2"));
-    // Somebody repeats the first undo: letter 1 belongs to the second discard by now.
+    // The first undo is repeated: by now letter 1 belongs to the second discard.
     assert_eq!(actions.undo(&handle, "d-1", "ops").await.unwrap().restored, 0);
     assert_eq!(discarded(&handle).await, [1, 2]);
     assert_eq!(actions.undo(&handle, "d-2", "ops").await.unwrap().restored, 2);

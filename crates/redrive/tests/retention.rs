@@ -1,4 +1,4 @@
-//! `letter_retention` by the clock: hours of sweeps in virtual time, on the memory and the embedded engine.
+//! `letter_retention` by the clock: hourly sweeps in virtual time, on the memory and the embedded engine.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::{guarded, message, quick, until};
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// Letters of two days; the sweeps take those whose time has come, each in its own hour, and no others.
+/// Letters from two days; each sweep takes the expired ones, each in its own hour, and no others.
 async fn old_letters_go_when_their_time_has_come(stores: impl Stores + 'static) {
     let clock = Arc::new(VirtualClock::default());
     let handler = |_: Message| async { Err(Failure::permanent("422 no")) };
@@ -31,7 +31,7 @@ async fn old_letters_go_when_their_time_has_come(stores: impl Stores + 'static) 
         handle.ingest(ids.skip(if day == 0 { 0 } else { 3 })).await.unwrap();
         guarded(until(&handle, |counts| counts.letters_open == open)).await;
     }
-    // The hours between two sweeps take no time from here on.
+    // From here on, the hours between two sweeps take no real time.
     tokio::time::pause();
     let actions = Actions::open(None).unwrap();
     let (sweeps, expired) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -51,7 +51,7 @@ async fn old_letters_go_when_their_time_has_come(stores: impl Stores + 'static) 
         assert_eq!((counts.letters_discarded, counts.letters_open), (gone, 5 - gone), "{hours} hours later");
         assert_eq!(expired.load(SeqCst), gone);
     }
-    // One line for each sweep that found something, with its letters, and it can be taken back.
+    // Each sweep that found something has one line with its letters, and can be undone.
     let listed = actions.list(None, 1_000).await.unwrap();
     let lines: Vec<_> = listed.iter().map(|line| (line.actor.as_str(), line.letters)).collect();
     assert_eq!(lines, [(RETENTION_ACTOR, 3), (RETENTION_ACTOR, 2)]);

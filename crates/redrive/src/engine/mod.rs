@@ -1,4 +1,4 @@
-//! Where messages live: the seam every engine implements, what the engines share, and the engines themselves.
+//! Where messages are stored: the seam that every engine implements, shared parts, and the engines themselves.
 
 pub mod condition;
 pub mod continued;
