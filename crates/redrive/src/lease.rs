@@ -18,7 +18,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 /// What to do about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeaseStep {
-    /// Another process holds it, or the own claim is still fresh.
+    /// Nothing to do now: another process holds it, or this one wrote it recently.
     Wait,
     /// Write the record with this number.
     Write(u64),

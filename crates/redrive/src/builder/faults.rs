@@ -12,7 +12,7 @@ use crate::engine::EngineError;
 pub enum FaultKind {
     /// The author of the settings: they are wrong, or do not match the stored data.
     Setting,
-    /// Nobody needs to: another process has the store open, or it is unavailable for now.
+    /// The process that has the store open; or the store is only unavailable for now.
     Busy,
     /// The operator of the disk.
     Storage,

@@ -78,7 +78,7 @@ pub struct Figures {
     /// When the first open letter, by number, died. Letters are searched in steps, so after a start with many
     /// resolved ones this takes a few seconds to appear.
     pub oldest_letter: Option<Time>,
-    /// Whether it was paused by an operator.
+    /// Whether it is paused, by an operator or by the dead-letter guard.
     pub paused: bool,
     /// Handlers that are running.
     pub running: usize,

@@ -140,7 +140,7 @@ impl Subscriptions {
         if table.hash_key().is_none() {
             store.append(&[table.set_hash_key(given)])?;
         }
-        // Only a store that reports its entries can lose one to damage; others get a single copy.
+        // A log on disk can be damaged, so it gets two copies; a store that compacts itself has length 0 and gets one.
         if table.hash_key_copies() < 2 && !store.is_empty() {
             store.append(&[table.set_hash_key(given)])?;
         }
@@ -169,7 +169,7 @@ impl Subscriptions {
     }
 
     /// Marks a purge as announced, or as not needing an announcement. Durable on return. After an error the
-    /// announcement stays pending, because other processes with the same store would never get to know of it.
+    /// announcement stays pending, because other processes with the same store would keep it pending for ever.
     pub async fn announced(&self, purge: (Time, EndpointId)) -> Result<(), EngineError> {
         let (effects, waiting) = self.table().announced(purge);
         let written = self.carry_out(effects).await;

@@ -74,7 +74,7 @@ fn unescaped(text: &str) -> String {
         bytes.extend(plain);
         rest = &rest[taken..];
     }
-    // Truncated characters become replacement characters, as before.
+    // Bytes that are no character now were none before unescaping either.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
