@@ -116,7 +116,7 @@ pub struct QuarantinedPill {
 #[serde(default)]
 pub struct AlertedGroup {
     pub id: String,
-    /// The normalized error, unless the pipeline redacts error texts.
+    /// The normalised error, unless the pipeline redacts error texts.
     pub title: String,
     pub open: u64,
 }

@@ -23,7 +23,7 @@ pub struct GroupView {
     pub reason: Option<String>,
     pub status: Option<u64>,
     pub sink: Option<String>,
-    /// The normalized error, or the name given by a rule.
+    /// The normalised error, or the name given by a rule.
     pub error: String,
     /// The `[[pipeline.group]]` that made the group, if any.
     #[serde(skip_serializing_if = "Option::is_none")]

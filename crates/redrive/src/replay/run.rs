@@ -85,7 +85,7 @@ impl Task {
         let ended = loop {
             let changed = self.job.changed.notified();
             match self.work(std::mem::take(&mut is_resumed)).await {
-                // Letters that were put back but not counted are recognized when they are offered again.
+                // Letters that were put back but not counted are recognised when they are offered again.
                 Err(Halt::NotNow(why)) => {
                     self.job.change(|progress| {
                         // The reason for a stop is worth keeping.

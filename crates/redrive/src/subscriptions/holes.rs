@@ -67,7 +67,7 @@ struct DamagedRun {
     is_long: bool,
 }
 
-/// The lines that a damaged run consisted of, as far as they can be recognized.
+/// The lines that a damaged run consisted of, as far as they can be recognised.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct RunLines {
     keys: Vec<KeyDigest>,
@@ -85,7 +85,7 @@ impl DamagedRun {
         if self.is_long { self.texts.clear() } else { self.texts.push(text.to_vec()) }
     }
 
-    /// Recognizes the lines of the run. `number` is that of its first line. A line that was broken in two is joined
+    /// Recognises the lines of the run. `number` is that of its first line. A line that was broken in two is joined
     /// again.
     fn lines(&self, mut number: u32) -> RunLines {
         let mut said = RunLines { keys: Vec::new(), is_all: !self.is_long };
@@ -135,7 +135,7 @@ impl HoleFinder {
     /// ones.
     pub(super) fn finish(mut self) -> (Vec<(u64, Loss)>, u32) {
         if self.run.is_open() {
-            // The number of lost lines is unknown, unless all of them can be recognized.
+            // The number of lost lines is unknown, unless all of them can be recognised.
             let said = self.run.lines(self.next_number());
             let lost = if said.is_all { said.keys.len() as u32 } else { u32::MAX };
             let passed = self.run.texts.len().max(said.keys.len()).max(1) as u32;

@@ -160,7 +160,7 @@ pub(super) enum LineTrace {
     Nothing,
 }
 
-/// Recognizes a damaged line that had this number. If one byte is wrong, two of these three are intact: the digest,
+/// Recognises a damaged line that had this number. If one byte is wrong, two of these three are intact: the digest,
 /// the key, the seal.
 pub(super) fn line_trace(text: &[u8], number: u32) -> LineTrace {
     let digest = text.get(HEAD_BYTES - DIGITS - 1..HEAD_BYTES - 1).and_then(hex).map(KeyDigest);

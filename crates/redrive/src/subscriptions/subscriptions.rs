@@ -102,7 +102,7 @@ impl Subscriptions {
     }
 
     /// Sets the key of the endpoint hashes: a text that identifies the key without revealing it. A table with hashes
-    /// of another key is not opened, since it would recognize none of its endpoints.
+    /// of another key is not opened, since it would recognise none of its endpoints.
     pub fn hash_with(&self, fingerprint: &str) {
         // There is only one sink.
         let _ = self.shared.hash_key.set(fingerprint.to_owned());
