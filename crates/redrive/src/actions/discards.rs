@@ -13,31 +13,31 @@ use crate::handle::PipelineHandle;
 
 /// How long a resolved letter is kept, counted from its death, so that a discard can be taken back.
 pub const RESOLVED_RETENTION: Duration = Duration::from_hours(30 * 24);
-/// Letters that are changed or asked about in one go.
+/// Letters that are changed or queried in one batch.
 const BATCH_MAX: usize = 1024;
-/// No replay job has this name: standings are asked for their state alone.
+/// A job number that no replay has, for queries that need only the state of letters.
 const NO_JOB: u64 = u64::MAX;
 
-/// What a discard has done.
+/// The result of a discard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discarded {
-    /// `d-9`; `None` if no letter was open, in which case nothing was recorded.
+    /// Name of the discard, such as `d-9`; `None` if no letter was open, in which case nothing was recorded.
     pub id: Option<String>,
-    /// Letters that were open and are discarded now.
+    /// Letters that were open and are now discarded.
     pub discarded: u64,
-    /// Until when all of it can be taken back.
+    /// Until when the whole discard can be undone.
     pub undo_until: Option<Time>,
 }
 
-/// What an undo has done.
+/// The result of undoing a discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Letters that were discarded and are open again.
     pub restored: u64,
 }
 
-/// Discards those of the letters that are open. The record comes first: a crash in between leaves a record of letters
-/// that are still open, never letters that cannot be brought back.
+/// Discards those of `ids` that are open. The record is written first: a crash in between leaves a record of letters
+/// that are still open, but never a discarded letter without a record to restore it by.
 pub(super) async fn discard(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -59,13 +59,13 @@ pub(super) async fn discard(
     let discarded = discard_each(handle, &ids, actor, &mut running).await;
     running.end().await;
     let discarded = discarded?;
-    // The engine counts from a letter's death, so an old one may go with the next cleaning.
+    // The engine counts retention from the letter's death, so the next cleaning may remove an old one.
     let undo_until = Some(oldest.plus(RESOLVED_RETENTION).max(now));
     Ok(Discarded { id: Some(id), discarded, undo_until })
 }
 
-/// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded
-/// once more since belongs to that later discard. Nothing is recorded if there is none.
+/// Undoes a discard: reopens those of its letters that are still discarded and that no later discard has taken over.
+/// If there are none, nothing is recorded.
 pub(super) async fn undo(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -88,7 +88,7 @@ pub(super) async fn undo(
     Ok(Restored { restored: restored? })
 }
 
-/// The letters of a discard that are discarded by it and by no later one.
+/// The letters that are discarded by `discard` and by no later one.
 async fn still_discarded(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -100,7 +100,7 @@ async fn still_discarded(
     Ok(discarded.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Does the rest of a discard. A letter that died since is left: that is another failure than the one that was discarded.
+/// Completes an interrupted discard. Letters that died after it was requested stay: that is a different failure.
 pub(super) async fn finish_discard(
     handle: &PipelineHandle,
     discard: Action,
@@ -112,7 +112,7 @@ pub(super) async fn finish_discard(
     discard_each(handle, &left, &discard.actor, running).await.map(drop)
 }
 
-/// Does the rest of an undo of a discard.
+/// Completes an interrupted undo of a discard.
 pub(super) async fn finish_undo(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -124,7 +124,7 @@ pub(super) async fn finish_undo(
     restore_each(handle, &left, actor, running).await.map(drop)
 }
 
-/// Which pipeline a discard belongs to.
+/// The pipeline of a discard.
 pub(super) async fn pipeline_of(log: &ActionLog, id: &str) -> Result<String, ActionError> {
     Ok(log.discard_named(id).await?.pipeline)
 }
@@ -161,7 +161,7 @@ fn count(changed: &[bool]) -> u64 {
     changed.iter().filter(|changed| **changed).count() as u64
 }
 
-/// Those of the letters that are in a state, in order and each once.
+/// Those of `ids` that are in `state`, sorted and without duplicates.
 async fn in_state(
     handle: &PipelineHandle,
     ids: &[u64],

@@ -1,5 +1,5 @@
-//! The file of actions. A line is synced before the change it tells of is answered, so what is torn at the end of the
-//! file after a crash was never answered: it is cut off, and reported.
+//! The file of actions. A line is synced before the action is acknowledged, so a line torn by a crash was never
+//! acknowledged: it is cut off and reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -18,11 +18,11 @@ use crate::naming::{self, Naming};
 use crate::owner_only;
 
 const FILE: &str = "actions.ndjson";
-/// The longest list that is answered.
+/// The longest list that is returned.
 const LIST_MAX: usize = 10_000;
-/// Actions that are kept in memory where there is no file.
+/// Actions that are kept in memory if there is no file.
 const MEMORY_MAX: usize = 10_000;
-/// A line longer than this is not one of ours.
+/// A longer line was not written by Redrive.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// The file of actions. Clones are handles to the same file; without a directory the actions are kept in memory.
@@ -37,7 +37,7 @@ struct SharedLog {
     /// What other processes did to the same letters.
     group: SharedActions,
     faults: Vec<String>,
-    /// Discards and their undoing go one after the other, so that an action names exactly the letters it changes.
+    /// Serializes discards and other changes, so that an action names exactly the letters it changes.
     changing: tokio::sync::Mutex<()>,
 }
 
@@ -47,16 +47,16 @@ struct LogState {
     edits: NamedAction,
     erasures: NamedAction,
     compactions: NamedAction,
-    /// Edits and erasures of which no record says what was done, with their pipelines.
+    /// Actions that have an `Asked` record and no `Done` record, with their pipelines.
     unfinished: BTreeMap<String, String>,
-    /// Pipelines whose last word was `pause`.
+    /// Pipelines whose last pause or resume was a pause.
     paused: BTreeSet<String>,
-    /// What was decided about groups of letters, by pipeline.
+    /// The decisions about groups of letters, by pipeline.
     marks: BTreeMap<String, GroupMarks>,
 }
 
-/// Actions that have names: where the line of each begins, and the number of the next. One of another process that was
-/// finished here may have a number that this process has given too, so they are told apart by their whole names.
+/// The named actions of one kind: where the line of each begins, and the last number. An action of another process
+/// that was finished here may have the same number as one of this process, so the key is the whole name.
 #[derive(Default)]
 struct NamedAction {
     lines: BTreeMap<String, u64>,
@@ -80,7 +80,7 @@ enum LogLocation {
         end: u64,
         failed: bool,
     },
-    /// The latest actions, and how many came before them.
+    /// The latest actions, and how many older ones were dropped.
     Memory {
         lines: VecDeque<String>,
         before: u64,
@@ -131,7 +131,7 @@ impl ActionLog {
         Ok(Self { shared: Arc::new(SharedLog { naming, state, group, faults, changing }) })
     }
 
-    /// What this process is called among those that share its letters.
+    /// The name of this process among those that share its letters.
     pub(super) fn process_name(&self) -> String {
         self.shared.naming.prefix('a')
     }
@@ -146,24 +146,24 @@ impl ActionLog {
         &self.shared.faults
     }
 
-    /// Whether the last word about a pipeline was `pause`: whoever starts it again has to pause it.
+    /// Whether the last recorded pause or resume of a pipeline was a pause. Pause it again after starting it.
     pub(super) fn is_paused(&self, pipeline: &str) -> bool {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).paused.contains(pipeline)
     }
 
-    /// What was decided about the groups of a pipeline.
+    /// The decisions about the groups of a pipeline.
     pub(super) fn marks(&self, pipeline: &str) -> GroupMarks {
         let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.marks.get(pipeline).cloned().unwrap_or_default()
     }
 
-    /// Records an action; it is on disk when this returns, and with the other processes that share the letters. The change
-    /// follows, never the other way round.
+    /// Records an action; when this returns, it is on disk and shared with the other processes that have the letters.
+    /// Make the change only after that.
     pub(super) async fn record(&self, action: Action) -> Result<(), ActionError> {
         self.record_with(action, false).await.map(drop)
     }
 
-    /// The same for an action that another process finishes if this one is killed; whoever calls it ends it.
+    /// Like [`Self::record`], for an action that another process finishes if this one is killed. The caller ends it.
     pub(super) async fn record_running(&self, action: Action) -> Result<RunningAction, ActionError> {
         self.record_with(action, true).await
     }
@@ -171,7 +171,7 @@ impl ActionLog {
     async fn record_with(&self, action: Action, is_running: bool) -> Result<RunningAction, ActionError> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            // Without the lock of the file: a cluster may take seconds.
+            // Not under the lock of the file: writing to a cluster may take seconds.
             let record = shared.group.write(&action, &shared.naming.prefix('a'), is_running)?;
             let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.append(&action, record.as_deref())?;
@@ -215,8 +215,8 @@ impl ActionLog {
         .await
     }
 
-    /// The name of the next discard (`d`), edit (`e`), erasure (`x`) or compaction (`c`). Whoever records it holds [`Self::alone`], so nobody
-    /// else takes the name.
+    /// The name of the next discard (`d`), edit (`e`), erasure (`x`) or compaction (`c`). The caller holds
+    /// [`Self::alone`] until it has recorded the action, so that the name is not given twice.
     pub(super) fn next_name(&self, kind: char) -> String {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.naming.name(kind, state.named(kind).next())
@@ -239,19 +239,18 @@ impl ActionLog {
     /// A discard (`d`) or an edit (`e`) with the ids of its letters, whichever process made it.
     pub(super) async fn find_named(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
         let own = self.find_own(kind, id).await?;
-        // What came of one that this process did not finish, another may have recorded.
+        // The outcome of one that this process did not finish may have been recorded by another.
         if own.as_ref().is_some_and(|own| own.step != ActionStep::Asked) {
             return Ok(own);
         }
         let action = if kind == 'e' { ActionKind::Edit } else { ActionKind::Discard };
         let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
         let found = self.with(move |_| Ok(shared.group.named(action, &id))).await?;
-        // One whose letters were too many to be shared can be taken back where it was made.
+        // A shared record without ids had too many letters; only its own process can undo it.
         Ok(found.filter(|action| !action.ids.is_empty()).or(own))
     }
 
-    /// Edits and erasures of a pipeline that this process has begun and not come to the end of, with the ids of their
-    /// letters.
+    /// Actions of a pipeline that this process has begun and not finished, with the ids of their letters.
     pub(super) async fn unfinished(&self, pipeline: &str) -> Result<Vec<Action>, ActionError> {
         let names: Vec<String> = {
             let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -265,7 +264,7 @@ impl ActionLog {
         Ok(found)
     }
 
-    /// One whose record is in the file of this process.
+    /// Finds an action in the file of this process.
     async fn find_own(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
         let name = id.to_owned();
         let found = self
@@ -286,16 +285,16 @@ impl ActionLog {
         }
     }
 
-    /// The letters of all discards of its pipeline that came after this one.
+    /// The letters of all later discards of the same pipeline.
     pub(super) async fn discarded_after(&self, discard: Action) -> Result<BTreeSet<u64>, ActionError> {
         let shared = Arc::clone(&self.shared);
         self.with(move |state| {
             let mut letters = shared.group.discarded_after(&discard);
             let Action { id: Some(id), pipeline, .. } = discard else { return Ok(letters) };
-            // The file has no place for one of another process; what came after that is with the group.
+            // A discard of another process has no line in this file; the shared records list the later ones.
             let Some(from) = state.discards.lines.get(&id).copied() else { return Ok(letters) };
             state.each_from(from, |_, line| {
-                // Most lines are none; their letters need not be read.
+                // Most lines are not discards, so check the text before parsing it.
                 if line.contains(ActionKind::Discard.name())
                     && let Some(action) = Action::from_line(line, true)
                     && action.action == ActionKind::Discard
@@ -311,7 +310,7 @@ impl ActionLog {
         .await
     }
 
-    /// The letters for which an edit was undone.
+    /// The letters of which an edit was undone.
     pub(super) async fn undone_letters(&self, edit: &str) -> Result<BTreeSet<u64>, ActionError> {
         let (shared, edit) = (Arc::clone(&self.shared), edit.to_owned());
         self.with(move |state| {
@@ -331,12 +330,12 @@ impl ActionLog {
         .await
     }
 
-    /// Holds back other discards for as long as it lives.
+    /// Blocks other changes of letters while the guard lives.
     pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.shared.changing.lock().await
     }
 
-    /// Files are read and synced where waiting does no harm.
+    /// Runs `work` on the file in a thread that may block.
     async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut LogState) -> std::io::Result<T> + Send + 'static,
@@ -404,7 +403,7 @@ impl LogState {
                 if *failed {
                     return Err(std::io::Error::other("an earlier write failed; start again after a repair"));
                 }
-                // After a failure the content of the disk is unknown: nothing is appended behind it.
+                // After a failure the end of the file is in an unknown state, so nothing is appended after it.
                 *failed = true;
                 file.write_all(line.as_bytes())?;
                 file.sync_data()?;
@@ -422,7 +421,7 @@ impl LogState {
         self.each_from(0, line)
     }
 
-    /// Goes through the lines from `from` on until `line` says that it is enough.
+    /// Calls `line` for each line from `from` on, until it returns `false`.
     fn each_from(&self, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<()> {
         match &self.place {
             LogLocation::Memory { lines, before } => {
@@ -438,7 +437,7 @@ impl LogState {
     }
 }
 
-/// Goes through whole lines until `line` says that it is enough; returns where the last whole one ends.
+/// Calls `line` for each whole line until it returns `false`; returns where the last line read ends.
 fn walk(file: &File, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<u64> {
     let mut file = file;
     file.seek(SeekFrom::Start(from))?;

@@ -1,4 +1,4 @@
-//! Retention, where configured: open letters that died long ago are discarded, recorded like every discard.
+//! Retention, where configured: discards open letters that died long ago, recorded like every discard.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use super::log::ActionLog;
 use crate::engine::LetterState;
 use crate::handle::PipelineHandle;
 
-/// Who discards them, in the action log.
+/// The actor of these discards in the action log.
 pub const RETENTION_ACTOR: &str = "retention";
-/// Letters of one sweep; the next one goes on.
+/// The most letters that one sweep discards; the next one continues.
 const SWEEP_MAX: usize = 100_000;
-/// Letters that are looked at in one go, between deliveries.
+/// Letters that are scanned in one batch, between deliveries.
 const LOOK_MAX: usize = 1_000;
 
-/// Discards open letters that died at least `keep` ago, with one line in the action log for all of them. Like every
-/// discarded letter they are forgotten later, and can be taken back until then.
+/// Discards open letters that died at least `keep` ago, with one line in the action log for all of them. Like any
+/// discard it can be undone until the letters are removed.
 pub(super) async fn expire(
     log: &ActionLog,
     handle: &PipelineHandle,

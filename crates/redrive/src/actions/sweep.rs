@@ -1,4 +1,4 @@
-//! Retention by the clock: a sweep every hour for as long as the pipeline runs.
+//! Hourly retention sweeps while the pipeline runs.
 
 use std::time::Duration;
 
@@ -10,14 +10,15 @@ use crate::lease::Lease;
 
 const EVERY: Duration = Duration::from_hours(1);
 const FIRST_AFTER: Duration = Duration::from_secs(5);
-/// The record that names the process that sweeps, where several share the letters.
+/// Names the process that sweeps, if several share the letters.
 const LEASE: &str = "lease/retention";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// After so many looks it sweeps whoever else does: a letter that two discard is discarded once and only recorded twice.
+/// After this many tries it sweeps without the lease: a letter that two processes discard is discarded once, only
+/// recorded twice.
 const LOOKS_MAX: usize = 120;
 
-/// Sweeps a moment after it begins, since letters may still be read then, and every hour from then on, until the pipeline
-/// stops. `report` gets the result of each sweep.
+/// Sweeps every hour until the pipeline stops, for the first time after a few seconds, since letters may still be
+/// loading. `report` gets the result of each sweep.
 pub async fn sweep_hourly(
     actions: Actions,
     handle: PipelineHandle,
@@ -37,8 +38,8 @@ pub async fn sweep_hourly(
     }
 }
 
-/// One sweep. Where several processes share the letters they go one after the other: two at the same time would each find the same
-/// letters and record them.
+/// Runs one sweep. Processes that share the letters take turns: two sweeps at once would each find and record the
+/// same letters.
 async fn sweep(
     actions: &Actions,
     handle: &PipelineHandle,

@@ -1,9 +1,9 @@
-//! Which keys had a success lately, and how late a message it was: a replay of an older message of such a key writes old
-//! state over new.
+//! The latest success of each recent key: replaying an older message of such a key would overwrite newer state.
 //!
-//! Bounded: two generations of keys. When the younger one is full the older one is forgotten, and [`KeySuccesses::since`]
-//! says from when on the answers are complete. They are saved now and then and at the end, so that a restart does not forget
-//! them; what a killed process had not saved is a gap, which is reported.
+//! Bounded to two generations of keys. When the younger one is full, the older one is forgotten, and
+//! [`KeySuccesses::since`] says from when on the answers are complete. The keys are saved periodically and at the
+//! end, so that a restart does not forget them. Successes that a killed process had not saved are a gap, which is
+//! reported.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use redrive_core::Time;
 
-/// Keys of one generation.
+/// Maximum keys per generation.
 const GENERATION_MAX: usize = 50_000;
-/// Gaps that are remembered; with one more, what was before the first of them is forgotten.
+/// Gaps that are remembered. With one more, everything before the end of the oldest gap is forgotten.
 const GAPS_MAX: usize = 8;
-/// How often they are saved: what a killed process does not leave to the next.
+/// How often they are saved, and so how much a killed process can lose.
 const SAVE_EVERY: Duration = Duration::from_secs(20);
-/// The first word of what is saved; another one is another version, and not understood.
+/// The first word of the saved form. A different word means a different version, which is not read.
 const MAGIC: u64 = u64::from_le_bytes(*b"keysucc1");
 
 #[derive(Clone, Debug, Default)]
@@ -26,15 +26,15 @@ pub struct KeySuccesses {
     recent: HashMap<u64, u64>,
     older: HashMap<u64, u64>,
     recent_since: Time,
-    /// `None` before the process began to deliver.
+    /// From when on successes are known; `None` before the process began to deliver.
     since: Option<Time>,
-    /// Times of which it is not known what succeeded.
+    /// Spans in which successes are unknown.
     gaps: Vec<Range<Time>>,
     is_unsaved: bool,
     saved_at: Option<Time>,
 }
 
-/// Whether a process that saved its successes went on.
+/// Whether the process continued after the save.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Saved {
     WhileRunning,
@@ -42,13 +42,13 @@ pub(super) enum Saved {
 }
 
 impl KeySuccesses {
-    /// A process begins to deliver, with what the one before has saved. What cannot be read says nothing.
+    /// Begins to deliver, with the state saved by the previous process. Unreadable state is ignored.
     pub(super) fn begin(saved: &[u8], now: Time) -> Self {
         let mut known = Self::read(saved, now).unwrap_or_default();
         if known.since.is_none() {
             (known.since, known.recent_since) = (Some(now), now);
         }
-        // What is saved may say that it was saved at the end, and from now on there is more.
+        // The saved state may be marked as final, which is no longer true.
         known.is_unsaved = true;
         known
     }
@@ -70,7 +70,7 @@ impl KeySuccesses {
         self.recent.insert(key, number);
     }
 
-    /// Whether a message of this key succeeded that came after the one with this number.
+    /// Whether a later message of this key than the one with this number succeeded.
     pub fn is_superseded(&self, key: &[u8], number: u64) -> bool {
         let key = hash(key);
         [&self.recent, &self.older].iter().any(|known| known.get(&key).is_some_and(|latest| *latest > number))
@@ -81,18 +81,18 @@ impl KeySuccesses {
         self.since
     }
 
-    /// Times since then of which they are not known, in order.
+    /// Spans since then in which successes are unknown, in order.
     pub fn gaps(&self) -> &[Range<Time>] {
         &self.gaps
     }
 
-    /// What is to be saved, if there is something new and some time has gone by.
+    /// The state to save, if it has changed and a save is due.
     pub(super) fn save_if_due(&mut self, now: Time) -> Option<Vec<u8>> {
         let is_due = self.is_unsaved && self.saved_at.is_none_or(|at| now.since(at) >= SAVE_EVERY);
         is_due.then(|| self.save(Saved::WhileRunning, now))
     }
 
-    /// Words of eight bytes, and a checksum of them.
+    /// Encodes the state as words of eight bytes and a checksum.
     pub(super) fn save(&mut self, saved: Saved, now: Time) -> Vec<u8> {
         (self.is_unsaved, self.saved_at) = (false, Some(now));
         let mut words = vec![MAGIC, u64::from(saved == Saved::AtEnd), now.as_millis()];
@@ -141,7 +141,7 @@ impl KeySuccesses {
     }
 }
 
-/// Two keys with one hash are reported as one; nothing is decided by it.
+/// Keys with equal hashes are reported as one, which is tolerable because nothing is decided by it.
 fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
@@ -197,7 +197,7 @@ mod tests {
         let mut next = KeySuccesses::begin(&saved, at(500));
         assert_eq!((next.since(), next.gaps()), (Some(at(10)), &[][..]));
         assert!(next.is_superseded(b"c-1", 6));
-        // And says at once that it has begun: who is killed a moment later has left a gap.
+        // It saves at once that it has begun: if it is killed a moment later, there is a gap.
         let saved = next.save_if_due(at(500)).unwrap();
         let third = KeySuccesses::begin(&saved, at(501));
         assert_eq!(third.gaps(), [at(500)..at(501)]);

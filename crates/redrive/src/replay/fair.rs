@@ -1,26 +1,26 @@
-//! Letters of many tenants in an order in which none of them has to wait for another's hundred thousand. Pure.
+//! Orders letters of many tenants so that no tenant waits for another's hundred thousand letters. Pure.
 
 use std::collections::HashMap;
 
-/// Tenants with turns of their own; further ones share one.
+/// Tenants with their own turns; further ones share one.
 const TENANTS_MAX: usize = 10_000;
-/// Tenants that are named where they are shown; the others are counted together.
+/// Tenants that are listed by name; the others are counted together.
 const SHOWN_MAX: usize = 20;
 
 /// Collects letters with their tenants.
 #[derive(Debug, Default)]
 pub(super) struct FairOrder {
     ids: Vec<u64>,
-    /// The turn that each letter goes in.
+    /// The turn of each letter.
     turns: Vec<u32>,
     turn_of: HashMap<Box<str>, u32>,
     letters_of: Vec<u64>,
-    /// The turn of a key's first letter, where the order of a key matters: its letters stay in one turn.
+    /// The turn of each key's first letter, if the order of a key matters: all its letters share that turn.
     turn_of_key: Option<HashMap<u64, u32>>,
 }
 
 impl FairOrder {
-    /// `keyed`: letters of a key keep their order, whatever their tenants are.
+    /// `keyed`: letters of a key keep their order, even if their tenants differ.
     pub(super) fn new(keyed: bool) -> Self {
         Self { turn_of_key: keyed.then(HashMap::new), ..Self::default() }
     }
@@ -36,7 +36,7 @@ impl FairOrder {
         self.turns.push(turn);
     }
 
-    /// Letters of a tenant so far. Tenants without a turn of their own count together.
+    /// The number of letters of a tenant so far. Tenants without their own turn are counted together.
     pub(super) fn letters_of(&self, tenant: Option<&str>) -> u64 {
         let turn = self.turn_of.get(tenant.unwrap_or_default()).map_or(TENANTS_MAX, |turn| *turn as usize);
         self.letters_of.get(turn).copied().unwrap_or(0)
@@ -56,7 +56,7 @@ impl FairOrder {
         turn
     }
 
-    /// Letters by tenant, the most first; nothing where there is only one.
+    /// Letters by tenant, the most first; empty if there is only one tenant.
     pub(super) fn tenants(&self) -> Vec<(String, u64)> {
         if self.letters_of.len() < 2 {
             return Vec::new();
@@ -74,7 +74,7 @@ impl FairOrder {
         named
     }
 
-    /// One letter of each tenant in turn, each tenant's own in the order they came.
+    /// The letters round-robin by tenant, each tenant's in their original order.
     pub(super) fn into_ids(self) -> Vec<u64> {
         let Self { ids, turns, letters_of, .. } = self;
         if letters_of.len() < 2 {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     proptest! {
-        /// Every letter once, each tenant's in their order, and no tenant more than a turn ahead of one that still waits.
+        /// Every letter comes once, each tenant's in order, and no tenant is more than a turn ahead of a waiting one.
         #[test]
         fn each_letter_goes_once_and_no_tenant_runs_ahead(tenants in prop::collection::vec(0u8..6, 0..300)) {
             let mut order = FairOrder::new(false);

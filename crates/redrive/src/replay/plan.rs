@@ -1,5 +1,4 @@
-//! What a replay would do, before it does anything: the letters in the order they would go, and what an operator should
-//! know of them.
+//! What a replay would do: its letters in replay order, and what an operator should know about them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -16,12 +15,12 @@ use crate::engine::{DeliveryOrder, Letter};
 use crate::handle::PipelineHandle;
 use crate::letters::{SelectError, Selection};
 
-/// Superseded keys that are named.
+/// Superseded keys that are listed.
 const KEYS_SHOWN_MAX: usize = 100;
-/// A longer key is cut where it is shown.
+/// Longer keys are cut for display.
 const KEY_BYTES_MAX: usize = 200;
 
-/// What to do with letters that have an attempt whose end is unknown: the receiver may have acted on it.
+/// What to do with letters that have an attempt whose end is unknown, so that the receiver may have acted on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Ambiguous {
     /// A replay that has such letters needs a decision first.
@@ -34,7 +33,7 @@ pub enum Ambiguous {
 }
 
 impl Ambiguous {
-    /// The answer of this name.
+    /// The decision with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         match name {
             "ok" => Some(Self::Ok),
@@ -44,69 +43,69 @@ impl Ambiguous {
     }
 }
 
-/// How a selection is frozen.
+/// Options for freezing a selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PlanOptions {
-    /// Also letters that were replayed three times.
+    /// Include letters that were replayed three times.
     pub force: bool,
-    /// What to do with letters whose last attempt has no known end.
+    /// What to do with letters that have an attempt whose end is unknown.
     pub ambiguous: Ambiguous,
-    /// Leaves out letters whose key has had a later success.
+    /// Exclude letters whose key has had a later success.
     pub skip_superseded: bool,
-    /// Leaves out letters that the receiver may have applied and forgotten; see [`Plan::beyond_ledger`].
+    /// Exclude letters that the receiver may have applied and forgotten; see [`Plan::beyond_ledger`].
     pub skip_beyond_ledger: bool,
-    /// Takes no more letters of one tenant than this; the others stay open.
+    /// The most letters of one tenant; the others stay open.
     pub tenant_max: Option<u64>,
 }
 
-/// A frozen selection and what is known of it.
+/// A frozen selection and its properties.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// In the order they would go: one of each tenant in turn.
+    /// The letters in replay order: round-robin by tenant.
     pub ids: Vec<u64>,
-    /// Of these: replayed three times before, so that a job skips them unless it is forced.
+    /// Of these, letters that were replayed three times before, which a job skips unless it is forced.
     pub too_often: u64,
     /// Letters with an attempt whose end is unknown; with [`Ambiguous::Skip`] they are not among the ids.
     pub ambiguous: u64,
-    /// Of these: an edit has given the message a new id, so that a receiver that remembers ids applies it.
+    /// Of these, letters whose message got a new id from an edit, so that a receiver that remembers ids applies it.
     pub ambiguous_new_id: u64,
     /// Letters that were first attempted longer ago than the receiver remembers ids: if that attempt was applied, the
-    /// replay is applied too. 0 where the horizon is not known.
+    /// replay is applied as well. 0 if the horizon is unknown.
     pub beyond_ledger: u64,
     /// Letters whose key has had a later success.
     pub superseded: Superseded,
-    /// Letters that are left out because their tenant has more than [`PlanOptions::tenant_max`].
+    /// Letters that are excluded because their tenant has more than [`PlanOptions::tenant_max`].
     pub beyond_quota: u64,
-    /// Letters by tenant, the most first, where there is more than one.
+    /// Letters by tenant, the most first, if there is more than one tenant.
     pub tenants: Vec<(String, u64)>,
-    /// When the oldest of them died.
+    /// When the oldest of the letters died.
     pub oldest: Option<Time>,
-    /// The groups they belong to.
+    /// The groups of the letters.
     pub groups: TouchedGroups,
-    /// Letters that are selected and wait in other jobs; they are not among the ids.
+    /// Selected letters that are taken by other jobs; they are not among the ids.
     pub taken: TakenCounts,
 }
 
-/// Letters whose key has had a later success: replaying them writes old state over new.
+/// Letters whose key has had a later success: replaying them would overwrite newer state.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Superseded {
-    /// How many keys.
+    /// The number of such keys.
     pub keys: u64,
-    /// How many letters.
+    /// The number of such letters.
     pub letters: u64,
     /// The keys with their letters, the most first, at most a hundred.
     pub shown: Vec<(String, u64)>,
-    /// From when on successes are known to this process; `None` if it has not begun to deliver.
+    /// From when on this process knows successes; `None` if it has not begun to deliver.
     pub since: Option<Time>,
-    /// Letters with a key whose message is older than that: whether it has had a later success is not known for all of
-    /// the time.
+    /// Letters with a key whose message is older than that, so that an earlier success is unknown.
     pub older_letters: u64,
-    /// Times since then of which successes are not known either, if a letter with a key is older: a process was killed.
+    /// Spans since then in which successes are unknown because a process was killed, as far as a letter with a key is
+    /// older.
     pub gaps: Vec<Range<Time>>,
 }
 
 impl Plan {
-    /// Freezes a selection and looks at each of its letters. [`super::Replays::plan`] also leaves out what waits in other
+    /// Freezes a selection and examines each letter. [`super::Replays::plan`] also excludes letters taken by other
     /// jobs.
     pub async fn make(
         handle: &PipelineHandle,
@@ -116,7 +115,7 @@ impl Plan {
         Self::make_beside(handle, selection, options, &TakenLetters::default()).await
     }
 
-    /// The same, beside jobs that have letters to put back.
+    /// Like [`Self::make`], excluding letters taken by other jobs.
     pub(super) async fn make_beside(
         handle: &PipelineHandle,
         selection: &Selection,
@@ -131,13 +130,13 @@ impl Plan {
         Ok(making.finish())
     }
 
-    /// Letters that would be put back.
+    /// The number of letters that would be put back.
     pub fn would_replay(&self) -> u64 {
         self.ids.len() as u64 - self.too_often
     }
 }
 
-/// A plan while its letters are looked at.
+/// A plan in the making, while its letters are examined.
 struct Making<'a> {
     taken: &'a TakenLetters,
     successes: KeySuccesses,
@@ -145,13 +144,13 @@ struct Making<'a> {
     order: FairOrder,
     plan: Plan,
     superseded: HashMap<Vec<u8>, u64>,
-    /// Letters with a key that are older than what is known of successes.
+    /// Letters with a key whose message is older than the known successes.
     older_letters: u64,
     /// When the oldest message of a letter with a key was created.
     oldest_with_key: Option<Time>,
-    /// Groups of the letters that would be put back.
+    /// The groups of the letters that would be put back.
     groups: TouchedGroups,
-    /// The receiver remembers ids that it applied at this time or later.
+    /// The receiver remembers the ids that it applied since this time.
     remembered_from: Option<Time>,
 }
 
@@ -190,7 +189,7 @@ impl<'a> Making<'a> {
             self.older_letters += u64::from(self.successes.since().is_none_or(|since| created < since));
             self.oldest_with_key = self.oldest_with_key.into_iter().chain([created]).min();
         }
-        // No more keys than successes are known of.
+        // Bounded by the number of keys with a known success.
         if let Some(key) = key.filter(|key| self.successes.is_superseded(key, letter.id)) {
             let shown = &key[..key.len().min(KEY_BYTES_MAX)];
             *self.superseded.entry(shown.to_vec()).or_default() += 1;

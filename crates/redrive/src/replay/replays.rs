@@ -21,9 +21,10 @@ use crate::handle::PipelineHandle;
 use crate::letters::select::{SELECTION_MAX, SelectError, Selection};
 use crate::naming::Naming;
 
-/// Keeps the jobs of [`Replays`] apart from those of [`PipelineHandle::replay`], which count milliseconds.
+/// Distinguishes the jobs of [`Replays`] from those of [`PipelineHandle::replay`], whose ids are derived from the
+/// time.
 const JOB_BIT: u64 = 1 << 62;
-/// Longer words about a job are cut: they are for people, and its file must stay readable.
+/// Longer descriptions of a job are cut, so that its file stays readable.
 const WORDS_BYTES_MAX: usize = 4096;
 
 /// The replay jobs of a process. Clones are handles to the same jobs.
@@ -47,7 +48,7 @@ pub struct Replays {
     jobs: Arc<JobBook>,
 }
 
-/// The name of a job towards the engine, which no other process gives to another.
+/// The engine's id of a job, unique among all processes.
 fn engine_job(created: Time, salt: u64, number: u64) -> u64 {
     JOB_BIT | (created.as_millis() << 20 & (JOB_BIT - 1)) | (salt & 1023) << 10 | (number & 1023)
 }
@@ -57,37 +58,40 @@ fn cut(words: &str) -> String {
 }
 
 impl Replays {
-    /// Reads the jobs in `dir`, or keeps them in memory only. Running jobs go on when their pipelines are attached.
+    /// Reads the jobs in `dir`; without a directory they are kept in memory only. Running jobs continue when their
+    /// pipelines are attached.
     pub fn open(dir: Option<&Path>) -> Result<Self, ReplayError> {
         Self::open_named(dir, Naming::default())
     }
 
-    /// The same, for a process that shares its letters with others: its jobs have names of their own.
+    /// Like [`Self::open`], for a process that shares its letters with others: the names of its jobs are unique among
+    /// them.
     pub fn open_named(dir: Option<&Path>, naming: Naming) -> Result<Self, ReplayError> {
         Ok(Self { jobs: Arc::new(JobBook::open(dir, naming)?) })
     }
 
-    /// What the jobs of this process are called, and of no other.
+    /// The name of this process, which is the prefix of its job names.
     pub(super) fn runner(&self) -> String {
         self.jobs.runner()
     }
 
-    /// Hears when a job begins and whenever its state changes. Only the first listener counts; it must not block.
+    /// Sets a listener for the start and every state change of a job. Only the first listener is used; it must not
+    /// block.
     pub fn on_change(&self, listener: impl Fn(&ReplayView) + Send + Sync + 'static) {
         self.jobs.listen(Box::new(listener));
     }
 
-    /// Job files that could not be read, with why. Their jobs do not run.
+    /// Job files that could not be read, with the errors. Their jobs do not run.
     pub fn faults(&self) -> &[String] {
         self.jobs.faults()
     }
 
-    /// Takes up the jobs of this pipeline: after a restart, a running job goes on from here. Returns the ids of those that
-    /// are not over. What an aborted one had put back is counted to its end.
+    /// Takes up the jobs of this pipeline: after a restart, a running job continues. Returns the ids of those that
+    /// are not over. Letters that an aborted job had put back are counted until they end.
     pub fn attach(&self, handle: &PipelineHandle) -> Result<Vec<String>, ReplayError> {
         let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
         if let Some(jobs) = handle.shared_records() {
-            // Which jobs this process runs is known once what the others wrote is read.
+            // The follower determines the jobs of this process after reading the shared records.
             if self.jobs.others().share(handle.name(), Arc::clone(&jobs)) {
                 runtime.spawn(Follower::new(Arc::clone(&self.jobs), handle.clone(), jobs).run());
             }
@@ -125,7 +129,8 @@ impl Replays {
         Ok(taken_up)
     }
 
-    /// Starts a job over letters that were chosen before, in their order. It is durable when this returns.
+    /// Starts a job for letters that were selected before, in the order of their ids. It is durable when this
+    /// returns.
     pub async fn start(
         &self,
         handle: &PipelineHandle,
@@ -139,7 +144,7 @@ impl Replays {
         self.start_planned(handle, spec, Plan { ids, ..Plan::default() }, actor).await
     }
 
-    /// What a replay would do. Letters that wait in a job that is not over are left out and counted.
+    /// Plans a replay. Letters taken by a job that is not over are excluded and counted.
     pub async fn plan(
         &self,
         handle: &PipelineHandle,
@@ -149,13 +154,13 @@ impl Replays {
         Plan::make_beside(handle, selection, options, &self.taken(handle).await).await
     }
 
-    /// Letters of a pipeline that jobs have still to put back, in any process that shares them.
+    /// Letters of a pipeline that jobs still have to put back, in any process that shares them.
     async fn taken(&self, handle: &PipelineHandle) -> TakenLetters {
         let shared = handle.shared_records().map(|jobs| jobs.records(records::PREFIX)).unwrap_or_default();
         self.jobs.taken(handle.name(), &shared).await
     }
 
-    /// Starts a job as it was planned, without letters that another job has taken since. It is durable when this returns.
+    /// Starts a planned job, without letters that another job has taken since. It is durable when this returns.
     pub async fn start_planned(
         &self,
         handle: &PipelineHandle,
@@ -212,43 +217,44 @@ impl Replays {
         Ok(view)
     }
 
-    /// All jobs that are remembered, the latest first.
+    /// All known jobs, the latest first.
     pub fn list(&self) -> Vec<ReplayView> {
         self.jobs.views()
     }
 
-    /// A job, if there is one of this name.
+    /// The job with this name, if there is one.
     pub fn get(&self, id: &str) -> Option<ReplayView> {
         self.try_get(id).ok()
     }
 
-    /// The same, or why there is none.
+    /// Like [`Self::get`], with the reason if there is none.
     pub fn try_get(&self, id: &str) -> Result<ReplayView, ReplayError> {
         Ok(self.jobs.find(id)?.view())
     }
 
-    /// Puts nothing back until it is resumed. What was put back goes on.
+    /// Pauses a job: nothing more is put back until it is resumed. Letters already put back continue.
     pub async fn pause(&self, id: &str) -> Result<ReplayView, ReplayError> {
         self.set(id, ReplayState::Paused).await
     }
 
-    /// Goes on with a job that was paused, or was stopped because too many letters died again; after that it begins with
+    /// Resumes a job that was paused, or that was stopped because too many letters died again; the latter begins with
     /// another canary.
     pub async fn resume(&self, id: &str) -> Result<ReplayView, ReplayError> {
         self.set(id, ReplayState::Running).await
     }
 
-    /// Ends it. What was put back and has not started is taken back within a moment; what runs goes on and is counted.
+    /// Aborts a job. Letters that were put back and have not started are taken back shortly; running calls finish and
+    /// are counted.
     pub async fn abort(&self, id: &str) -> Result<ReplayView, ReplayError> {
         self.set(id, ReplayState::Aborted).await
     }
 
-    /// Durable when it returns.
+    /// Changes the state of a job. Durable when this returns.
     async fn set(&self, id: &str, state: ReplayState) -> Result<ReplayView, ReplayError> {
         let job = self.jobs.find(id)?;
         match job.progress().state {
             was if was.is_over() || !job.is_elsewhere() => self.jobs.set(&job, state).await,
-            // It is not running, which is what a pause asks for.
+            // It is not running, which is all that a pause asks for.
             ReplayState::Stopped if state == ReplayState::Paused => Ok(job.view()),
             _ => {
                 let unanswered = || ReplayError::Unanswered { id: job.id.clone() };

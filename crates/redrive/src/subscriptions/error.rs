@@ -1,4 +1,4 @@
-//! Why something could not be done to a subscription.
+//! Errors of changes to subscriptions.
 
 use super::table::STORED_MAX;
 use crate::engine::EngineError;
