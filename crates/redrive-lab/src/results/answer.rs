@@ -3,7 +3,7 @@
 //! `{scenario | variant | figure}` is a figure of a variant. In the place of the variant, `check` is the forecast of `redrive
 //! check` and `beside check` what was measured beside it, `audit` a count of the audit by id (`produced`, `succeeded`, `dead`,
 //! `pending`). A fourth part says on what it ran, by the first word: `{… | Kafka}`; without it, on the first of the scenario's
-//! engines.
+//! engines. `{… | figure: number}` is the figure without its unit.
 
 use super::summary::Summary;
 use super::unit::Unit;
@@ -85,12 +85,15 @@ fn value(summary: &Summary, of: &str, figure: &str) -> Result<String, String> {
                 let known = summary.variants.iter().map(|variant| variant.name.as_str());
                 return Err(format!("`{scenario}` has no variant `{variant}`; it has {}", listed(known)));
             };
+            let (figure, is_number) =
+                figure.strip_suffix(": number").map_or((figure, false), |name| (name, true));
             let Some(value) = found.figures.get(figure) else {
                 let known = found.figures.keys().map(String::as_str);
                 let known = listed(known);
                 return Err(format!("`{variant}` of `{scenario}` has no figure `{figure}`; it has {known}"));
             };
-            Ok(summary.unit(figure).text(*value))
+            let unit = if is_number { Unit::Count } else { summary.unit(figure) };
+            Ok(unit.text(*value))
         }
     }
 }

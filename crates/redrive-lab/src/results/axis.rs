@@ -45,14 +45,16 @@ impl Axis {
     /// As long as these values need.
     pub(super) fn ranged(&self, values: impl Iterator<Item = f64>) -> RangedAxis {
         let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        let mut is_whole = true;
         for value in values.filter(|value| value.is_finite()) {
             (low, high) = (low.min(value), high.max(value));
+            is_whole &= value.fract() == 0.0;
         }
         let (from, to) = match self.scale {
             Scale::Log(from) => (from, high.max(from * 10.0) * HEADROOM),
             Scale::Linear | Scale::Share => (low.min(0.0), if high > 0.0 { high * 1.05 } else { 1.0 }),
         };
-        RangedAxis { scale: self.scale, from, to, has_below: low < from }
+        RangedAxis { scale: self.scale, from, to, has_below: low < from, is_whole }
     }
 }
 
@@ -64,6 +66,8 @@ pub(super) struct RangedAxis {
     to: f64,
     /// Whether values below the range are drawn at its edge.
     has_below: bool,
+    /// Whether all values are whole numbers, so that ticks between them would mean nothing.
+    is_whole: bool,
 }
 
 impl RangedAxis {
@@ -95,7 +99,7 @@ impl RangedAxis {
         let rough = (self.to - self.from) / TICKS_MAX as f64;
         let decade = 10_f64.powf(rough.log10().floor());
         let step = NICE.iter().map(|times| times * decade).find(|step| *step >= rough);
-        let step = step.unwrap_or(decade * 10.0);
+        let step = step.unwrap_or(decade * 10.0).max(if self.is_whole { 1.0 } else { 0.0 });
         let first = (self.from / step).ceil() as i64;
         let last = (self.to / step + 1e-9).floor() as i64;
         (first..=last).map(|n| n as f64 * step).collect()
@@ -172,6 +176,11 @@ mod tests {
         assert_eq!(labels(&thousands)[..3], ["0", "5,000", "10,000"]);
         assert_eq!(labels(&ranged(Scale::Share, &[0.0, 1.0])).last().unwrap(), "100 %");
         assert_eq!(labels(&ranged(Scale::Linear, &[0.0, 0.7]))[..3], ["0", "0.1", "0.2"]);
+        assert_eq!(
+            labels(&ranged(Scale::Linear, &[0.0, 3.0])),
+            ["0", "1", "2", "3"],
+            "none between whole values"
+        );
         assert_eq!(plain(-1_234.5), "−1,234.5");
     }
 

@@ -16,15 +16,20 @@ pub(super) fn page(walk: &Walk<'_>, walked: &[Walked<'_>]) -> Result<String, Res
     let mut page = format!(
         "# Findings\n\n{MADE}\n\nEvery figure here is read from a committed result in [lab/results](../lab/results/README.md) \
          when this page is made; each was measured by one command of [the lab](../lab/README.md). What has no committed result, \
-         or no proof, is open.\n\n## The eight experiments\n\n"
+         or no proof, is open. Where an answer names no engine, the figure is of the scenario's first run: the embedded engine by \
+         the real clock, the virtual clock where hours are needed, or a model; [the table of results](#results) says which.\n\n## \
+         The eight experiments\n\n"
     );
     let experiments: Vec<(&Walked<'_>, String)> =
         walked.iter().filter_map(|of| Some((of, heading(walk, of)?))).collect();
-    let mut answers: Rows = vec![["", "answer", ""].map(str::to_owned).to_vec()];
+    let mut answers: Rows = vec![["", "answer", "first run", ""].map(str::to_owned).to_vec()];
     for (of, heading) in &experiments {
         let id = of.requirement.experiment.clone().unwrap_or_default();
         let link = format!("[{id}](#{})", anchor(heading));
-        answers.push(vec![link, answer_text(&of.answer, of.state), of.state.text().to_owned()]);
+        let plot = of.requirement.plot.as_ref();
+        let runs = plot.map_or(Vec::new(), |plot| walk.runs(&plot.scenario));
+        let ran_on = runs.first().map_or(String::new(), |run| run.ran_on.to_owned());
+        answers.push(vec![link, answer_text(&of.answer, of.state), ran_on, of.state.text().to_owned()]);
     }
     let _ = writeln!(page, "{}", markdown_table(&answers));
     for (of, heading) in &experiments {

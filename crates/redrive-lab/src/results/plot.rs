@@ -19,6 +19,7 @@ const TITLE_HEIGHT: i32 = 34;
 const LEGEND_LINE: i32 = 20;
 const LEGEND_SAMPLE: i32 = 34;
 const LETTER_WIDTH: i32 = 7;
+const LINE: u32 = 2;
 /// Told apart by people who do not see red and green, too.
 const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 90, 181),
@@ -180,12 +181,21 @@ impl Plot {
             .y_label_formatter(&|tick| y.label(*tick))
             .light_line_style(WHITE)
             .draw()?;
-        for (curve, style) in self.curves.iter().zip(styles) {
+        let mut lines: Vec<(&Curve, &LineStyle)> = self.curves.iter().zip(styles).collect();
+        // Dashes over solid lines, and solid lines over wider ones, so that curves that lie on each other are all seen.
+        lines.sort_by_key(|(_, style)| style.dash != 0);
+        let mut solid = styles.iter().filter(|style| style.dash == 0).count();
+        for (curve, style) in lines {
             let (colour, points) = (COLOURS[style.colour], curve.points.iter().copied());
             match DASHES[style.dash] {
-                None => chart.draw_series(LineSeries::new(points, colour.stroke_width(2)))?,
+                None => {
+                    solid -= 1;
+                    let width =
+                        if styles.len() > SOLID_MAX { LINE + times(solid, 2).cast_unsigned() } else { LINE };
+                    chart.draw_series(LineSeries::new(points, colour.stroke_width(width)))?
+                }
                 Some((dash, gap)) => {
-                    let style = colour.stroke_width(2);
+                    let style = colour.stroke_width(LINE);
                     chart.draw_series(DashedLineSeries::new(curve.points.clone(), dash, gap, style))?
                 }
             };
@@ -201,7 +211,7 @@ impl Plot {
     fn draw_legend(&self, area: &Area<'_>, styles: &[LineStyle]) -> Result<(), Fault> {
         for (i, (curve, style)) in self.curves.iter().zip(styles).enumerate() {
             let y = 18 + times(i, LEGEND_LINE);
-            let (line, colour) = (vec![(0, y), (LEGEND_SAMPLE, y)], COLOURS[style.colour].stroke_width(2));
+            let (line, colour) = (vec![(0, y), (LEGEND_SAMPLE, y)], COLOURS[style.colour].stroke_width(LINE));
             match DASHES[style.dash] {
                 None => area.draw(&PathElement::new(line, colour))?,
                 Some((dash, gap)) => area.draw(&DashedPathElement::new(line, dash, gap, colour))?,

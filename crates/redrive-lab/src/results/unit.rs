@@ -23,11 +23,13 @@ impl Unit {
         match self {
             Self::Count => grouped(value),
             Self::PerSecond => format!("{}/s", grouped(value)),
-            Self::Seconds if value.abs() >= 100.0 => format!("{} s", grouped(value)),
+            Self::Seconds if value.abs() >= 1_000.0 => format!("{} s", grouped(value)),
+            Self::Seconds if value.abs() >= 100.0 => format!("{value:.1} s"),
             Self::Seconds => format!("{value:.2} s"),
             Self::Milliseconds if value.abs() < 10.0 => format!("{value:.1} ms"),
             Self::Milliseconds => format!("{} ms", grouped(value)),
             Self::Share => percent(value),
+            Self::Times if value.abs() >= 10.0 => format!("{} ×", grouped(value)),
             Self::Times => format!("{value:.2} ×"),
             Self::Bytes if value >= 1e6 => format!("{:.1} MB", value / 1e6),
             Self::Bytes => format!("{:.1} kB", value / 1e3),
@@ -120,7 +122,8 @@ mod tests {
             [0.0, 0.000_5, 0.053, 0.5].map(|s| Unit::Share.text(s)),
             ["0", "0.050 %", "5.30 %", "50.0 %"]
         );
-        assert_eq!(Unit::Times.text(3.0), "3.00 ×");
+        assert_eq!([3.0, 101.94].map(|t| Unit::Times.text(t)), ["3.00 ×", "102 ×"]);
+        assert_eq!(Unit::Seconds.text(335.094), "335.1 s");
         assert_eq!(Unit::Seconds.text(7.0), "7.00 s");
         assert_eq!(Unit::Bytes.text(2_500_000.0), "2.5 MB");
         assert_eq!([0.999_96, 1.0].map(|s| Unit::Share.text(s)), ["99.996 %", "100 %"]);

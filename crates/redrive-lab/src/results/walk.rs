@@ -348,6 +348,8 @@ mod tests {
         let walked = walk.one(&wanted).unwrap();
         assert_eq!(walked.answer, Answer::Complete(format!("{} come late", Unit::Share.text(0.04))));
         assert_eq!(walked.state, ProofState::Open, "the audit that it needs is missing");
+        let number = walk.one(&requirement("{ordering | key | late: number}")).map(|walked| walked.answer);
+        assert_eq!(number.unwrap(), Answer::Complete("0.04".to_owned()));
     }
 
     #[test]
