@@ -100,6 +100,19 @@ fn styles(curves: &[Curve]) -> Vec<LineStyle> {
     (0..curves.len()).map(|i| LineStyle { colour: i % COLOURS.len(), dash: dash(i) }).collect()
 }
 
+/// Of solid lines the first are wider where there are many curves: the later ones are drawn over them.
+fn widths(styles: &[LineStyle]) -> Vec<u32> {
+    let mut over_it = 0;
+    let mut widths: Vec<u32> = Vec::new();
+    for style in styles.iter().rev() {
+        let is_wide = style.dash == 0 && styles.len() > SOLID_MAX;
+        widths.push(if is_wide { LINE + 2 * over_it } else { LINE });
+        over_it += u32::from(is_wide);
+    }
+    widths.reverse();
+    widths
+}
+
 fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found = Vec::new();
     for name in names {
@@ -181,22 +194,17 @@ impl Plot {
             .y_label_formatter(&|tick| y.label(*tick))
             .light_line_style(WHITE)
             .draw()?;
-        let mut lines: Vec<(&Curve, &LineStyle)> = self.curves.iter().zip(styles).collect();
-        // Dashes over solid lines, and solid lines over wider ones, so that curves that lie on each other are all seen.
-        lines.sort_by_key(|(_, style)| style.dash != 0);
-        let mut solid = styles.iter().filter(|style| style.dash == 0).count();
-        for (curve, style) in lines {
-            let (colour, points) = (COLOURS[style.colour], curve.points.iter().copied());
+        let widths = widths(styles);
+        let mut lines: Vec<usize> = (0..self.curves.len()).collect();
+        // Dashes over solid lines, and narrow lines over wider ones, so that curves that lie on each other are all seen.
+        lines.sort_by_key(|i| styles[*i].dash != 0);
+        for (curve, style, width) in lines.into_iter().map(|i| (&self.curves[i], styles[i], widths[i])) {
+            let colour = COLOURS[style.colour];
+            let (points, line) = (curve.points.iter().copied(), colour.stroke_width(width));
             match DASHES[style.dash] {
-                None => {
-                    solid -= 1;
-                    let width =
-                        if styles.len() > SOLID_MAX { LINE + times(solid, 2).cast_unsigned() } else { LINE };
-                    chart.draw_series(LineSeries::new(points, colour.stroke_width(width)))?
-                }
+                None => chart.draw_series(LineSeries::new(points, line))?,
                 Some((dash, gap)) => {
-                    let style = colour.stroke_width(LINE);
-                    chart.draw_series(DashedLineSeries::new(curve.points.clone(), dash, gap, style))?
+                    chart.draw_series(DashedLineSeries::new(curve.points.clone(), dash, gap, line))?
                 }
             };
             if curve.points.len() <= MARKED_MAX {
@@ -209,9 +217,11 @@ impl Plot {
 
     /// Beside the plot, so that it hides no curve.
     fn draw_legend(&self, area: &Area<'_>, styles: &[LineStyle]) -> Result<(), Fault> {
+        let widths = widths(styles);
         for (i, (curve, style)) in self.curves.iter().zip(styles).enumerate() {
             let y = 18 + times(i, LEGEND_LINE);
-            let (line, colour) = (vec![(0, y), (LEGEND_SAMPLE, y)], COLOURS[style.colour].stroke_width(LINE));
+            let line = vec![(0, y), (LEGEND_SAMPLE, y)];
+            let colour = COLOURS[style.colour].stroke_width(widths[i]);
             match DASHES[style.dash] {
                 None => area.draw(&PathElement::new(line, colour))?,
                 Some((dash, gap)) => area.draw(&DashedPathElement::new(line, dash, gap, colour))?,
@@ -261,6 +271,13 @@ mod tests {
             let styles = styles(&named(&many[..count]));
             assert_eq!(styles.iter().collect::<BTreeSet<_>>().len(), count, "{styles:?}");
         }
+    }
+
+    #[test]
+    fn a_solid_curve_is_wider_than_those_that_may_hide_it() {
+        let style = |dash| LineStyle { colour: 0, dash };
+        assert_eq!(widths(&[0, 1, 2, 0, 3, 0].map(style)), [LINE + 4, LINE, LINE, LINE + 2, LINE, LINE]);
+        assert_eq!(widths(&[0, 0, 0].map(style)), [LINE; 3]);
     }
 
     #[test]

@@ -22,13 +22,21 @@ pub(super) fn drawn(summary: &Summary, samples: &str) -> Result<Vec<(String, Str
             plots.push(Plot { name: name.clone(), title, axes: axes.clone(), curves: Vec::new() });
         }
         let Some(plot) = plots.last_mut() else { continue };
+        let name = curve_name(summary, curve);
         match plot.curves.last_mut() {
-            Some(last) if last.name == *curve => last.points.push(point),
-            _ => plot.curves.push(Curve { name: curve.clone(), points: vec![point] }),
+            Some(last) if last.name == name => last.points.push(point),
+            _ => plot.curves.push(Curve { name: name.to_owned(), points: vec![point] }),
         }
     }
     let svg = |plot: Plot| Ok((format!("{}.svg", plot.name), plot.svg().map_err(ResultFault::Plot)?));
     plots.into_iter().map(svg).collect()
+}
+
+/// Results of older versions have semicolons for the commas in the names of their variants.
+fn curve_name<'a>(summary: &'a Summary, curve: &'a str) -> &'a str {
+    let is_it = |name: &str| name.replace(',', ";") == curve;
+    let variant = summary.variants.iter().find(|variant| is_it(&variant.name));
+    variant.map_or(curve, |variant| &variant.name)
 }
 
 /// The same of the result in a directory.

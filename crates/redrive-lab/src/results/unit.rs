@@ -95,8 +95,11 @@ fn percent(share: f64) -> String {
 
 /// Whole numbers with commas; small ones with two places.
 fn grouped(value: f64) -> String {
+    if value.abs() < 0.005 {
+        return "0".to_owned();
+    }
     if value.abs() < 10.0 && value.fract() != 0.0 {
-        return format!("{value:.2}");
+        return format!("{value:.2}").replace('-', "−");
     }
     let digits = format!("{:.0}", value.abs());
     let mut text = String::new();
@@ -117,7 +120,7 @@ mod tests {
     fn figures_read_as_people_write_them() {
         assert_eq!(Unit::PerSecond.text(60_123.4), "60,123/s");
         assert_eq!(Unit::Count.text(-1_234.0), "−1,234");
-        assert_eq!(Unit::Count.text(2.5), "2.50");
+        assert_eq!([2.5, -2.5, -0.001].map(|n| Unit::Count.text(n)), ["2.50", "−2.50", "0"]);
         assert_eq!(
             [0.0, 0.000_5, 0.053, 0.5].map(|s| Unit::Share.text(s)),
             ["0", "0.050 %", "5.30 %", "50.0 %"]

@@ -166,7 +166,14 @@ impl Walk<'_> {
                 named && variant.figures.contains_key(&wanted.figure)
             };
             let found: Vec<&VariantResult> = summary.variants.iter().filter(is_wanted).collect();
-            if found.is_empty() {
+            let is_found = |name: &&String| found.iter().any(|variant| variant.name == **name);
+            for name in wanted.variants.iter().filter(|name| !is_found(name)) {
+                let mut row = open(&wanted.figure, run.ran_on);
+                row.cells[1].clone_from(name);
+                row.cells[3] = "open: not in the committed result".to_owned();
+                rows.push(row);
+            }
+            if found.is_empty() && wanted.variants.is_empty() {
                 rows.push(open(&wanted.figure, run.ran_on));
             }
             rows.extend(found.into_iter().map(|variant| figure_row(summary, variant, &wanted.figure)));
@@ -374,6 +381,18 @@ mod tests {
                 "{fault}"
             );
         }
+    }
+
+    #[test]
+    fn a_figure_that_one_of_the_variants_lacks_is_open() {
+        let (known, committed) = (known(), committed());
+        let walk = Walk { committed: &committed, known: &known, root: Path::new(".") };
+        let state = |variants: &str| {
+            let figures = format!("{{ scenario = 'ordering', figure = 'late', variants = [{variants}] }}");
+            let text = format!("id = 'S2-1'\nasks = 'a'\nanswer = 'b'\nfigures = [{figures}]");
+            walk.one(&toml::from_str(&text).unwrap()).unwrap().state
+        };
+        assert_eq!((state("'key'"), state("'key', 'lock'")), (ProofState::Yes, ProofState::Open));
     }
 
     #[test]
