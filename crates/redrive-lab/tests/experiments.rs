@@ -125,9 +125,9 @@ fn results_of_an_earlier_version_of_their_scenario_are_named() {
         }
         report::pages(root.path(), &known).unwrap().findings
     };
-    assert!(!findings(None).contains("earlier version"));
+    assert!(!findings(None).contains("| made by an earlier version"));
     for hash in ["", "0123456789abcdef"] {
-        assert!(findings(Some(hash)).contains("made by an earlier version of the scenario"), "{hash}");
+        assert!(findings(Some(hash)).contains("| made by an earlier version of the scenario"), "{hash}");
     }
 }
 

@@ -29,12 +29,12 @@ pub(super) fn fill(template: &str, walk: &Walk<'_>) -> Result<Answer, String> {
         text.push_str(before);
         match figure(name, walk).map_err(|fault| format!("the answer names `{{{name}}}`: {fault}"))? {
             Answer::Complete(figure) => text.push_str(&figure),
+            Answer::Open(what) if missing.contains(&what) => {}
             Answer::Open(what) => missing.push(what),
         }
         rest = after;
     }
     text.push_str(rest);
-    missing.dedup();
     Ok(if missing.is_empty() { Answer::Complete(text) } else { Answer::Open(missing.join("; ")) })
 }
 

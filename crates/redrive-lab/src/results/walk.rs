@@ -170,7 +170,7 @@ impl Walk<'_> {
             for name in wanted.variants.iter().filter(|name| !is_found(name)) {
                 let mut row = open(&wanted.figure, run.ran_on);
                 row.cells[1].clone_from(name);
-                row.cells[3] = "open: not in the committed result".to_owned();
+                "open: not in the committed result".clone_into(&mut row.cells[3]);
                 rows.push(row);
             }
             if found.is_empty() && wanted.variants.is_empty() {
@@ -307,7 +307,11 @@ mod tests {
     use crate::results::Unit;
 
     fn known() -> [ScenarioRuns; 1] {
-        let runs = vec![("embedded engine, real clock".to_owned(), "redrive lab run ordering".to_owned())];
+        let run = |ran_on: &str, command: &str| (ran_on.to_owned(), command.to_owned());
+        let runs = vec![
+            run("embedded engine, real clock", "redrive lab run ordering"),
+            run("Kafka engine, real clock", "redrive lab run ordering --engine kafka"),
+        ];
         let (name, title) = ("ordering".to_owned(), "Order by key".to_owned());
         let texts = || (String::new(), String::new());
         let ((hash, explains), (downstream, _)) = (texts(), texts());
@@ -319,13 +323,15 @@ mod tests {
         toml::from_str(&text).unwrap()
     }
 
-    fn committed() -> [Committed; 1] {
+    fn committed() -> [Committed; 2] {
         let json = r#"{"scenario": "ordering", "title": "Order", "question": "", "why": "", "method": "", "answers": [],
             "ran_on": "embedded engine, real clock", "seed": 42, "quick": false, "command": "c", "machine": {},
             "took_seconds": 1.0, "is_partial": false, "forecasts": [], "verdicts": [], "notes": [], "plots": [],
             "columns": [{"title": "late", "figure": "late", "unit": "share"}],
             "variants": [{"name": "key", "figures": {"late": 0.04}, "audit": null}]}"#;
-        [("lab/results/ordering/42".into(), serde_json::from_str(json).unwrap())]
+        let kafka = json.replace("embedded", "Kafka");
+        let result = |dir: &str, json: &str| (dir.into(), serde_json::from_str(json).unwrap());
+        [result("lab/results/ordering/42", json), result("lab/results/ordering/42-kafka", &kafka)]
     }
 
     #[test]
@@ -367,7 +373,7 @@ mod tests {
             ("{ordering | key | lost}", "has no figure `lost`; it has `late`"),
             ("{ordering | lock | late}", "has no variant `lock`; it has `key`"),
             ("{order | key | late}", "there is no scenario `order`"),
-            ("{ordering | key | late | Kafka}", "does not run on `Kafka`"),
+            ("{ordering | key | late | Pulsar}", "does not run on `Pulsar`"),
             ("{ordering | check | late}", "has no forecast `late`"),
             ("{ordering | audit | produced}", "`ordering` has no audit"),
             ("{ordering | late}", "is not `scenario | variant | figure`"),
