@@ -57,7 +57,7 @@ fn every_requirement_names_scenarios_that_exist() {
     }
 }
 
-/// What is committed is what `redrive lab report` makes of the committed results.
+/// What is committed is what `redrive lab report` makes of the committed results: answers, figures, pages and plots.
 #[test]
 fn findings_walk_every_requirement_and_are_up_to_date() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -66,18 +66,68 @@ fn findings_walk_every_requirement_and_are_up_to_date() {
         report::write(&root, &known).unwrap();
     }
     let pages = report::pages(&root, &known).unwrap();
-    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
-    let findings = read("docs/findings.md");
-    for n in 71..=94 {
-        assert!(findings.contains(&format!("\n### S2-{n}\n")), "S2-{n} is missing: run `redrive lab report`");
-    }
-    assert!(findings == pages.findings, "docs/findings.md is out of date: run `redrive lab report`");
-    assert!(
-        read("lab/results/README.md") == pages.index,
-        "the index is out of date: run `redrive lab report`"
-    );
-    for (path, page) in &pages.results {
+    let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_default();
+    for (path, page) in [("docs/findings.md", &pages.findings), ("lab/results/README.md", &pages.index)] {
         assert!(read(path) == *page, "{path} is out of date: run `redrive lab report`");
+    }
+    for (path, page) in pages.figures.iter().chain(&pages.results) {
+        assert!(read(path) == *page, "{path} is out of date: run `redrive lab report`");
+    }
+    let made: BTreeSet<&str> = pages.figures.iter().map(|(path, _)| path.as_str()).collect();
+    let files = std::fs::read_dir(root.join("docs/findings")).unwrap();
+    for file in files.map(|entry| entry.unwrap().file_name().into_string().unwrap()) {
+        assert!(
+            made.contains(format!("docs/findings/{file}").as_str()),
+            "docs/findings/{file} is of no scenario"
+        );
+    }
+    for requirement in requirements::all().unwrap() {
+        let heading = format!("\n## {}\n", requirement.id);
+        assert!(pages.figures[0].1.contains(&heading), "{} is missing", requirement.id);
+        assert!(
+            pages.findings.contains(&format!("| [{}](", requirement.id)),
+            "{} is missing",
+            requirement.id
+        );
+    }
+    for summary in read_all(&root.join("lab/results")).unwrap().into_iter().map(|(_, summary)| summary) {
+        let page = format!("docs/findings/{}.md", summary.scenario);
+        assert!(made.contains(page.as_str()), "{page}");
+    }
+}
+
+/// The page with the answers must not say "shown" of what no result shows.
+#[test]
+fn without_results_no_measured_requirement_is_shown() {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("lab/results")).unwrap();
+    let pages = report::pages(root.path(), &expected_runs().unwrap()).unwrap();
+    for line in pages.findings.lines().filter(|line| line.starts_with("| [")) {
+        assert!(line.ends_with("| open |"), "{line}");
+    }
+}
+
+/// A result that was made with another content of its scenario file, or before contents were recorded, says so.
+#[test]
+fn results_of_an_earlier_version_of_their_scenario_are_named() {
+    let root = tempfile::tempdir().unwrap();
+    let results = root.path().join("lab/results");
+    let dir = run(&order("jitter-comparison", false, Some(&results)), &Silent).unwrap().dir.unwrap();
+    let full = dir.with_file_name("7");
+    std::fs::rename(&dir, &full).unwrap();
+    let known = expected_runs().unwrap();
+    let findings = |hash: Option<&str>| {
+        let path = full.join("summary.json");
+        let mut summary: Summary = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        if let Some(hash) = hash {
+            hash.clone_into(&mut summary.scenario_hash);
+            std::fs::write(&path, serde_json::to_string(&summary).unwrap()).unwrap();
+        }
+        report::pages(root.path(), &known).unwrap().findings
+    };
+    assert!(!findings(None).contains("| made by an earlier version"));
+    for hash in ["", "0123456789abcdef"] {
+        assert!(findings(Some(hash)).contains("| made by an earlier version of the scenario"), "{hash}");
     }
 }
 
@@ -182,7 +232,7 @@ fn every_committed_result_was_made_by_the_scenario_that_is_committed() {
 
 /// What was expected and whether it was met, without the words.
 fn ranges(verdicts: &[FigureVerdict]) -> Vec<String> {
-    let range = |v: &FigureVerdict| format!("{} {} {} {}", v.variant, v.figure, v.range_text(), v.met);
+    let range = |v: &FigureVerdict| format!("{} {} {:?} {:?} {}", v.variant, v.figure, v.min, v.max, v.met);
     verdicts.iter().map(range).collect()
 }
 
@@ -237,14 +287,23 @@ fn a_result_has_its_page_plots_raw_data_and_command_and_the_report_finds_it() {
     );
     std::fs::rename(&dir, results.join(name).join("7")).unwrap();
     std::fs::write(results.join(name).join("7/index.md"), "an old page").unwrap();
+    let drawn = read_svg(&results);
+    std::fs::write(results.join(name).join("7/calls.svg"), "an old plot").unwrap();
     let written = report::write(root.path(), &known).unwrap();
     assert_eq!(written.results, 1);
+    assert!(read_svg(&results) == drawn, "the report draws the plot of the run again, from its samples");
     let page = std::fs::read_to_string(results.join(name).join("7/index.md")).unwrap();
     assert!(page.contains("## Why it looks like this\n\n"), "{page}");
+    let page = std::fs::read_to_string(root.path().join("docs/findings/jitter-comparison.md")).unwrap();
+    assert!(page.contains("../../lab/results/jitter-comparison/7/calls.svg"), "{page}");
     let findings = std::fs::read_to_string(root.path().join("docs/findings.md")).unwrap();
-    assert!(findings.contains("../lab/results/jitter-comparison/7/calls.svg"), "{findings}");
+    assert!(findings.contains("](findings/jitter-comparison.md)"), "{findings}");
     let index = std::fs::read_to_string(results.join("README.md")).unwrap();
     assert!(index.contains("](jitter-comparison/7/index.md)"), "{index}");
+}
+
+fn read_svg(results: &Path) -> String {
+    std::fs::read_to_string(results.join("jitter-comparison/7/calls.svg")).unwrap()
 }
 
 /// Lets a run go on until it was asked so often whether to stop.

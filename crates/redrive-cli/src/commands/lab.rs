@@ -39,7 +39,7 @@ enum LabCommand {
     /// A process that the scenario `kills` starts and kills
     #[command(hide = true)]
     Victim { order: String },
-    /// Write docs/findings.md, the index of lab/results and the pages there from the full results
+    /// Write docs/findings.md and its pages, the index of lab/results, and the pages and plots there
     Report {
         /// The repository
         #[arg(long, value_name = "DIR", default_value = ".")]

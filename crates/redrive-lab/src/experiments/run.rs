@@ -173,8 +173,8 @@ pub fn expected_runs() -> Result<Vec<ScenarioRuns>, LabError> {
             runs.push(on(Clock::Real, LabEngine::Kafka(""), format!("{command} --engine kafka")));
         }
         let downstream = scenario.downstream.to_string();
-        let Scenario { title, explains, .. } = scenario;
-        Ok(ScenarioRuns { name: experiment.name.to_owned(), title, explains, downstream, runs })
+        let Scenario { title, explains, hash, .. } = scenario;
+        Ok(ScenarioRuns { name: experiment.name.to_owned(), title, hash, explains, downstream, runs })
     };
     EXPERIMENTS.iter().map(of).collect()
 }

@@ -89,18 +89,6 @@ impl Expectation {
     }
 }
 
-impl FigureVerdict {
-    /// `≥ 0.9`, `0.5 … 2`.
-    pub fn range_text(&self) -> String {
-        match (self.min, self.max) {
-            (Some(min), Some(max)) => format!("{min} … {max}"),
-            (Some(min), None) => format!("≥ {min}"),
-            (None, Some(max)) => format!("≤ {max}"),
-            (None, None) => "any".to_owned(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

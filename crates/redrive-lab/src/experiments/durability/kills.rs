@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, LabEngine, complete};
 use super::kills_kafka;
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::trace::EngineCounts;
 use crate::testbed::victim::{self, VictimOrder};
@@ -49,7 +49,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     })?;
     let (variants, curves, is_partial) = complete(each);
     let title = "Calls that were repeated, kill by kill";
-    let plots = vec![Plot::new("repeats", title, "kill", "repeated calls", curves)];
+    let plots = vec![Plot::new("repeats", title, "kill", "repeated calls", curves).y_scale(Scale::Log(1.0))];
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, against_first, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::quantile;
 use crate::testbed::{Fates, Load, Subject, Trace, engine_metrics};
@@ -116,7 +116,8 @@ fn plots(drawn: Vec<DrawnVariant>) -> Vec<Plot> {
             "Mean stall of messages that started (redrive_stall_seconds)",
             "milliseconds",
             stall,
-        ),
+        )
+        .y_scale(Scale::Log(1.0)),
     ]
 }
 

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, against_first, built, complete, unprotected};
 use crate::fate::Rates;
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::quantile;
 use crate::testbed::{Fates, Load, Subject, Trace};
@@ -46,7 +46,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     let (variants, curves, is_partial) = complete(each);
     let variants = against_first(variants, "succeeded_per_second", "throughput_ratio");
     let title = "End to end, messages that do not fail themselves";
-    let plots = vec![Plot::new("end-to-end", title, "share of the messages, %", "milliseconds", curves)];
+    let plot = Plot::new("end-to-end", title, "share of the messages, %", "milliseconds", curves);
+    let plots = vec![plot.y_scale(Scale::Log(1.0))];
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
 }
 

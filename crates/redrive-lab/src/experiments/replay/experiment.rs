@@ -16,7 +16,7 @@ use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use super::engine::ReplayEngine;
 use super::store::{Effects, Store};
 use crate::fate::{Fate, Rates};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
 use crate::seed;
 use crate::testbed::{Audit, Fates, Load, Stage};
@@ -122,7 +122,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         Column::new("replay took", "replay_seconds", Unit::Seconds),
     ];
     let title = "Effects per id";
-    let plots = vec![Plot::new("effects", title, "effects of one id", "ids", curves)];
+    let plots =
+        vec![Plot::new("effects", title, "effects of one id", "ids", curves).y_scale(Scale::Log(1.0))];
     Ok(Outcome { columns, variants, plots, notes, is_partial, ..Outcome::default() })
 }
 
