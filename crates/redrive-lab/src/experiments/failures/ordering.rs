@@ -1,6 +1,6 @@
 //! Order by key: how often a later message passes a failed one, and what it costs that none does.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use redrive::DeliveryOrder;
@@ -68,13 +68,16 @@ fn columns() -> Vec<Column> {
         Column::new("p99 good key, median run", "good_p99_ms", Unit::Milliseconds),
         Column::new("best run", "good_p99_ms_least", Unit::Milliseconds),
         Column::new("worst run", "good_p99_ms_most", Unit::Milliseconds),
+        Column::new("tenths of a second with one of its slowest percent", "slowest_in", Unit::Share),
         Column::new("p99 blocked key", "blocked_p99_ms", Unit::Milliseconds),
         Column::new("messages behind a failed one", "blocked_share", Unit::Share),
     ]
 }
 
 fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
-    let (good, blocked) = by_key(trace);
+    let (mut arrivals, blocked) = by_key(trace);
+    let slowest = slowest_in(&mut arrivals, trace.load.arrive_for);
+    let good: Vec<u32> = arrivals.into_iter().map(|(_, took)| took).collect();
     let during = trace.load.arrive_for.as_millis() as u32;
     let succeeded = trace.arrived().filter(|(_, r)| r.has_succeeded() && r.ended_ms < during).count();
     let all = (good.len() + blocked.len()).max(1) as f64;
@@ -82,6 +85,7 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
         .with("out_of_order", trace.out_of_order())
         .with("succeeded_per_second", succeeded as f64 / trace.load.arrive_for.as_secs_f64())
         .with("good_p99_ms", quantile(good.iter().copied(), 0.99))
+        .with("slowest_in", slowest)
         .with("blocked_p99_ms", quantile(blocked.iter().copied(), 0.99))
         .with("blocked_share", blocked.len() as f64 / all);
     let took: Vec<u32> = good.into_iter().chain(blocked).collect();
@@ -89,9 +93,18 @@ fn measure(name: &str, trace: &Trace) -> (VariantResult, Curve) {
     (result, Curve::new(name, shares.into_iter().map(|(ms, share)| (share * 100.0, ms)).collect()))
 }
 
-/// How long messages took that succeeded at once, by whether an earlier message of their key had failed and was not over
-/// when they arrived.
-fn by_key(trace: &Trace) -> (Vec<u32>, Vec<u32>) {
+/// The share of the tenths of a second of a run in which one of the slowest percent arrived, of `(arrived, took)`: what a moment
+/// in which the machine stands still makes slow, arrived together.
+fn slowest_in(arrivals: &mut [(u32, u32)], of: Duration) -> f64 {
+    arrivals.sort_unstable_by_key(|(_, took)| std::cmp::Reverse(*took));
+    let tenths: HashSet<u32> =
+        arrivals.iter().take(arrivals.len().div_ceil(100)).map(|(arrived, _)| arrived / 100).collect();
+    tenths.len() as f64 / (of.as_secs_f64() * 10.0)
+}
+
+/// Messages that succeeded at once, by whether an earlier message of their key had failed and was not over when they arrived: when
+/// the others arrived and how long they took, and how long those behind a failed one took.
+fn by_key(trace: &Trace) -> (Vec<(u32, u32)>, Vec<u32>) {
     // Until when the key has a failed message that is not over.
     let mut failing_until: HashMap<u64, u32> = HashMap::new();
     let (mut good, mut blocked) = (Vec::new(), Vec::new());
@@ -99,10 +112,26 @@ fn by_key(trace: &Trace) -> (Vec<u32>, Vec<u32>) {
         let until = failing_until.entry(trace.load.key(number)).or_default();
         if record.calls == 1 && record.has_succeeded() {
             let took = record.took_ms();
-            if *until > record.arrived_ms { blocked.push(took) } else { good.push(took) }
+            if *until > record.arrived_ms { blocked.push(took) } else { good.push((record.arrived_ms, took)) }
         } else {
             *until = (*until).max(record.ended_ms);
         }
     }
     (good, blocked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_percent_of_a_stall_arrived_together() {
+        let second = Duration::from_secs(1);
+        let took = |slow: &dyn Fn(u32) -> bool| {
+            let mut all: Vec<(u32, u32)> = (0..1_000).map(|ms| (ms, if slow(ms) { 40 } else { 1 })).collect();
+            slowest_in(&mut all, second)
+        };
+        assert!((took(&|ms| (500..510).contains(&ms)) - 0.1).abs() < 1e-9, "one of ten tenths");
+        assert!((took(&|ms| ms % 100 == 0) - 1.0).abs() < 1e-9, "all over the run");
+    }
 }
