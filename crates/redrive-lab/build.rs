@@ -5,6 +5,9 @@ mod commit;
 
 use std::path::Path;
 
+/// Names the commit where nothing else can, or where it must be another.
+const OVERRIDE: &str = "REDRIVE_COMMIT";
+
 /// What the programs are made of, from the root of the checkout. A change anywhere else neither builds the lab again nor makes
 /// its commit dirty.
 const MADE_OF: [&str; 7] = [
@@ -18,9 +21,9 @@ const MADE_OF: [&str; 7] = [
 ];
 
 fn main() {
-    println!("cargo::rerun-if-env-changed={}", commit::OVERRIDE);
+    println!("cargo::rerun-if-env-changed={}", OVERRIDE);
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let found = commit::of(here, &MADE_OF, std::env::var(commit::OVERRIDE).ok().as_deref());
+    let found = commit::of(here, &MADE_OF, std::env::var(OVERRIDE).ok().as_deref());
     // Watching nothing would mean: everything in this package.
     println!("cargo::rerun-if-changed=build.rs");
     for path in &found.watch {

@@ -4,8 +4,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the commit where nothing else can, or where it must be another.
-pub const OVERRIDE: &str = "REDRIVE_COMMIT";
 pub const UNKNOWN: &str = "unknown";
 /// Written by `cargo package` into what it packs.
 const PACKED: &str = ".cargo_vcs_info.json";
