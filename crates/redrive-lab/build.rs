@@ -21,7 +21,7 @@ const MADE_OF: [&str; 7] = [
 ];
 
 fn main() {
-    println!("cargo::rerun-if-env-changed={}", OVERRIDE);
+    println!("cargo::rerun-if-env-changed={OVERRIDE}");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = commit::of(here, &MADE_OF, std::env::var(OVERRIDE).ok().as_deref());
     // Watching nothing would mean: everything in this package.
