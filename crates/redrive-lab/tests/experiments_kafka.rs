@@ -34,7 +34,7 @@ fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
                         kafka.clone(),
                         "Kafka engine, real clock",
                         Insist::OnWhatSpeedCannotChange,
-                    )
+                    );
                 });
             }
         });
