@@ -142,7 +142,7 @@ fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
         file: args.file.clone(),
         seed: args.seed,
         quick: args.quick,
-        broken: false,
+        broken: None,
         engine: kafka.or_else(|| args.engine.map(|_| OrderedEngine::Embedded)),
         postgres: args.postgres.clone(),
         victim: victim()?,

@@ -21,6 +21,9 @@ struct TimeToDeadLetterParameters {
     tiers: Vec<Span>,
     jitter: String,
     concurrency: u32,
+    /// Letters that are announced and never written, to break the audit.
+    #[serde(default)]
+    phantom_letters: u64,
 }
 
 pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
@@ -31,6 +34,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let load = Load {
             fates: Fates::Rates(poison),
             follow: waiting + Duration::from_mins(1),
+            phantom_letters: p.phantom_letters,
             ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers).jitter(p.jitter.as_str()))?;

@@ -29,6 +29,9 @@ pub(super) struct KillParameters {
     pub(super) latency: Span,
     pub(super) concurrency: u32,
     pub(super) durable: bool,
+    /// Every life begins from nothing, to break the claim.
+    #[serde(default)]
+    pub(super) forgets: bool,
 }
 
 impl KillParameters {
@@ -83,6 +86,7 @@ fn play(
         concurrency: p.concurrency,
         latency_ms: p.latency.0.as_millis() as u64,
         durable: p.durable,
+        forgets: p.forgets,
         life: 0,
         kafka: None,
     };

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use redrive::Mode;
 use redrive_core::Ratio;
 use serde::Deserialize;
 
 use super::super::fault::LabError;
-use super::super::setup::{ExperimentSetup, against_first, built, complete, unprotected};
+use super::super::setup::{ExperimentSetup, against_first, built, complete, mode, unprotected};
 use crate::fate::{Fate, Rates};
 use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
@@ -49,11 +48,7 @@ impl BlockingParameters {
 
     /// One call at a time per partition, as a consumer of that partition makes them.
     fn subject(&self) -> Result<Subject, LabError> {
-        let mode = match self.mode.as_str() {
-            "blocking" => Mode::Blocking,
-            _ => Mode::NonBlocking,
-        };
-        let policy = unprotected(&self.tiers).mode(mode);
+        let policy = unprotected(&self.tiers).mode(mode(&self.mode));
         Ok(Subject::plain(built(&policy)?, 1))
     }
 }
