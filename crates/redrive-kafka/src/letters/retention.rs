@@ -152,7 +152,7 @@ impl Rules {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::letters::entry::LetterRecord;
+    use crate::letters::entry::{Extent, LetterRecord};
     use crate::letters::index::LearnedFrom;
     use crate::letters::state::StateRecord;
 
@@ -177,7 +177,7 @@ mod tests {
             dead_at: at(days_ago),
             id_hash: crate::letters::ids::IdHash::NONE,
             job: None,
-            cut: false,
+            extent: Extent::Whole,
             moved: false,
         }
     }

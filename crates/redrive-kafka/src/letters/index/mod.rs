@@ -8,7 +8,7 @@ use redrive::internal::engine::{LetterStanding, LetterState};
 use redrive_core::{GroupId, Time};
 
 use super::edit_record::EditedLetter;
-use super::entry::{DlqPosition, LetterEntry, LetterRecord};
+use super::entry::{DlqPosition, Extent, LetterEntry, LetterRecord};
 use super::ids::IdIndex;
 use super::state::StateRecord;
 
@@ -73,7 +73,7 @@ impl Index {
             entry.parked(parked);
             counts = entry.place();
             // One that was cut or written again is a second record on purpose.
-            let is_plain = !parked.cut && !parked.moved;
+            let is_plain = parked.extent == Extent::Whole && !parked.moved;
             twin = learned == LearnedFrom::Topic && is_plain && entry.meet(parked.generation);
         });
         self.counts.twins += u64::from(twin);
@@ -100,6 +100,15 @@ impl Index {
     /// The last record of a letter, if it is not the one that counts.
     pub fn last_place(&self, number: u64) -> Option<DlqPosition> {
         self.later.get(&number).copied()
+    }
+
+    /// Erased letters that have a record behind their tombstone: somebody had read them before they were erased, and wrote
+    /// them again.
+    pub fn overtaken_tombstones(&self) -> Vec<u64> {
+        let is_overtaken = |(number, last): &(&u64, &DlqPosition)| {
+            self.entries.get(number).is_some_and(|entry| entry.is_tombstone() && entry.place() < **last)
+        };
+        self.later.iter().filter(is_overtaken).map(|(number, _)| *number).collect()
     }
 
     /// Nothing is left of a letter.
