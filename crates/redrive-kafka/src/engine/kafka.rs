@@ -86,6 +86,8 @@ pub struct KafkaEngine {
     pub(super) group: GroupStatus,
     /// Trims what is done as long as it lives.
     pub(super) trimmer: Trimmer,
+    /// When the partitions of the lanes were assigned.
+    pub(super) assigned_at: Time,
     pub(super) upkeep: Upkeep,
 
     /// The share of the work that was not reported yet.
@@ -268,6 +270,7 @@ impl KafkaEngine {
         };
         let lanes = starts.into_iter().map(begin).collect();
         self.lanes.begin(epoch, lanes);
+        self.assigned_at = wall_time();
         self.ledger.begin(&self.lanes);
         self.backlog.hold_back(&self.lanes, &self.copies.topics().beside_source());
         self.duplicates.begin(Instant::now());

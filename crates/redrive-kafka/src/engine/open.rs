@@ -134,6 +134,7 @@ pub(crate) fn open(
         unwritten: Unwritten::default(),
         tickets: Tickets::default(),
         commits: Commits::new(now, COMMIT_EVERY),
+        assigned_at: Time::ZERO,
         trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
         letters,
         control,

@@ -239,6 +239,7 @@ async fn start(
     let options = PlanOptions {
         ambiguous: Ambiguous::Ok,
         skip_superseded: true,
+        skip_unjudged: true,
         skip_beyond_ledger: true,
         ..PlanOptions::default()
     };

@@ -11,7 +11,9 @@ use super::fair::FairOrder;
 use super::groups::TouchedGroups;
 use super::taken::{TakenCounts, TakenLetters};
 use crate::dispatch::KeySuccesses;
+use crate::dispatch::key_successes::LaterSuccess;
 use crate::engine::letter::REPLAYS_MAX;
+use crate::engine::position::PartitionOffset;
 use crate::engine::{DeliveryOrder, Letter};
 use crate::handle::PipelineHandle;
 use crate::letters::{SelectError, Selection};
@@ -53,6 +55,8 @@ pub struct PlanOptions {
     pub ambiguous: Ambiguous,
     /// Leaves out letters whose key has had a later success.
     pub skip_superseded: bool,
+    /// Leaves out letters with a key of which this process does not know whether it has had a later success.
+    pub skip_unjudged: bool,
     /// Leaves out letters that the receiver may have applied and forgotten; see [`Plan::beyond_ledger`].
     pub skip_beyond_ledger: bool,
     /// Takes no more letters of one tenant than this; the others stay open.
@@ -98,8 +102,8 @@ pub struct Superseded {
     pub shown: Vec<(String, u64)>,
     /// From when on successes are known to this process; `None` if it has not begun to deliver.
     pub since: Option<Time>,
-    /// Letters with a key whose message is older than that: whether it has had a later success is not known for all of
-    /// the time.
+    /// Letters with a key whose message is older than that, or of a part of the pipeline that other processes deliver or
+    /// delivered then: whether it has had a later success is not known for all of the time.
     pub older_letters: u64,
     /// Times since then of which successes are not known either, if a letter with a key is older: a process was killed.
     pub gaps: Vec<Range<Time>>,
@@ -187,11 +191,16 @@ impl<'a> Making<'a> {
         let key = letter.message.key();
         if key.is_some() {
             let created = letter.message.created();
-            self.older_letters += u64::from(self.successes.since().is_none_or(|since| created < since));
+            self.older_letters += u64::from(self.successes.is_older(letter.id, created));
             self.oldest_with_key = self.oldest_with_key.into_iter().chain([created]).min();
         }
         // No more keys than successes are known of.
-        if let Some(key) = key.filter(|key| self.successes.is_superseded(key, letter.id)) {
+        let created = letter.message.created();
+        let later = key.map(|key| self.successes.later(key, letter.id, created));
+        if later == Some(LaterSuccess::Unknown) && self.options.skip_unjudged {
+            return;
+        }
+        if let Some(key) = key.filter(|_| later == Some(LaterSuccess::Yes)) {
             let shown = &key[..key.len().min(KEY_BYTES_MAX)];
             *self.superseded.entry(shown.to_vec()).or_default() += 1;
             if self.options.skip_superseded {

@@ -1,5 +1,6 @@
 //! The part of an engine that delivers: it hands out messages and settles their outcomes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use redrive_core::Time;
@@ -27,6 +28,15 @@ impl ReminderKind {
             Self::KeySuccesses => "successes",
         }
     }
+}
+
+/// Source partitions whose messages are delivered here, and since when.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OwnShare {
+    /// The partitions.
+    pub partitions: HashSet<u16>,
+    /// When they were assigned.
+    pub since: Time,
 }
 
 /// Hands out deliveries and takes verdicts.
@@ -97,6 +107,11 @@ pub trait Deliver: Send + 'static {
     fn reminder(&mut self, kind: ReminderKind) -> Result<Vec<u8>, EngineError> {
         let _ = kind;
         Ok(Vec::new())
+    }
+
+    /// What of the pipeline this process delivers; `None` where it delivers all of it.
+    fn own_share(&self) -> Option<OwnShare> {
+        None
     }
 
     /// What the store has to say about itself since the last call. Never blocks.
