@@ -13,6 +13,7 @@ use redrive_core::{Time, duration};
 use super::error::ReplayError;
 pub use super::job::AUTO_ACTOR;
 use super::job::{ReplaySpec, ReplayState, ReplayView};
+use super::members::MembersHealth;
 use super::plan::{Ambiguous, PlanOptions};
 use super::records;
 use super::replays::Replays;
@@ -67,7 +68,7 @@ pub struct OwnJob {
 pub struct Sight {
     /// When this was seen.
     pub now: Time,
-    /// Whether nothing is known to be wrong with the sink, and the pipeline runs.
+    /// Whether nothing is known to be wrong with the sink, in any process that shares the letters, and the pipeline runs.
     pub is_healthy: bool,
     /// Whether it is this process that acts, of all that share the letters.
     pub acts: bool,
@@ -188,6 +189,7 @@ pub async fn run(
     let mut controller = Controller::new(settings.clone());
     let shared = handle.shared_records();
     let mut lease = Lease::new(records::LEASE, replays.runner());
+    let mut others = MembersHealth::new(&replays.runner());
     let pause = LOOK_EVERY.min(settings.healthy_for / 4).max(Duration::from_millis(10));
     loop {
         tokio::time::sleep(pause).await;
@@ -196,10 +198,15 @@ pub async fn run(
             None => true,
         };
         let figures = handle.figures();
+        let is_well = is_healthy(&figures);
+        let are_others_well = match &shared {
+            Some(shared) => others.look(shared, is_well).await,
+            None => true,
+        };
         let running = |job: &ReplayView| job.pipeline == handle.name() && job.state == ReplayState::Running;
         let sight = Sight {
             now: handle.now(),
-            is_healthy: is_healthy(&figures),
+            is_healthy: is_well && are_others_well,
             acts,
             letters_open: figures.pending.letters_open,
             is_replaying: replays.list().iter().any(running),

@@ -11,6 +11,8 @@ use super::job::{self, Facts, JobProgress, ReplayState};
 pub(super) const PREFIX: &str = "replay/";
 /// Which process runs the controller of auto-replay. No job has this name.
 pub(super) const LEASE: &str = "replay/auto/lease";
+/// In front of the names of processes for which something is wrong with the sink.
+pub(super) const UNHEALTHY: &str = "replay/auto/unhealthy/";
 /// Bytes of one piece of a selection; a broker takes a megabyte unless told otherwise.
 const PIECE_BYTES_MAX: usize = 256 << 10;
 
