@@ -37,6 +37,7 @@ pub(super) fn forecast(
         to: spec.target.name().to_owned(),
         topic: topic(served, spec.target),
         key_order: served.handle.ordering() == DeliveryOrder::Key,
+        unordered: plan.unordered,
         canary: spec.canary.min(would_replay),
         stop_at: spec.stop_at.map(|share| share.to_string()),
         ambiguous: plan.ambiguous,

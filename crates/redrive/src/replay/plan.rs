@@ -87,6 +87,9 @@ pub struct Plan {
     pub oldest: Option<Time>,
     /// The groups they belong to.
     pub groups: TouchedGroups,
+    /// Letters with a key whose numbers are made from their content, where keys are ordered: what a key's order is among
+    /// them is not known.
+    pub unordered: u64,
     /// Letters that are selected and wait in other jobs; they are not among the ids.
     pub taken: TakenCounts,
 }
@@ -143,6 +146,7 @@ impl Plan {
 
 /// A plan while its letters are looked at.
 struct Making<'a> {
+    keyed: bool,
     taken: &'a TakenLetters,
     successes: KeySuccesses,
     options: PlanOptions,
@@ -163,6 +167,7 @@ impl<'a> Making<'a> {
     fn new(successes: KeySuccesses, options: PlanOptions, keyed: bool, taken: &'a TakenLetters) -> Self {
         let (order, plan) = (FairOrder::new(keyed), Plan::default());
         Self {
+            keyed,
             taken,
             successes,
             options,
@@ -222,6 +227,8 @@ impl<'a> Making<'a> {
         self.plan.too_often += u64::from(!self.options.force && letter.meta.replays >= REPLAYS_MAX);
         self.plan.oldest = self.plan.oldest.into_iter().chain([letter.dead_at]).min();
         self.groups.add(letter.group.group);
+        let is_unordered = self.keyed && key.is_some() && PartitionOffset::of(letter.id).is_made();
+        self.plan.unordered += u64::from(is_unordered);
         self.order.push(letter.id, tenant, key);
     }
 

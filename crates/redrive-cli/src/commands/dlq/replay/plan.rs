@@ -25,7 +25,13 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
         }
     });
     if dry.key_order {
-        parts.push("per-key order kept".to_owned());
+        parts.push(match dry.unordered {
+            0 => "per-key order kept".to_owned(),
+            imported => format!(
+                "per-key order kept, but not of {}",
+                plural(imported, "imported letter", "imported letters")
+            ),
+        });
     }
     parts.extend(later_successes(dry));
     let skips: u64 = dry.skips.values().sum();
@@ -257,6 +263,11 @@ mod tests {
             would(&dry, "orders"),
             "would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   \
              per-key order kept   4 keys have later successes (list: --show superseded)"
+        );
+        let imported = would(&ReplayForecast { unordered: 12, ..dry }, "orders");
+        assert!(
+            imported.contains("   per-key order kept, but not of 12 imported letters   4 keys"),
+            "{imported}"
         );
         let dry = ReplayForecast { would_replay: 40_000, rate: Some(20.0), ..ReplayForecast::default() };
         assert_eq!(would(&dry, "orders"), "would replay 40,000 (frozen)   at 20/s ± jitter ≈ 33m");
