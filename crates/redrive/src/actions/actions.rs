@@ -20,6 +20,7 @@ use super::retention;
 use crate::engine::{ForeignLetter, GroupMarks, GroupSummary, Handling, WipeProgress};
 use crate::handle::PipelineHandle;
 use crate::naming::Naming;
+use crate::replay::Replays;
 
 /// Who did what, and the changes that are recorded before they are made. Clones are handles to the same log.
 ///
@@ -136,9 +137,15 @@ impl Actions {
         self.log.process_name()
     }
 
-    /// Discards open letters that died at least `keep` ago, with one line in the action log for all of them.
-    pub async fn expire(&self, handle: &PipelineHandle, keep: Duration) -> Result<Discarded, ActionError> {
-        retention::expire(&self.log, handle, keep).await
+    /// Discards open letters that died at least `keep` ago and wait in no replay job, with one line in the action log for
+    /// all of them.
+    pub async fn expire(
+        &self,
+        handle: &PipelineHandle,
+        keep: Duration,
+        replays: &Replays,
+    ) -> Result<Discarded, ActionError> {
+        retention::expire(&self.log, handle, keep, replays).await
     }
 
     /// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded

@@ -150,7 +150,7 @@ impl Replays {
     }
 
     /// Letters of a pipeline that jobs have still to put back, in any process that shares them.
-    async fn taken(&self, handle: &PipelineHandle) -> TakenLetters {
+    pub(crate) async fn taken(&self, handle: &PipelineHandle) -> TakenLetters {
         let shared = handle.shared_records().map(|jobs| jobs.records(records::PREFIX)).unwrap_or_default();
         self.jobs.taken(handle.name(), &shared).await
     }

@@ -3,7 +3,7 @@
 
 /// Letters that jobs have still to put back, by job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TakenLetters {
+pub(crate) struct TakenLetters {
     jobs: Vec<TakenBy>,
 }
 
@@ -32,7 +32,7 @@ impl TakenLetters {
     }
 
     /// The job that a letter waits in, if it waits in one.
-    pub(super) fn job_of(&self, letter: u64) -> Option<&str> {
+    pub(crate) fn job_of(&self, letter: u64) -> Option<&str> {
         let taken = self.jobs.iter().find(|taken| taken.letters.binary_search(&letter).is_ok());
         taken.map(|taken| taken.job.as_str())
     }
