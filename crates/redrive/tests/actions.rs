@@ -85,6 +85,11 @@ async fn a_list_is_bounded_and_begins_where_it_is_asked_to() {
         assert_eq!(times(actions.list(None, 3).await.unwrap()), [18, 19, 20]);
         assert_eq!(times(actions.list(Some(Time::from_millis(19)), 100).await.unwrap()), [19, 20]);
         assert!(actions.list(Some(Time::MAX), 100).await.unwrap().is_empty());
+        // Those of another pipeline do not count.
+        let mail = Action::new(Time::from_millis(5), "ops", ActionKind::Pause, "mail");
+        actions.record(mail).await.unwrap();
+        assert_eq!(times(actions.list_of("mail", None, 3).await.unwrap()), [5]);
+        assert_eq!(times(actions.list_of("orders", None, 3).await.unwrap()), [18, 19, 20]);
     }
 }
 

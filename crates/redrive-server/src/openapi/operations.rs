@@ -249,6 +249,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             )]),
         Operation::ListActions => described("Who did what, the oldest first.")
             .params(&[
+                ("pipeline", "string", "Actions on this pipeline."),
                 ("since", "string", "Actions at this time or later; a time, or a span such as 24h."),
                 ("limit", "integer", "At most this many, from 1 on; 1000 if not given, 10000 at most."),
             ])

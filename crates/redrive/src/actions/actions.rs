@@ -100,7 +100,17 @@ impl Actions {
 
     /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
     pub async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
-        self.log.list(since, limit).await
+        self.log.list(None, since, limit).await
+    }
+
+    /// The same, of one pipeline.
+    pub async fn list_of(
+        &self,
+        pipeline: &str,
+        since: Option<Time>,
+        limit: usize,
+    ) -> Result<Vec<Action>, ActionError> {
+        self.log.list(Some(pipeline), since, limit).await
     }
 
     /// Discards those of the letters that are open.

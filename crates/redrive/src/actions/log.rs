@@ -186,17 +186,26 @@ impl ActionLog {
         Ok(self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).append(action, None)?)
     }
 
-    /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
-    pub(super) async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
+    /// The latest `limit` actions since a time, of one pipeline if one is given, oldest first, without the ids of their
+    /// letters.
+    pub(super) async fn list(
+        &self,
+        pipeline: Option<&str>,
+        since: Option<Time>,
+        limit: usize,
+    ) -> Result<Vec<Action>, ActionError> {
         let limit = limit.clamp(1, LIST_MAX);
         let shared = Arc::clone(&self.shared);
+        let pipeline = pipeline.map(str::to_owned);
+        let is_meant = move |action: &Action| {
+            since.is_none_or(|since| action.at >= since)
+                && pipeline.as_ref().is_none_or(|pipeline| action.pipeline == *pipeline)
+        };
         self.with(move |state| {
             let mut own: VecDeque<LoggedAction> = VecDeque::new();
             state.each(|_, line| {
                 let logged = Action::with_record(line, false);
-                let Some((action, record)) =
-                    logged.filter(|(action, _)| since.is_none_or(|since| action.at >= since))
-                else {
+                let Some((action, record)) = logged.filter(|(action, _)| is_meant(action)) else {
                     return true;
                 };
                 if action.is_outcome()
@@ -210,7 +219,7 @@ impl ActionLog {
                 }
                 true
             })?;
-            Ok(merged(own, shared.group.since(since), limit))
+            Ok(merged(own, shared.group.list(&is_meant), limit))
         })
         .await
     }
