@@ -24,7 +24,8 @@ pub struct ReplayForecast {
     pub topic: Option<String>,
     /// Whether letters of a key are delivered in their order.
     pub key_order: bool,
-    /// Of these: imported letters with a key that have no place in the source. They are delivered in no order of their own.
+    /// Imported letters with a key that have no place in the source, where keys are ordered: these are delivered in no
+    /// certain order.
     pub unordered: u64,
     pub canary: u64,
     pub stop_at: Option<String>,
