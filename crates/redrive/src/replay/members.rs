@@ -26,6 +26,16 @@ pub(super) struct MembersHealth {
     heard: HashMap<String, (Bytes, Instant)>,
 }
 
+/// What a process has to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Say {
+    Nothing,
+    /// Something is wrong, for the so many-th time.
+    Wrong(u64),
+    /// Nothing is wrong any more.
+    TakeBack,
+}
+
 impl MembersHealth {
     /// `name` is this process's own.
     pub(super) fn new(name: &str) -> Self {
@@ -36,29 +46,31 @@ impl MembersHealth {
     /// the next look.
     pub(super) async fn look(&mut self, shared: &Arc<dyn SharedRecords>, is_healthy: bool) -> bool {
         let now = Instant::now();
-        if let Some(record) = self.record(is_healthy, now) {
-            let (shared, key) = (Arc::clone(shared), self.key.clone());
-            let write = move || shared.write(&key, record.as_deref().map(str::as_bytes)).is_ok();
-            if !tokio::task::spawn_blocking(write).await.unwrap_or(false) && is_healthy {
-                // It still stands there.
-                self.said = Some((0, now));
-            }
+        let record = match self.say(is_healthy, now) {
+            Say::Nothing => return self.are_others_healthy(shared.records(UNHEALTHY), now),
+            Say::Wrong(number) => Some(number.to_string()),
+            Say::TakeBack => None,
+        };
+        let (writing, key) = (Arc::clone(shared), self.key.clone());
+        let write = move || writing.write(&key, record.as_deref().map(str::as_bytes)).is_ok();
+        if !tokio::task::spawn_blocking(write).await.unwrap_or(false) && is_healthy {
+            // It still stands there.
+            self.said = Some((0, now));
         }
         self.are_others_healthy(shared.records(UNHEALTHY), now)
     }
 
-    /// What is to be written: `None` for nothing, `Some(None)` to take back what was said.
-    fn record(&mut self, is_healthy: bool, now: Instant) -> Option<Option<String>> {
+    fn say(&mut self, is_healthy: bool, now: Instant) -> Say {
         if is_healthy {
-            return self.said.take().map(|_| None);
+            return self.said.take().map_or(Say::Nothing, |_| Say::TakeBack);
         }
         let number = match self.said {
-            Some((_, at)) if now.duration_since(at) < RENEW_EVERY => return None,
+            Some((_, at)) if now.duration_since(at) < RENEW_EVERY => return Say::Nothing,
             Some((number, _)) => number + 1,
             None => 1,
         };
         self.said = Some((number, now));
-        Some(Some(number.to_string()))
+        Say::Wrong(number)
     }
 
     fn are_others_healthy(&mut self, records: Vec<(String, Bytes)>, now: Instant) -> bool {
@@ -88,12 +100,12 @@ mod tests {
     fn a_process_says_that_something_is_wrong_again_and_again_and_takes_it_back() {
         let mut one = MembersHealth::new("one");
         let now = Instant::now();
-        assert_eq!(one.record(true, now), None, "nothing was ever wrong");
-        assert_eq!(one.record(false, now), Some(Some("1".to_owned())));
-        assert_eq!(one.record(false, now + Duration::from_secs(3)), None);
-        assert_eq!(one.record(false, now + Duration::from_secs(4)), Some(Some("2".to_owned())));
-        assert_eq!(one.record(true, now + Duration::from_secs(5)), Some(None));
-        assert_eq!(one.record(true, now + Duration::from_secs(6)), None);
+        assert_eq!(one.say(true, now), Say::Nothing, "nothing was ever wrong");
+        assert_eq!(one.say(false, now), Say::Wrong(1));
+        assert_eq!(one.say(false, now + Duration::from_secs(3)), Say::Nothing);
+        assert_eq!(one.say(false, now + Duration::from_secs(4)), Say::Wrong(2));
+        assert_eq!(one.say(true, now + Duration::from_secs(5)), Say::TakeBack);
+        assert_eq!(one.say(true, now + Duration::from_secs(6)), Say::Nothing);
     }
 
     #[test]

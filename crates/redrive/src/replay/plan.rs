@@ -48,6 +48,7 @@ impl Ambiguous {
 
 /// How a selection is frozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct PlanOptions {
     /// Also letters that were replayed three times.
     pub force: bool,
