@@ -125,6 +125,10 @@ pub(super) async fn finish_discard(
     is_undone: bool,
     running: &mut RunningAction,
 ) -> Result<(), ActionError> {
+    if discard.ids.is_empty() {
+        // Its letters were too many to be shared, so it stays unfinished here.
+        return Ok(());
+    }
     if !is_undone {
         let open = in_state(handle, &discard.ids, LetterState::Open).await?;
         let left = open.into_iter().filter(|(_, letter)| letter.dead_at <= discard.at);
@@ -145,6 +149,9 @@ pub(super) async fn finish_undo(
     let discard = log.discard_named(undo.id.as_deref().unwrap_or_default()).await?;
     // An earlier version has not recorded the letters of an undo.
     let meant = if undo.ids.is_empty() { discard.ids.clone() } else { undo.ids.clone() };
+    if meant.is_empty() {
+        return Ok(());
+    }
     let left = still_discarded(log, handle, Action { ids: meant.clone(), ..discard }).await?;
     restore_each(handle, &left, &undo.actor, running).await?;
     let discarded = in_state(handle, &meant, LetterState::Discarded).await?;
