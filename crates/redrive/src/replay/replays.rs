@@ -35,12 +35,11 @@ const WORDS_BYTES_MAX: usize = 4096;
 /// use redrive::letters::Selection;
 /// use redrive::replay::{ReplaySpec, Replays};
 /// use redrive::{LetterState, PipelineHandle};
-/// use redrive_core::Ratio;
 ///
 /// async fn replay_all(orders: &PipelineHandle) -> Result<(), Box<dyn std::error::Error>> {
 ///     let replays = Replays::open(None)?; // in memory; with a directory, jobs go on after a restart
 ///     let ids = Selection::all(LetterState::Open).freeze(orders).await?;
-///     let stop_at = Some(Ratio::percent(20));
+///     let stop_at = Some("20%".parse()?);
 ///     let spec = ReplaySpec { rate: Some(50.0), canary: 10, stop_at, ..ReplaySpec::default() };
 ///     let job = replays.start(orders, spec, ids, "alice").await?;
 ///     println!("{} is {:?}", job.id, job.state);
