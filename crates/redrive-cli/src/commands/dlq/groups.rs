@@ -120,8 +120,12 @@ async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<
     let groups = all.groups.iter().filter(|group| group.open > 0).count() as u64;
     let empty = if args.all { 0 } else { all.groups.iter().filter(|group| has_nothing(group)).count() };
     let hidden = all.groups.len() - shown.len() - empty;
-    let regressed: Vec<&str> =
-        all.groups.iter().filter(|group| group.state == "regressed").map(|group| group.id.as_str()).collect();
+    let regressed: Vec<&str> = all
+        .groups
+        .iter()
+        .filter(|group| group.state == "regressed" && !args.all)
+        .map(|group| group.id.as_str())
+        .collect();
     let mut more = match &regressed[..] {
         [] => String::new(),
         named => {

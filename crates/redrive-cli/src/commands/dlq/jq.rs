@@ -9,7 +9,6 @@ use jaq_core::{Compiler, Ctx, Native, Vars, compile, unwrap_valr};
 use jaq_json::{Val, read};
 use redrive::internal::letters::json_text::JsonText;
 use redrive::letters::edit::Pointer;
-use serde::de::IgnoredAny;
 
 /// What jq's library defines with functions that are not built in here: regular expressions, dates, mathematics beyond
 /// arithmetic, encodings, and what reaches outside of the program.
@@ -67,7 +66,7 @@ impl JqProgram {
             return Err(format!("the jq program gives more than {} MB", OUTPUT_BYTES_MAX >> 20));
         }
         // Whoever reads it later has the same limit.
-        serde_json::from_str::<IgnoredAny>(text.as_str()).map_err(|_| {
+        serde_json::from_str::<serde_json::Value>(text.as_str()).map_err(|_| {
             "the jq program gives a value that is nested more deeply than 127 times".to_owned()
         })?;
         Ok(Some(text.into_string()))
