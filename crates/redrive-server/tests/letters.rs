@@ -737,7 +737,7 @@ async fn letters_with_a_later_success_stay_open_if_that_is_asked_for() {
     let server = with_letters(2, 0).await;
     let later = json!({ "id": "later", "key": "c-0", "payload": "good" }).to_string();
     server.post("/v1/pipelines/orders/messages", &later).await.expect(202);
-    let plan = |wish: Value| server.post("/v1/replays", &wish.to_string());
+    let plan = async |wish: Value| server.post("/v1/replays", &wish.to_string()).await;
     let begun = std::time::Instant::now();
     loop {
         let plan = plan(json!({ "pipeline": "orders", "all": true, "dry_run": true })).await.expect(200);
