@@ -42,6 +42,9 @@ pub struct ReplayForecast {
     /// Letters that were first attempted longer ago than the receiver remembers ids.
     pub beyond_ledger: u64,
     pub superseded: Superseded,
+    /// Letters that `skip_superseded` leaves out; they stay open.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub superseded_skipped: u64,
     /// Letters that wait in other replays.
     pub taken: Vec<TakenByReplay>,
     pub tenants: Vec<TenantLetters>,
@@ -60,6 +63,11 @@ pub struct ReplayForecast {
     /// With `to: source`: who else reads the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_groups: Option<Vec<String>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Letters whose key has had a later success since `since`.

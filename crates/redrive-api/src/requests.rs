@@ -174,7 +174,10 @@ about_letters! {
         /// this is not said.
         #[serde(default, skip_serializing_if = "is_false")]
         pub beyond_ledger: bool,
-        /// No more letters of one tenant than this; the others stay open.
+        /// Without letters whose key has had a later success; they stay open.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub skip_superseded: bool,
+        /// No more letters of one tenant than this, with those that wait in other replays; the others stay open.
         #[schemars(range(min = 1))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tenant_max: Option<u64>,

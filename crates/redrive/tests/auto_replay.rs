@@ -88,7 +88,8 @@ impl Rig {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });
-        let settings = AutoReplay { rate: 100_000.0, healthy_for, age_max: Duration::from_hours(1) };
+        let settings =
+            AutoReplay { rate: 100_000.0, healthy_for, age_max: Duration::from_hours(1), tenant_max: None };
         let (handle, replays, actions) = (self.handle.clone(), self.replays.clone(), self.actions.clone());
         tokio::spawn(auto::run(settings, handle, replays, actions, |error| panic!("{error}")))
     }

@@ -29,6 +29,7 @@ impl AutoReplayConfig {
             ("rate", quoted(&format!("{}/s", self.settings.rate))),
             ("healthy_for", quoted(&print(self.settings.healthy_for))),
             ("age_max", quoted(&print(self.settings.age_max))),
+            ("tenant_max", self.settings.tenant_max.unwrap_or(0).to_string()),
         ];
         ("auto_replay", values)
     }
@@ -62,6 +63,9 @@ pub(super) fn read(reader: &mut SettingReader, pipeline: &Section<'_>) -> AutoRe
     }
     if let Some(given) = reader.duration(&table, "age_max") {
         config.settings.age_max = given.value;
+    }
+    if let Some(given) = reader.whole(&table, "tenant_max") {
+        config.settings.tenant_max = (given.value > 0).then_some(given.value);
     }
     config
 }

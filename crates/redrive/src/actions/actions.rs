@@ -1,5 +1,6 @@
 //! What people do to letters and groups, each recorded before it is done.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -54,8 +55,8 @@ impl Actions {
     }
 
     /// From now on the actions on a pipeline are those of all processes that share its letters, if several do. What
-    /// another one does not finish is finished here, as long as there is a tokio runtime; and so are edits and erasures
-    /// that this process had begun when it ended.
+    /// another one does not finish is finished here, as long as there is a tokio runtime; and so are actions that this
+    /// process had begun when it ended.
     pub fn attach(&self, handle: &PipelineHandle) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             if let Some(records) = handle.shared_records() {
@@ -111,6 +112,11 @@ impl Actions {
         limit: usize,
     ) -> Result<Vec<Action>, ActionError> {
         self.log.list(Some(pipeline), since, limit).await
+    }
+
+    /// The replay jobs of a pipeline whose start this process has recorded.
+    pub(crate) async fn recorded_replays(&self, pipeline: &str) -> Result<BTreeSet<String>, ActionError> {
+        self.log.recorded_replays(pipeline).await
     }
 
     /// Discards those of the letters that are open.

@@ -168,13 +168,12 @@ pub(super) fn merged(
     );
     // Two members may have recorded what was asked for and what was done, and the clock of one may be behind.
     let is_done = |action: &Action| action.step == ActionStep::Done;
-    let done: HashSet<(String, Option<String>)> = all
-        .iter()
-        .filter(|logged| is_done(&logged.action))
-        .map(|logged| (logged.action.pipeline.clone(), logged.action.id.clone()))
-        .collect();
+    // An undo is called like the discard that it takes back.
+    let name = |action: &Action| (action.action, action.pipeline.clone(), action.id.clone());
+    let done: HashSet<(ActionKind, String, Option<String>)> =
+        all.iter().filter(|logged| is_done(&logged.action)).map(|logged| name(&logged.action)).collect();
     all.retain(|LoggedAction { action, .. }| {
-        action.step != ActionStep::Asked || !done.contains(&(action.pipeline.clone(), action.id.clone()))
+        action.step != ActionStep::Asked || !done.contains(&name(action))
     });
     all.sort_by_key(|logged| logged.action.at);
     let mut listed: Vec<Action> = Vec::with_capacity(all.len());

@@ -44,11 +44,18 @@ pub struct AutoReplay {
     pub healthy_for: Duration,
     /// Older letters are for people.
     pub age_max: Duration,
+    /// No more letters of one tenant than this in a job; the others have to wait for the next one.
+    pub tenant_max: Option<u64>,
 }
 
 impl Default for AutoReplay {
     fn default() -> Self {
-        Self { rate: 5.0, healthy_for: Duration::from_mins(10), age_max: Duration::from_hours(24) }
+        Self {
+            rate: 5.0,
+            healthy_for: Duration::from_mins(10),
+            age_max: Duration::from_hours(24),
+            tenant_max: None,
+        }
     }
 }
 
@@ -248,6 +255,8 @@ async fn start(
         skip_superseded: true,
         skip_unjudged: true,
         skip_beyond_ledger: true,
+        canary: CANARY_DEFAULT,
+        tenant_max: settings.tenant_max,
         ..PlanOptions::default()
     };
     let plan = replays.plan(handle, &selection, options).await?;
@@ -261,10 +270,15 @@ async fn start(
         selection: words,
         ..ReplaySpec::default()
     };
-    let job = replays.start_planned(handle, spec, plan, AUTO_ACTOR).await?;
-    let action = Action::new(handle.now(), AUTO_ACTOR, ActionKind::Replay, handle.name());
     let why = format!("the sink has been healthy for {}", duration::print(settings.healthy_for));
-    Ok(actions.record(action.of(job.id, job.total).note(why)).await?)
+    let actions = actions.clone();
+    let record = move |action: Action| {
+        let actions = actions.clone();
+        let action = if action.action == ActionKind::Replay { action.note(&why) } else { action };
+        async move { actions.record(action).await }
+    };
+    replays.start_recorded(handle, spec, plan, AUTO_ACTOR, record).await.map(drop)?;
+    Ok(())
 }
 
 async fn record_stop(

@@ -3,6 +3,7 @@
 use super::job::{LIVE_MAX, ReplayState};
 use super::pace::RATE_MAX;
 use super::taken::TakenCounts;
+use crate::actions::ActionError;
 use crate::letters::select::SELECTION_MAX;
 
 /// Why a replay job is not started, found or changed.
@@ -58,6 +59,9 @@ pub enum ReplayError {
         /// How it ended.
         state: ReplayState,
     },
+    /// Its start could not be recorded, so it did not start.
+    #[error(transparent)]
+    Unrecorded(#[from] ActionError),
     /// There is no tokio runtime.
     #[error("replays need a tokio runtime; call this from within one")]
     NoRuntime,

@@ -28,7 +28,8 @@ pub struct ReplaySpec {
     pub target: ReplayTarget,
     /// So many letters go first, and the rest only once these have ended and no more than `stop_at` of them died again.
     pub canary: u64,
-    /// Stops the job when more than this share of the letters that ended last, 50 at most, died again.
+    /// Stops the job when more than this share of the canary, or of the letters that ended last, 50 at most, died again;
+    /// `None` is never.
     pub stop_at: Option<Ratio>,
     /// How the letters were chosen, in words, for people.
     pub selection: String,

@@ -31,6 +31,11 @@ impl TakenLetters {
         self.jobs.push(TakenBy { job: job.to_owned(), letters });
     }
 
+    /// Whether no job has letters to put back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     /// The job that a letter waits in, if it waits in one.
     pub(crate) fn job_of(&self, letter: u64) -> Option<&str> {
         let taken = self.jobs.iter().find(|taken| taken.letters.binary_search(&letter).is_ok());

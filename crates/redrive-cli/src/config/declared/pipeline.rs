@@ -135,6 +135,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             Setting::default("rate", Rate, r#""5/s""#, "no faster than this; ten letters go first, and failures stop it"),
             Setting::default("healthy_for", Duration, r#""10m""#, "how long the sink must have been healthy and a letter dead; also the least time between two replays"),
             Setting::default("age_max", Duration, r#""24h""#, "older letters wait for an operator"),
+            Setting::default("tenant_max", Whole(0, NUMBER_MAX), "0", "no more letters of one tenant than this in a replay; 0: no limit"),
         ],
     },
     SettingTable {

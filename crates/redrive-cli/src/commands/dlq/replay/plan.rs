@@ -48,7 +48,8 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
 
 /// `4 keys have later successes (list: --show superseded)`; shown at the start of a replay too.
 pub(super) fn later_successes(dry: &ReplayForecast) -> Option<String> {
-    let keys = dry.superseded.keys;
+    // Those that stay open are told of elsewhere.
+    let keys = if dry.superseded_skipped > 0 { 0 } else { dry.superseded.keys };
     let said =
         || format!("{} later successes (list: --show superseded)", plural(keys, "key has", "keys have"));
     (keys > 0).then(said)
@@ -69,7 +70,7 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     if !dry.breaker.is_empty() {
         lines.push(format!("  {}   {}", first(dry), health(dry)));
     }
-    if dry.ambiguous > 0 {
+    if dry.ambiguous > dry.ambiguous_skipped {
         let letters = plural(dry.ambiguous, "letter has", "letters have");
         let same = if dry.ambiguous_new_id < dry.ambiguous { " with the same message id" } else { "" };
         let what = if dry.ambiguous_undecided {
@@ -98,6 +99,13 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
                 plural(some, "letter was", "letters were")
             ),
         });
+    }
+    if dry.superseded_skipped > 0 {
+        let letters = plural(dry.superseded_skipped, "letter is", "letters are");
+        let of = plural(dry.superseded.keys, "key has", "keys have");
+        lines.push(format!(
+            "  {letters} left open by --skip-superseded: {of} later successes (list: --show superseded)"
+        ));
     }
     lines.extend(incomplete(&dry.superseded).map(|line| format!("  {line}")));
     for taken in &dry.taken {
@@ -309,6 +317,20 @@ mod tests {
             "  5 more letters wait in r-29 and would stay there (redrive dlq replays show r-29)"
         );
         assert!(lines[3].contains("r-30 0s ago, done   succeeded 280"), "{lines:?}");
+    }
+
+    #[test]
+    fn letters_that_stay_open_are_no_warning() {
+        let dry = ReplayForecast {
+            superseded: Superseded { keys: 4, letters: 9, ..Superseded::default() },
+            superseded_skipped: 9,
+            ..ReplayForecast::default()
+        };
+        assert_eq!(later_successes(&dry), None);
+        assert!(
+            details(&dry, Time::ZERO)[0]
+                .starts_with("  9 letters are left open by --skip-superseded: 4 keys")
+        );
     }
 
     #[test]

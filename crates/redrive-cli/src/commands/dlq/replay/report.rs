@@ -129,8 +129,8 @@ pub(super) fn report(
     if view.state == JobState::Stopped {
         let (reached, total) = (count(reached(view)), count(view.total));
         out.line(&format!("replay {}  {prefix}{reached}/{total}  {}", view.id, stopped(view)))?;
-        out.line(&format!("  {}", sum(view)))?;
         out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
+        out.note(&format!("  {}", sum(view)));
         return Ok(exit);
     }
     out.line(&format!("replay {}  {prefix}{}{took}", view.id, tally(view)))?;
