@@ -338,13 +338,8 @@ fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Resul
     let mut history = History::default();
     for attempt in &given.history {
         let at = times.read("history.at", attempt.at.as_deref())?.unwrap_or(failed_at);
-        let kind = match (attempt.kind.as_deref(), attempt.status) {
-            (Some("status") | None, Some(status)) => FailureKind::Status(status),
-            (Some("timeout"), _) => FailureKind::Timeout,
-            (Some("refused"), _) => FailureKind::Refused,
-            (Some("reset"), _) => FailureKind::Reset,
-            _ => FailureKind::Other,
-        };
+        let named = attempt.kind.as_deref().unwrap_or("status");
+        let kind = FailureKind::from_name(named, attempt.status).unwrap_or_default();
         history = history.with(&Attempt {
             number: attempt.attempt,
             at,
