@@ -369,7 +369,7 @@ pub fn docs() -> String {
     let mut page = String::from(
         "# Metrics\n\n<!-- Generated from crates/redrive-server/src/metrics.rs; a test says how when it is out of date. -->\n\n\
          `GET /metrics` answers in the text format of Prometheus. Counters start at zero with the process. Labels come \
-         from closed sets: the names of pipelines and tiers are those of the configuration.\n\n\
+         from fixed sets: the names of pipelines and tiers are those of the configuration.\n\n\
          | metric | type | labels | what it says |\n| --- | --- | --- | --- |\n",
     );
     for Metric { name, kind, labels, help } in METRICS {
