@@ -25,10 +25,13 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("memory", Self::Memory), ("embedded", Self::Embedded), ("kafka", Self::Kafka)];
+    pub const WORDS: [(&'static str, Self); 3] = [
+        (Self::Memory.name(), Self::Memory),
+        (Self::Embedded.name(), Self::Embedded),
+        (Self::Kafka.name(), Self::Kafka),
+    ];
 
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Embedded => "embedded",
@@ -79,7 +82,7 @@ impl EngineConfig {
         for (key, engine) in strangers {
             let at: Vec<At> = section.at(key).into_iter().collect();
             let problem =
-                format!("`{key}` means something to the {engine} engine only, and this is {}", given.name());
+                format!("`{key}` applies to the {engine} engine only; `engine.kind` is {}", given.name());
             reader.fault(section, Fault::line(key, problem, format!("remove `{key}`"), at));
         }
         let dir = dir.map_or_else(|| DIR_DEFAULT.to_owned(), |dir| dir.value);

@@ -15,7 +15,7 @@ struct SettingFlag {
     name: &'static str,
     /// What the help calls its value.
     value: &'static str,
-    about: &'static str,
+    help: String,
     form: Form,
     /// The table at the top, and the key below it: `pipeline` and `backoff.base`.
     table: &'static str,
@@ -30,7 +30,7 @@ static FLAGS: LazyLock<Vec<SettingFlag>> = LazyLock::new(|| {
             let (top, below) = table.path.split_once('.').unwrap_or((table.path, ""));
             let key =
                 if below.is_empty() { setting.key.to_owned() } else { format!("{below}.{}", setting.key) };
-            Some(SettingFlag { name, value, about: setting.about, form: setting.form, table: top, key })
+            Some(SettingFlag { name, value, help: setting.help(), form: setting.form, table: top, key })
         })
     });
     of_table.collect()
@@ -49,7 +49,7 @@ impl SettingFlag {
         } else {
             "Engine and API, over the configuration"
         };
-        let arg = Arg::new(self.id()).long(self.id()).help(capitalized(self.about)).help_heading(heading);
+        let arg = Arg::new(self.id()).long(self.id()).help(capitalized(&self.help)).help_heading(heading);
         match self.form {
             Form::Switch => arg.action(ArgAction::SetTrue),
             Form::Whole(..) => arg.value_name(self.value).value_parser(clap::value_parser!(u32)),

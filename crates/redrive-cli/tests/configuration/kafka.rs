@@ -14,7 +14,7 @@ fn the_keys_of_kafka_belong_to_it_and_what_it_needs_is_asked_for() {
     assert!(report.contains("`group = \"\"` is no name"), "{report}");
     let report = wrong(&format!("[engine]\nbrokers = [\"k:9092\"]\n{ORDERS}"));
     assert!(
-        report.contains("`brokers` means something to the kafka engine only, and this is embedded"),
+        report.contains("`brokers` applies to the kafka engine only; `engine.kind` is embedded"),
         "{report}"
     );
 }

@@ -18,10 +18,8 @@ pub enum Form {
     Command,
     /// `json:POINTER` or `header:NAME`.
     Pick,
-    /// One of these words.
-    Words(&'static [&'static str]),
-    /// One of the words that another part of the program defines.
-    WordsOf(fn() -> Vec<&'static str>),
+    /// One of these words, as the enum lists them that they become.
+    Words(fn() -> Vec<&'static str>),
     /// A list of such words.
     WordListOf(fn() -> Vec<&'static str>),
     Texts,
@@ -45,6 +43,11 @@ pub enum Form {
     Any(&'static [Form]),
 }
 
+/// The words of pairs as [`one_of`](super::super::reader::SettingReader::one_of) reads them.
+pub(in super::super) fn words<T>(pairs: &[(&'static str, T)]) -> Vec<&'static str> {
+    pairs.iter().map(|(word, _)| *word).collect()
+}
+
 impl Form {
     /// Whether a line with such a value may appear in a message.
     pub(in super::super) fn is_plain(self) -> bool {
@@ -63,10 +66,11 @@ impl Form {
         }
     }
 
-    pub(in super::super) fn words(self) -> Option<Vec<&'static str>> {
+    /// The words it accepts, if it accepts words.
+    pub fn words(self) -> Option<Vec<&'static str>> {
         match self {
-            Self::Words(words) => Some(words.to_vec()),
-            Self::WordsOf(words) => Some(words()),
+            Self::Words(words) => Some(words()),
+            Self::Any(forms) => forms.iter().find_map(|form| form.words()),
             _ => None,
         }
     }
@@ -77,8 +81,7 @@ impl Form {
             Self::Text | Self::File | Self::Address | Self::Rate => json!({"type": "string"}),
             Self::Pick => json!({"type": "string", "pattern": "^(json:|header:)."}),
             Self::Command | Self::Texts => json!({"type": "array", "items": {"type": "string"}}),
-            Self::Words(words) => json!({"type": "string", "enum": words}),
-            Self::WordsOf(words) => json!({"type": "string", "enum": words()}),
+            Self::Words(words) => json!({"type": "string", "enum": words()}),
             Self::WordListOf(words) => json!({"type": "array", "items": {"type": "string", "enum": words()}}),
             Self::Duration => json!({"type": "string", "minLength": 1, "pattern": DURATION}),
             Self::DurationOr(word) => json!({"anyOf": [Self::Duration.schema(), {"const": word}]}),

@@ -141,8 +141,9 @@ impl TokenConfig {
     }
 }
 
-/// The names of what `reads` may be; without it the rest decides.
-const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
+/// What `reads` may be.
+pub(in super::super) const READS: [(&str, Reads); 3] =
+    [("auto", Reads::Auto), ("token", Reads::Token), ("open", Reads::Open)];
 
 fn listen(reader: &mut SettingReader, section: &Section<'_>) -> SocketAddr {
     let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };

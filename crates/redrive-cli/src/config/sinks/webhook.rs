@@ -24,7 +24,7 @@ use super::webhook_settings::TABLES;
 
 pub(super) const KIND: SinkKind = SinkKind { name: "webhook", tables: TABLES, read };
 
-const LIMIT_BY: [(&str, LimitBy); 3] = {
+pub(super) const LIMIT_BY: [(&str, LimitBy); 3] = {
     const fn named(limit_by: LimitBy) -> (&'static str, LimitBy) {
         (limit_by.name(), limit_by)
     }
