@@ -212,7 +212,8 @@ fn check_group(reader: &mut SettingReader, section: &Section<'_>, group: Option<
             reader.fault(section, Fault::line("group", "`kind` is kafka, and there is no `group`", fix, at));
         }
         Some(group) if group.value.trim().is_empty() => {
-            reader.fault(section, Fault::value("group", "`group = \"\"` is no name", fix, group.at.clone()));
+            reader
+                .fault(section, Fault::value("group", "`group = \"\"` is not a name", fix, group.at.clone()));
         }
         _ => {}
     }

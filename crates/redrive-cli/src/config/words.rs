@@ -67,7 +67,7 @@ pub fn schedule_words(schedule: &Schedule) -> String {
             format!("backoff {} × {multiplier}{cap}", print(*base))
         }
         Schedule::Fixed(delay) => format!("backoff {}", print(*delay)),
-        Schedule::Custom(_) => "a schedule of its own".to_owned(),
+        Schedule::Custom(_) => "a custom schedule".to_owned(),
     }
 }
 

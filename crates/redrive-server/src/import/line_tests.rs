@@ -224,7 +224,7 @@ fn lines_that_the_named_framework_does_not_understand_are_refused_with_the_reaso
         assert!(as_spring(&bare(says)).is_ok(), "{says}");
     }
     let lost = r#"{"payload":null,"headers":{"__dlq.errors.delivery.count":"5"}}"#;
-    assert!(read_plain(lost).unwrap_err().contains("no header says where the message is"));
+    assert!(read_plain(lost).unwrap_err().contains("no header names the record that holds the message"));
 }
 
 #[test]

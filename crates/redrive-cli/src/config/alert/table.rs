@@ -112,7 +112,7 @@ fn kinds(reader: &mut SettingReader, section: &Section<'_>) -> Vec<AlertKind> {
     let Some(given) = reader.texts(section, "on") else { return AlertKind::ALL.to_vec() };
     if given.value.is_empty() {
         let problem =
-            format!("`on = []` tells of nothing; name some of {}, or none for all", names.join(", "));
+            format!("`on = []` sends no alerts; list some of {}, or remove it to get all", names.join(", "));
         reader.fault(section, Fault::value("on", problem, "remove `on`", given.at));
         return Vec::new();
     }
@@ -136,7 +136,7 @@ fn pipelines(reader: &mut SettingReader, section: &Section<'_>, names: &[&str]) 
         return names.iter().map(|name| (*name).to_owned()).collect();
     };
     if given.value.is_empty() {
-        let problem = "`pipelines = []` watches nothing; without it all are watched";
+        let problem = "`pipelines = []` matches no pipeline; remove it to watch all";
         reader.fault(section, Fault::value("pipelines", problem, "remove `pipelines`", given.at));
         return Vec::new();
     }
@@ -192,7 +192,7 @@ fn target(reader: &mut SettingReader, section: &Section<'_>, at: &At) -> Option<
     let command = reader.texts(section, "command");
     if let (Some(_), Some(_)) = (section.get("webhook"), section.get("command")) {
         let at = [section.at("webhook"), section.at("command")].into_iter().flatten().collect();
-        let problem = "`webhook` and `command` are both set: each needs an [[alert]] of its own";
+        let problem = "`webhook` and `command` are both set: each needs its own [[alert]]";
         reader.fault(section, Fault::line("webhook", problem, "keep `webhook` or `command`", at));
         return None;
     }

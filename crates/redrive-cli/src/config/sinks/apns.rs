@@ -81,7 +81,7 @@ fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
     let environment = reader.one_of(section, "environment", &ENVIRONMENTS).map(|set| set.value);
     let url = reader.text(section, "url").map(|set| set.value);
     if let (Some(environment), Some(url)) = (section.at("environment"), section.at("url")) {
-        let problem = "both `environment` and `url` are set, and both say which server is meant";
+        let problem = "both `environment` and `url` are set, and both choose the server";
         let name = section.name("url");
         let fix = format!("remove `{name}`");
         reader.fault(section, Fault::line(name, problem, fix, vec![environment, url]));

@@ -135,6 +135,6 @@ impl SinkSettings for WebPushConfig {
     }
 
     fn reachable_at(&self) -> ReachableAt<'_> {
-        ReachableAt::Nobody("each message brings its own subscription; no push service was asked")
+        ReachableAt::Nobody("not checked: each message names its own push service")
     }
 }
