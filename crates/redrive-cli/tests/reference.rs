@@ -5,11 +5,13 @@ mod support;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use redrive_cli::config::declared::Shown;
+use redrive_cli::config::declared::{Form, SettingTable, Shown};
 use redrive_cli::config::sinks::KEYS;
 use redrive_cli::config::{Environment, ProcessorFlags, Source, default, load, schema};
 use redrive_cli::reference;
+use redrive_core::duration::print;
 use support::redrive;
 
 #[test]
@@ -94,6 +96,74 @@ fn the_help_of_a_setting_names_each_of_its_words() {
         with_words += u32::from(!words.is_empty());
     }
     assert!(with_words >= 16, "{with_words}");
+}
+
+/// The bounds stand in the declaration, from which the reference has them. The library has those of the policy too.
+#[test]
+fn the_bounds_that_are_declared_are_those_that_hold() {
+    let tick = Duration::from_millis(1);
+    let mut bounds = 0;
+    for table in KEYS.declared() {
+        for setting in table.settings {
+            let Some((min, max)) = setting.form.span() else { continue };
+            let is_list = matches!(setting.form, Form::Spans(..));
+            let refused = |span: Duration| {
+                let span = print(span);
+                let value = if is_list { format!("[{span:?}]") } else { format!("{span:?}") };
+                let text = setting_alone(table, setting.key, &value);
+                let loaded = load::build(
+                    Some(Source::new("x.toml", text)),
+                    &ProcessorFlags::default(),
+                    &Environment::default(),
+                );
+                let all = &loaded.faults.all;
+                all.iter()
+                    .any(|fault| fault.key.ends_with(setting.key) && fault.problem.contains("` must be at "))
+            };
+            let place = format!("{}.{} {min:?} to {max:?}", table.path, setting.key);
+            assert!(!refused(min), "{place}: the least is refused");
+            if !min.is_zero() {
+                assert!(refused(min.saturating_sub(tick)), "{place}: less is taken");
+                bounds += 1;
+            }
+            if max < Duration::from_millis(u64::MAX) {
+                assert!(!refused(max), "{place}: the most is refused");
+                assert!(refused(max + tick), "{place}: more is taken");
+                bounds += 1;
+            }
+        }
+    }
+    assert!(bounds >= 30, "{bounds}");
+}
+
+/// A file in which this setting is the only one that can be wrong.
+fn setting_alone(table: &SettingTable, key: &str, value: &str) -> String {
+    const SINK: &str = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
+    let line = format!("{key} = {value}\n");
+    let others = match key {
+        "retry_after_min" | "retry_after_shared_max" => "retry_after_max = \"720h\"\n",
+        "cap" => "base = \"1ms\"\n",
+        "every" | "within" | "oldest_letter" => "webhook = \"http://127.0.0.1:8000/alerts\"\n",
+        "timeout" if table.path == "alert" => "webhook = \"http://127.0.0.1:8000/alerts\"\n",
+        _ => "",
+    };
+    let pipeline = "[[pipeline]]\nname = \"orders\"\n";
+    match table.path {
+        "pipeline" => format!("{pipeline}{others}{line}{SINK}"),
+        "pipeline.sink.webhook" => format!("{pipeline}{SINK}{line}"),
+        "pipeline.sink.stdout" => format!("{pipeline}{}\n{line}", table.title()),
+        "pipeline.sink.apns" => {
+            format!("{pipeline}{}\nkey_file = \"k\"\nkey_id = \"A\"\nteam_id = \"B\"\n{line}", table.title())
+        }
+        "pipeline.sink.fcm" => format!("{pipeline}{}\nservice_account_file = \"f\"\n{line}", table.title()),
+        "pipeline.sink.webpush" => {
+            format!(
+                "{pipeline}{}\nvapid_key_file = \"v\"\nsubject = \"mailto:a@example.com\"\n{line}",
+                table.title()
+            )
+        }
+        _ => format!("{pipeline}{SINK}{}\n{others}{line}", table.title()),
+    }
 }
 
 #[test]

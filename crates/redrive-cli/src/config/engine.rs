@@ -14,8 +14,6 @@ use super::words::quoted;
 
 pub const DIR_DEFAULT: &str = "./redrive-data";
 pub const SCRUB_DEFAULT: Duration = Duration::from_hours(7 * 24);
-const SCRUB_MIN: Duration = Duration::from_hours(1);
-const SCRUB_MAX: Duration = Duration::from_hours(366 * 24);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineKind {
@@ -121,16 +119,5 @@ fn scrub(reader: &mut SettingReader, section: &Section<'_>, kind: EngineKind) ->
     if kind != EngineKind::Embedded && section.at("scrub").is_some() {
         return None;
     }
-    let Some(set) = reader.text(section, "scrub") else { return Some(SCRUB_DEFAULT) };
-    if set.value == "off" {
-        return None;
-    }
-    let every = duration::parse(&set.value).ok().filter(|every| (SCRUB_MIN..=SCRUB_MAX).contains(every));
-    if every.is_none() {
-        let problem =
-            format!("`scrub = \"{}\"` is neither a duration from an hour to a year nor off", set.value);
-        let fix = "scrub = \"7d\", or scrub = \"off\"";
-        reader.fault(section, Fault::value("scrub", problem, fix, set.at));
-    }
-    every
+    reader.duration_or_off(section, "scrub").map_or(Some(SCRUB_DEFAULT), |set| set.value)
 }

@@ -53,7 +53,7 @@ impl SettingFlag {
         match self.form {
             Form::Switch => arg.action(ArgAction::SetTrue),
             Form::Whole(..) => arg.value_name(self.value).value_parser(clap::value_parser!(u32)),
-            Form::Texts | Form::Durations => {
+            Form::Texts | Form::Spans(..) => {
                 arg.value_name(self.value).action(ArgAction::Append).value_delimiter(',')
             }
             _ => arg.value_name(self.value),
@@ -64,7 +64,7 @@ impl SettingFlag {
         match self.form {
             Form::Switch => matches.get_flag(self.id()).then_some(Data::Switch(true)),
             Form::Whole(..) => matches.get_one::<u32>(self.id()).map(|number| Data::Whole((*number).into())),
-            Form::Texts | Form::Durations => {
+            Form::Texts | Form::Spans(..) => {
                 let items = matches.get_many::<String>(self.id())?;
                 let item = |text: &String| Node { data: Data::Text(text.clone()), at: At::Flag(self.name) };
                 Some(Data::List(items.map(item).collect()))

@@ -28,9 +28,6 @@ use super::words::{AFTER_DEAD, ORDERINGS, after_dead_name, ordering_name, quoted
 
 /// How long an id is remembered, unless set.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
-/// The shortest `letter_retention`.
-const LETTER_RETENTION_MIN: Duration = Duration::from_hours(24);
-const DEDUP_MAX: Duration = Duration::from_hours(24 * 366);
 
 /// A pipeline with nothing left to guess.
 #[derive(Clone, Debug)]
@@ -269,16 +266,7 @@ fn only(
 
 /// After how long open letters are discarded. A day at least: a typing error must not discard what died last night.
 fn letter_retention(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
-    let given = reader.duration(section, "letter_retention")?;
-    if given.value < LETTER_RETENTION_MIN {
-        let name = section.name("letter_retention");
-        let least = duration::print(LETTER_RETENTION_MIN);
-        let problem = format!("`{name}` is shorter than {least}");
-        reader
-            .fault(section, Fault::value(name, problem, format!("letter_retention = \"{least}\""), given.at));
-        return None;
-    }
-    Some(given.value)
+    reader.duration(section, "letter_retention").map(|set| set.value)
 }
 
 /// Values that are not shown: JSON pointers, and headers by name; and the receivers of a push sink, unless the list is empty.
@@ -305,17 +293,7 @@ fn redaction(reader: &mut SettingReader, section: &Section<'_>, receivers: &[&st
 }
 
 fn dedup(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
-    let Some(set) = reader.text(section, "dedup") else { return Some(DEDUP_DEFAULT) };
-    if set.value == "off" {
-        return None;
-    }
-    let window = duration::parse(&set.value).ok().filter(|window| *window <= DEDUP_MAX && !window.is_zero());
-    if window.is_none() {
-        let problem = format!("`dedup = \"{}\"` is neither a duration up to a year nor off", set.value);
-        let fix = "dedup = \"24h\", or dedup = \"off\"";
-        reader.fault(section, Fault::value("dedup", problem, fix, set.at));
-    }
-    window
+    reader.duration_or_off(section, "dedup").map_or(Some(DEDUP_DEFAULT), |set| set.value)
 }
 
 /// Every value that was given, by its dotted key.

@@ -1,9 +1,11 @@
 //! `[engine]` and what it passes on to librdkafka, as they are declared. A table below `[engine]` is for the engine of its
 //! name.
 
+use std::time::Duration;
+
 use super::super::engine::EngineKind;
 use super::super::kafka::{MissingTopics, Part, StartAt};
-use super::form::Form::{DurationOr, File, Text, Texts, Words};
+use super::form::Form::{File, SpanOr, Text, Texts, Words};
 use super::form::words;
 use super::table::{Header, Setting, SettingTable};
 
@@ -16,7 +18,7 @@ pub(super) const TABLES: &[SettingTable] = &[
         settings: &[
             Setting::default("kind", Words(|| words(&EngineKind::WORDS)), r#""embedded""#, "where messages are stored").flag("--engine", "ENGINE"),
             Setting::default("dir", File, r#""./redrive-data""#, "directory of the embedded engine; one process at a time").flag("--dir", "DIR"),
-            Setting::default("scrub", DurationOr("off"), r#""7d""#, "how often all stored data is read in the background to verify it, or \"off\"").only("embedded"),
+            Setting::default("scrub", SpanOr(Duration::from_hours(1), Duration::from_hours(24 * 366), "off"), r#""7d""#, "how often all stored data is read in the background to verify it, or \"off\"").only("embedded"),
             Setting::example("brokers", Texts, r#"["kafka-1:9092"]"#, "Kafka bootstrap brokers").only("kafka").flag("--brokers", "HOST:PORT"),
             Setting::example("group", Text, r#""orders-delivery""#, "Kafka consumer group").only("kafka").flag("--group", "GROUP"),
             Setting::example("member", Text, r#""redrive-0""#, "static membership: a restarted process gets its partitions back").only("kafka").flag("--member", "MEMBER"),

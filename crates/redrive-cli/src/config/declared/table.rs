@@ -92,7 +92,7 @@ impl Setting {
     }
 
     /// The sentence with what the declaration says besides: the words that are accepted, unless the sentence explains them
-    /// one by one, and the engine.
+    /// one by one, the bounds, and the engine.
     pub fn help(&self) -> String {
         let (what, rest) = self.about.split_once("; ").unwrap_or((self.about, ""));
         let mut help = what.to_owned();
@@ -102,7 +102,8 @@ impl Setting {
             help = format!("{help}: {}", words.join(" | "));
         }
         let engine = self.only.map(|engine| format!("{engine} only"));
-        for more in [Some(rest.to_owned()).filter(|rest| !rest.is_empty()), engine].into_iter().flatten() {
+        let rest = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+        for more in [rest, self.form.bounds_text(), engine].into_iter().flatten() {
             help = format!("{help}; {more}");
         }
         help

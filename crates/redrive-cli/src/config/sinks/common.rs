@@ -1,13 +1,16 @@
 //! Settings that several sinks have.
 
+use std::time::Duration;
+
 use redrive::internal::subscriptions::Purge;
 use redrive_core::policy::limits;
+use redrive_sinks::webhook::options::TIMEOUT_MAX;
 
-use super::super::declared::Form::{Address, Any, Command, Duration, File, Whole, Words};
+use super::super::declared::Form::{Address, Any, Command, File, Span, Whole, Words};
 use super::super::declared::Setting;
 
 #[rustfmt::skip]
-pub(super) const TIMEOUT: Setting = Setting::example("timeout", Duration, r#""30s""#, "same as `timeout` of the pipeline; set it in one of the two places");
+pub(super) const TIMEOUT: Setting = Setting::example("timeout", Span(Duration::from_millis(1), TIMEOUT_MAX), r#""30s""#, "same as `timeout` of the pipeline; set it in one of the two places");
 #[rustfmt::skip]
 pub(super) const CONCURRENCY: Setting = Setting::example("concurrency", Whole(1, limits::CONCURRENCY_MAX as u64), "64", "same as `concurrency` of the pipeline; set it in one of the two places");
 #[rustfmt::skip]

@@ -29,7 +29,7 @@ const TABLES: &[SettingTable] = &[
         about: "instead of [pipeline.sink.webhook]: pushes through Firebase; docs/guide/push.md has the form of a message",
         settings: &[
             Setting::example("service_account_file", File, r#""/etc/redrive/fcm-account.json""#, "the JSON file from the Firebase console"),
-            Setting::example("rate", Rate, r#""600k/m""#, "maximum request rate, shared by the members of a Kafka group; refused requests also count against the quota; default: no limit"),
+            Setting::example("rate", Rate(0.0, f64::MAX), r#""600k/m""#, "maximum request rate, shared by the members of a Kafka group; refused requests also count against the quota; default: no limit"),
             Setting::default("url", Address, r#""https://fcm.googleapis.com""#, "the server"),
             Setting::default("connections", Whole(1, CONNECTIONS_MAX as u64), "2", "maximum number of connections; each carries as many streams as the server allows"),
             CA_FILE,

@@ -1,5 +1,7 @@
 //! `[pipeline.sink.webhook]` and `auth` below it, as they are declared.
 
+use redrive_core::pace::RATE_MIN;
+
 use super::super::declared::Form::{
     Address, Command, File, Open, Pick, Rate, Switch, Text, Texts, Whole, Words,
 };
@@ -30,7 +32,7 @@ pub(super) const TABLES: &[SettingTable] = &[
             CONCURRENCY,
             Setting::default("limit_by", Words(|| words(&LIMIT_BY)), r#""endpoint""#, "what `per_endpoint`, `per_endpoint_rate` and breakers count together"),
             Setting::example("per_endpoint", Whole(1, 10_000), "5", "maximum concurrent attempts per endpoint; only with `endpoint` or `limit_by`"),
-            Setting::example("per_endpoint_rate", Rate, r#""20/s""#, "maximum attempt rate per endpoint (20/s, 600/m), only with `endpoint` or `limit_by`; excess messages wait without using attempts"),
+            Setting::example("per_endpoint_rate", Rate(RATE_MIN, f64::MAX), r#""20/s""#, "maximum attempt rate per endpoint (20/s, 600/m), only with `endpoint` or `limit_by`; excess messages wait without using attempts"),
             Setting::default("allow_private_addresses", Switch, "false", "whether messages may name private and loopback addresses, with `endpoint`").flag("--allow-private-addresses", ""),
             Setting::example("hash_key_file", File, r#""/etc/redrive/hash.key""#, "key for endpoint hashes in logs and `status`; generated in the engine's directory if unset"),
             Setting::example("proxy", Address, r#""http://proxy.example.com:3128""#, "requests go through this proxy: by CONNECT for https, in absolute form for http"),
