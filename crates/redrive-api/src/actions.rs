@@ -41,7 +41,7 @@ pub struct ActionView {
     /// What an edit changed: JSON pointers and headers, never a value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// It was asked for, and is not carried out to its end yet; `letters` says how many it was asked for.
+    /// Requested, and not finished yet; `letters` is how many were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<bool>,
 }

@@ -28,7 +28,7 @@ pub struct LetterView {
     pub id: String,
     /// The pipeline it died in.
     pub queue: String,
-    /// What kind of message it is, if a header `ce_type`, `ce-type`, `x-message-type`, `message-type` or `type` says so.
+    /// What kind of message it is, from a header `ce_type`, `ce-type`, `x-message-type`, `message-type` or `type`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub message: String,
@@ -70,7 +70,7 @@ pub struct LetterView {
     /// What the pipeline's `redact` has replaced; left out where that is nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub redacted: Vec<String>,
-    /// Where it came from, on engines with a source of their own.
+    /// Where it came from, on engines that read a source.
     pub origin: Option<String>,
     pub headers: BTreeMap<String, String>,
     /// Absent where it was not asked for, null where there is none.

@@ -97,7 +97,7 @@ pub struct PolicyView {
     pub classify: String,
 }
 
-/// How delays grow: by a factor, not at all, or as the program says (`"custom"`).
+/// How delays grow: by a factor, not at all, or as the program computes them (`"custom"`).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Backoff {
@@ -149,7 +149,7 @@ pub struct AttentionNotice {
     /// The command that changes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Pages that say more, such as the status page of a push service.
+    /// Pages with more information, such as the status page of a push service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
 }
@@ -207,7 +207,7 @@ pub struct ConditionView {
     pub letter_twins: u64,
     /// Records among the dead letters that are not ours, or are damaged.
     pub foreign_letters: u64,
-    /// Records that were not delivered because another record of the same message goes on.
+    /// Records that were not delivered because another record of the same message was used.
     pub passed_over: u64,
     pub letters_loading: bool,
     pub problems: Vec<PipelineProblem>,

@@ -128,7 +128,7 @@ about_letters! {
 }
 
 about_letters! {
-    /// Letters whose content goes for good: in whatever state, unless the filter says one; with `all`, the open ones.
+    /// Letters whose content is erased for good: in any state, unless the filter names one; with `all`, the open ones.
     pub struct Erase {
         /// Why; stored in the tombstones and in the log of actions. Not needed with `dry_run`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,13 +160,13 @@ about_letters! {
         #[schemars(extend("enum" = ["pipeline", "source", null]))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub to: Option<String>,
-        /// So many letters go first, the rest once these have ended well; 10 unless given, 0 for none.
+        /// This many letters go first, the rest once these have succeeded; 10 by default, 0 for none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub canary: Option<u64>,
-        /// Stops when more than this share of the last 50 letters died again; 20% unless given, `off` for never.
+        /// Stops when more than this share of the last 50 letters died again; 20% by default, `off` for never.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub stop_at: Option<String>,
-        /// What to do with letters that have an attempt whose end is unknown; 409 if there are some and nothing is said.
+        /// What to do with letters that have an attempt whose end is unknown; 409 if there are some and this is missing.
         #[schemars(extend("enum" = ["ok", "skip", null]))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ambiguous: Option<String>,

@@ -596,7 +596,7 @@ impl KafkaEngine {
         if is_busy {
             let running = |lane: &PartitionLane| lane.out.values().filter(|out| !out.waits).count();
             let left: usize = self.lanes.iter().map(running).sum();
-            tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
+            tracing::warn!(left, "partitions revoked with deliveries in flight; they will be redelivered");
         }
         let places = self.last_commit();
         self.mailbox.order(Order::Release { epoch, places });

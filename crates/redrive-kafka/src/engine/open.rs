@@ -189,7 +189,7 @@ impl PartitionCounts {
             if !known && cluster.start.is_none() {
                 return Err(EngineError::Directory {
                     problem: format!("the group {} has never read {}", cluster.group, topics.source),
-                    fix: "say where it begins: start = \"earliest\" or \"latest\" in [engine]",
+                    fix: "choose where it begins: start = \"earliest\" or \"latest\" in [engine]",
                 });
             }
         }

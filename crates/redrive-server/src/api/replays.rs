@@ -110,7 +110,7 @@ fn stop_at(given: Option<&str>) -> Result<Option<Ratio>, Problem> {
     let share = text.parse().ok().filter(|share| *share <= Ratio::WHOLE);
     share.map(Some).ok_or_else(|| {
         Problem::bad_request(
-            format!("`stop_at` is {text:?}, which is no share"),
+            format!("`stop_at` is {text:?}, which is not a share"),
             "write it like `20%`, or `off`",
         )
     })
@@ -274,7 +274,7 @@ impl From<ReplayError> for Problem {
                 "`redrive status --members` lists the processes; `redrive dlq replays list` at each its jobs",
             ),
             ReplayError::Unanswered { .. } => {
-                Self::new(Code::Unavailable, error, "GET /v1/replays/{id} says when it has happened")
+                Self::new(Code::Unavailable, error, "GET /v1/replays/{id} shows when it is done")
             }
             ReplayError::Unrecorded(error) => error.into(),
             ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),

@@ -56,7 +56,7 @@ pub enum StoreNotice {
 /// What a store has done for itself since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
-    /// How often the index was built anew because it was damaged.
+    /// How often the index was rebuilt because it was damaged.
     pub index_rebuilds: u64,
     /// Bytes that were read to see whether they still can be.
     pub scrubbed_bytes: u64,

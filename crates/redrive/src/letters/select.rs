@@ -66,7 +66,7 @@ pub struct Page {
 #[non_exhaustive]
 pub enum SelectError {
     /// Nothing says which letters are meant.
-    #[error("nothing was selected; give a filter, ids or a time, or say that all letters are meant")]
+    #[error("nothing was selected; give a filter, ids or a time, or select all letters explicitly")]
     Empty,
     /// There is no such letter.
     #[error("there is no letter `{id}` in pipeline `{pipeline}`")]

@@ -35,7 +35,7 @@ pub enum ReplayError {
     NotFound(String),
     /// The job was started by another process.
     #[error(
-        "replay `{id}` is not of this process, whose replays are called `{ours}…`; ask the one that started it"
+        "replay `{id}` belongs to another process (this one's ids start with `{ours}`); ask that process"
     )]
     Elsewhere {
         /// The job.

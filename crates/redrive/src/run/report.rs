@@ -1,4 +1,4 @@
-//! How a run went, or why it could not go on.
+//! How a run went, or why it could not continue.
 
 use std::fmt;
 use std::time::Duration;

@@ -32,7 +32,7 @@ pub struct GroupsArgs {
     /// Mark as being worked on
     #[arg(long, requires = "group", help_heading = DECISION)]
     pub acknowledge: bool,
-    /// It is fixed; letters that come from now on make it regressed
+    /// Mark the group resolved; a new letter reopens it as regressed
     #[arg(long, requires = "group", conflicts_with = "acknowledge", help_heading = DECISION)]
     pub resolve: bool,
     /// Snooze for this long, or until an instant in RFC 3339

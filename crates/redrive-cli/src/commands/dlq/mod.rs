@@ -54,7 +54,7 @@ pub enum DlqAction {
     Discard(discard::DiscardArgs),
     /// Take a discard back
     Undo(discard::UndoArgs),
-    /// Erase what letters say, for good: payload, headers and error texts; a tombstone stays
+    /// Erase the content of letters for good: payload, headers and error texts; a tombstone stays
     Erase(erase::EraseArgs),
     /// Delete resolved letters from the topics of a Kafka pipeline now
     Compact(erase::CompactArgs),

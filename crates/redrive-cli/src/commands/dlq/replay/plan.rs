@@ -231,13 +231,15 @@ pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
 /// Who gets the letters besides this pipeline.
 pub(super) fn others(groups: &[String]) -> String {
     if groups.is_empty() {
-        return "onto the source topic: no other consumer group reads it now, but a group that reads it later gets the letters \
+        return "replaying to the source topic: no other consumer group reads it now, but a group that reads it later gets the letters \
                 again"
             .to_owned();
     }
     let names: Vec<String> = groups.iter().map(|group| safe::line(group)).collect();
     let (count, names) = (count(groups.len() as u64), names.join(", "));
-    format!("onto the source topic: {count} other consumer groups get the letters again: {names}")
+    format!(
+        "replaying to the source topic: {count} other consumer groups will receive these letters again: {names}"
+    )
 }
 
 /// `15 s`, `4m`, `3h 02m`.

@@ -137,7 +137,7 @@ pub(super) fn report(
     let untouched = untouched(view);
     match view.state {
         JobState::Failed => {
-            let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
+            let why = view.note.as_deref().unwrap_or("it could not continue").trim_end_matches('.');
             out.line(&format!(
                 "  ✗ failed: {}. {untouched}{}.",
                 safe::line(why),

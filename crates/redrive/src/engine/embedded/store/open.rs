@@ -45,7 +45,7 @@ static OPENINGS: AtomicU32 = AtomicU32::new(0);
 pub struct StoreReport {
     pub journal: OpenReport,
     pub letters: OpenReport,
-    /// Why the index was built anew, if it was.
+    /// Why the index was rebuilt, if it was.
     pub rebuilt: Option<String>,
     /// Frames the index had to be brought forward by.
     pub brought_forward: u64,
