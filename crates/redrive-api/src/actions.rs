@@ -41,7 +41,7 @@ pub struct ActionView {
     /// What an edit changed: JSON pointers and headers, never a value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// Whether the action was requested but is not complete yet; then `letters` is the requested number.
+    /// Requested, and not finished yet; `letters` is how many were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<bool>,
 }

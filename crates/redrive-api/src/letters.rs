@@ -28,7 +28,7 @@ pub struct LetterView {
     pub id: String,
     /// The pipeline it died in.
     pub queue: String,
-    /// The kind of message, if a header `ce_type`, `ce-type`, `x-message-type`, `message-type` or `type` says so.
+    /// What kind of message it is, from a header `ce_type`, `ce-type`, `x-message-type`, `message-type` or `type`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub message: String,
@@ -70,7 +70,7 @@ pub struct LetterView {
     /// What the pipeline's `redact` has replaced; left out if nothing was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub redacted: Vec<String>,
-    /// The record it came from, on engines with their own source.
+    /// Where it came from, on engines that read a source.
     pub origin: Option<String>,
     pub headers: BTreeMap<String, String>,
     /// Absent if it was not requested, null if there is none.

@@ -85,13 +85,13 @@ pub struct AttemptView {
     pub ambiguous: bool,
 }
 
-/// The current state of one message, with the outcome of each attempt.
+/// One message as it is now, with the outcome of each attempt.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Message")]
 #[serde(default)]
 pub struct MessageView {
     pub id: String,
-    /// The id under which it continues since an edit, if it was looked up by the one under which it was accepted.
+    /// Its new id since an edit, if the request named the id it was accepted under.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continued_as: Option<String>,
     /// The id under which its message was accepted, if an edit has given it a different one since.
@@ -157,7 +157,7 @@ pub struct MessagePage<M = ListedMessage> {
     pub unlisted: u64,
 }
 
-/// A message that was made due or cancelled.
+/// The result of making a message due or cancelling it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Steered {

@@ -97,7 +97,7 @@ pub struct PolicyView {
     pub classify: String,
 }
 
-/// How delays grow: exponentially, not at all, or as computed by the program (`"custom"`).
+/// How delays grow: by a factor, not at all, or as the program computes them (`"custom"`).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Backoff {
@@ -207,7 +207,7 @@ pub struct ConditionView {
     pub letter_twins: u64,
     /// Records in the dead letter topic that were not written by Redrive, or are damaged.
     pub foreign_letters: u64,
-    /// Records that were not delivered because another record of the same message is.
+    /// Records that were not delivered because another record of the same message was used.
     pub passed_over: u64,
     pub letters_loading: bool,
     pub problems: Vec<PipelineProblem>,

@@ -24,6 +24,9 @@ pub struct ReplayForecast {
     pub topic: Option<String>,
     /// Whether letters of a key are delivered in order.
     pub key_order: bool,
+    /// Imported letters with a key that have no place in the source, where keys are ordered: these are delivered in no
+    /// certain order.
+    pub unordered: u64,
     pub canary: u64,
     pub stop_at: Option<String>,
     /// Letters with an attempt whose end is unknown.
@@ -39,7 +42,10 @@ pub struct ReplayForecast {
     /// Letters that were first attempted longer ago than the receiver remembers ids.
     pub beyond_ledger: u64,
     pub superseded: Superseded,
-    /// Letters that are taken by other replays.
+    /// Letters that `skip_superseded` leaves out; they stay open.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub superseded_skipped: u64,
+    /// Letters that wait in other replays.
     pub taken: Vec<TakenByReplay>,
     pub tenants: Vec<TenantLetters>,
     /// Letters that stay open because their tenant has more than `tenant_max`.
@@ -57,6 +63,11 @@ pub struct ReplayForecast {
     /// With `to: source`: the other consumer groups that read the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_groups: Option<Vec<String>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Letters whose key has had a later success since `since`.

@@ -128,7 +128,7 @@ about_letters! {
 }
 
 about_letters! {
-    /// An erasure of letters in any state, unless the filter gives a state; with `all`, of the open ones.
+    /// Letters whose content is erased for good: in any state, unless the filter names one; with `all`, the open ones.
     pub struct Erase {
         /// Why; stored in the tombstones and in the action log. Not required with `dry_run`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -160,14 +160,13 @@ about_letters! {
         #[schemars(extend("enum" = ["pipeline", "source", null]))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub to: Option<String>,
-        /// This many letters go first, the rest once these have ended well; the default is 10, 0 means none.
+        /// This many letters go first, the rest once these have succeeded; 10 by default, 0 for none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub canary: Option<u64>,
-        /// Stops when more than this share of the last 50 letters died again; the default is 20%, `off` means never.
+        /// Stops when more than this share of the last 50 letters died again; 20% by default, `off` for never.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub stop_at: Option<String>,
-        /// What to do with letters that have an attempt whose end is unknown; 409 if there are some and this is not
-        /// given.
+        /// What to do with letters that have an attempt whose end is unknown; 409 if there are some and this is missing.
         #[schemars(extend("enum" = ["ok", "skip", null]))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ambiguous: Option<String>,
@@ -175,7 +174,10 @@ about_letters! {
         /// some and this is not given.
         #[serde(default, skip_serializing_if = "is_false")]
         pub beyond_ledger: bool,
-        /// The most letters of one tenant; the others stay open.
+        /// Without letters whose key has had a later success; they stay open.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub skip_superseded: bool,
+        /// No more letters of one tenant than this, with those that wait in other replays; the others stay open.
         #[schemars(range(min = 1))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tenant_max: Option<u64>,

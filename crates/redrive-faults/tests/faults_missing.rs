@@ -172,7 +172,7 @@ fn a_watermark_that_is_gone_or_says_nothing_is_refused() {
         fs::remove_file(&file).expect("removed");
         let text = refused(&dir, &sample.fates);
         assert!(
-            text.contains("watermark is missing") || text.contains("which says where the logs end"),
+            text.contains("watermark is missing") || text.contains("which records where the logs end"),
             "{text}"
         );
         fs::write(&file, b"nonsense").expect("written");

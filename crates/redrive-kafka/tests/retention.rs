@@ -79,7 +79,10 @@ async fn letters_that_died_long_ago_are_discarded_and_recorded_for_the_group() {
     actions.attach(&handle);
     // The sweep begins 5 s after its start; the next would come an hour later.
     clock.advance(DAY * 3);
-    tokio::spawn(sweep_hourly(actions.clone(), handle.clone(), DAY * 5, |swept| drop(swept.unwrap())));
+    let replays = redrive::replay::Replays::open(None).unwrap();
+    tokio::spawn(sweep_hourly(actions.clone(), handle.clone(), DAY * 5, replays, |swept| {
+        drop(swept.unwrap())
+    }));
     eventually("the old ones are discarded", async || {
         let counts = handle.counts().await.unwrap();
         (counts.letters_discarded, counts.letters_open) == (3, 2)

@@ -346,7 +346,8 @@ impl PipelineHandle {
         self.ask(|asked| {
             // While it does not run, nothing is delivered.
             let running = asked.running.as_ref();
-            Ok(running.map(|running| running.machine.key_successes().clone()).unwrap_or_default())
+            let successes = running.map(|running| running.machine.key_successes().clone());
+            Ok(successes.unwrap_or_default().of_share(asked.engine.own_share()))
         })
         .await
     }

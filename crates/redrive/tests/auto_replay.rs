@@ -88,7 +88,8 @@ impl Rig {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });
-        let settings = AutoReplay { rate: 100_000.0, healthy_for, age_max: Duration::from_hours(1) };
+        let settings =
+            AutoReplay { rate: 100_000.0, healthy_for, age_max: Duration::from_hours(1), tenant_max: None };
         let (handle, replays, actions) = (self.handle.clone(), self.replays.clone(), self.actions.clone());
         tokio::spawn(auto::run(settings, handle, replays, actions, |error| panic!("{error}")))
     }
@@ -288,4 +289,21 @@ async fn a_letter_that_died_a_moment_ago_is_left_for_the_next_job() {
     assert_eq!(taken.len() as u64, jobs[0].succeeded);
     let latest = taken.iter().map(|letter| letter.dead_at).max().unwrap();
     assert!(latest.plus(healthy_for) <= jobs[0].created, "{latest:?}, {jobs:?}");
+}
+
+/// Nobody looks at the plan of auto-replay: it takes no letter that may be older than what was delivered since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_with_a_key_is_left_to_people_if_it_is_older_than_what_is_known_of_successes() {
+    let rig = Rig::new(MemoryStores::new());
+    let keyed = |id: &str| Message::builder(id).key("c-1").payload(b"{}".to_vec());
+    rig.with_letters(["o-0".to_owned()]).await;
+    let old = keyed("o-1").created(redrive::Time::from_millis(1_000)).build().unwrap();
+    rig.handle.ingest([old, keyed("o-2").build().unwrap()]).await.unwrap();
+    guarded(until(&rig.handle, |c| c.letters_open == 3)).await;
+    rig.broken.store(false, SeqCst);
+    rig.start();
+    let jobs = rig.wait_for(|jobs| jobs.first().is_some_and(|job| job.state == ReplayState::Done)).await;
+    assert_eq!((jobs[0].total, jobs[0].succeeded), (2, 2));
+    let left = rig.handle.letters(Some(LetterState::Open), None, 9).await.unwrap();
+    assert_eq!(left.iter().map(|letter| letter.message.id()).collect::<Vec<_>>(), ["o-1"]);
 }

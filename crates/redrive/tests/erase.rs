@@ -232,9 +232,10 @@ async fn retention_discards_old_open_letters_and_records_it() {
     handle.ingest((0..3).map(|n| message(&format!("o-{n}"), SECRET))).await.unwrap();
     guarded(until(handle, |counts| counts.letters_open == 3)).await;
     actions.discard(handle, &[0], "ops", "ticket").await.unwrap();
-    let young = actions.expire(handle, Duration::from_hours(24)).await.unwrap();
+    let replays = redrive::replay::Replays::open(None).unwrap();
+    let young = actions.expire(handle, Duration::from_hours(24), &replays).await.unwrap();
     assert_eq!((young.discarded, young.id), (0, None), "and nothing is recorded");
-    let old = actions.expire(handle, Duration::ZERO).await.unwrap();
+    let old = actions.expire(handle, Duration::ZERO, &replays).await.unwrap();
     assert_eq!(old.discarded, 2);
     let recorded = actions.list(None, 10).await.unwrap();
     let discards: Vec<_> = recorded.iter().filter(|action| action.actor == RETENTION_ACTOR).collect();

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redrive::actions::{ActionKind, Actions};
 use redrive::internal::engine::{Engine, EngineError, ReplayTarget, StoreOptions};
 use redrive::internal::replay::stop::STOP_AT_DEFAULT;
 use redrive::letters::Selection;
@@ -632,4 +633,152 @@ async fn a_plan_says_how_many_letters_are_older_than_what_it_knows_of_successes(
     let plan = Plan::make(&rig.handle, &selection, PlanOptions::default()).await.unwrap();
     assert!(plan.superseded.since.is_some_and(|since| since > long_ago));
     assert_eq!((plan.superseded.keys, plan.superseded.older_letters), (0, 1), "the one with an old key");
+}
+
+fn plan(ids: impl Into<Vec<u64>>) -> Plan {
+    Plan { ids: ids.into(), ..Plan::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_cannot_be_recorded_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let count = rig.with_letters((0..3).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let ids: Vec<u64> = (0..count).collect();
+    let full = |_| async { Err(std::io::Error::other("the disk is full").into()) };
+    let refused = replays.start_recorded(&rig.handle, spec(None), plan(&*ids), "ops", full).await;
+    assert!(matches!(refused, Err(ReplayError::Unrecorded(_))), "{refused:?}");
+    assert!(replays.list().is_empty());
+    assert_eq!(files(dir.path()), Vec::<String>::new());
+    assert_eq!(rig.handle.counts().await.unwrap().letters_open, count);
+    // And the letters are free.
+    let job = replays.start(&rig.handle, spec(None), ids, "ops").await.unwrap();
+    wait_for(&replays, &job.id, |view| view.succeeded == count).await;
+}
+
+/// As a crash leaves it between the job's file and the line in the log of actions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_a_crash_left_unrecorded_goes_on_and_is_recorded_once() {
+    let (dir, crashed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let count = rig.with_letters((0..3).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let (from, to) = (dir.path().join("replays"), crashed.path().join("replays"));
+    let copy_as_it_is = move |_| {
+        std::fs::create_dir(&to).unwrap();
+        for file in std::fs::read_dir(&from).unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+        async { Err(std::io::Error::other("killed").into()) }
+    };
+    let ids: Vec<u64> = (0..count).collect();
+    let killed = replays.start_recorded(&rig.handle, spec(None), plan(ids), "alice", copy_as_it_is).await;
+    assert!(killed.is_err(), "{killed:?}");
+
+    for start in 1..=2 {
+        let replays = Replays::open(Some(crashed.path())).unwrap();
+        let actions = Actions::open(Some(crashed.path())).unwrap();
+        replays.record_missing(&rig.handle, &actions);
+        if start == 1 {
+            // The job waits until it is recorded, so that the second start finds it again.
+            guarded(async {
+                while actions.list(None, 10).await.unwrap().is_empty() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+            continue;
+        }
+        assert_eq!(replays.attach(&rig.handle).unwrap(), ["r-1"]);
+        wait_for(&replays, "r-1", |view| view.succeeded == count).await;
+        let recorded = actions.list(None, 10).await.unwrap();
+        assert_eq!(recorded.len(), 1, "{recorded:?}");
+        let start = &recorded[0];
+        let told =
+            (start.action, start.actor.as_str(), start.id.as_deref(), start.letters, start.note.as_deref());
+        assert_eq!(told, (ActionKind::Replay, "alice", Some("r-1"), count, Some("all")));
+    }
+}
+
+/// The caller may be a request whose client has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_starts_also_if_nobody_waits_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let count = rig.with_letters((0..3).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let ids: Vec<u64> = (0..count).collect();
+    let (reached, go) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (reaches, goes) = (Arc::clone(&reached), Arc::clone(&go));
+    let record = move |_| {
+        let (reaches, goes) = (Arc::clone(&reaches), Arc::clone(&goes));
+        async move {
+            reaches.notify_one();
+            goes.notified().await;
+            Ok(())
+        }
+    };
+    tokio::select! {
+        () = reached.notified() => {}
+        _ = replays.start_recorded(&rig.handle, spec(None), plan(ids), "ops", record) => panic!("it waits"),
+    }
+    go.notify_one();
+    guarded(until(&rig.handle, |counts| counts.letters_open == 0)).await;
+    wait_for(&replays, "r-1", |view| view.succeeded == count).await;
+}
+
+/// Two tenants, one of whose letters wait in another job or would be skipped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_counts_the_letters_that_really_go_and_those_that_other_jobs_hold() {
+    let replays = Replays::open(None).unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let of = |tenant: &str, n: u32| {
+        Message::builder(format!("never-{tenant}-{n}")).tenant(tenant).build().unwrap()
+    };
+    let messages: Vec<Message> = (0..6).map(|n| of("acme", n)).chain((0..6).map(|n| of("zeta", n))).collect();
+    rig.handle.ingest(messages).await.unwrap();
+    guarded(until(&rig.handle, |counts| counts.letters_open == 12)).await;
+    let all = Selection::all(LetterState::Open);
+    let options = PlanOptions { tenant_max: Some(2), ..PlanOptions::default() };
+    let planned = |plan: Plan| (plan.would_replay(), plan.too_often, plan.beyond_quota);
+    assert_eq!(planned(replays.plan(&rig.handle, &all, options).await.unwrap()), (4, 0, 8));
+
+    // The first three of acme are replayed three times, and would be skipped.
+    for _ in 0..3 {
+        let job = replays.start(&rig.handle, spec(None), [0, 1, 2], "ops").await.unwrap();
+        wait_for(&replays, &job.id, |view| view.dead_again == 3).await;
+        guarded(until(&rig.handle, |counts| counts.letters_open == 12)).await;
+    }
+    assert_eq!(planned(replays.plan(&rig.handle, &all, options).await.unwrap()), (4, 3, 5));
+
+    // One of acme's and two of zeta's wait in another job, zeta's behind those that are free.
+    let slow = spec(Some(1.0 / 60.0));
+    let held = replays.start(&rig.handle, slow, [5, 10, 11], "ops").await.unwrap();
+    replays.pause(&held.id).await.unwrap();
+    let plan = replays.plan(&rig.handle, &all, options).await.unwrap();
+    let taken: u64 = plan.taken.iter().map(|(_, letters)| letters).sum();
+    // Where its first letter went before the pause, that one is open again, and free.
+    let free = 3 - taken;
+    assert_eq!(planned(plan).0, 1 + free, "one more of acme, none of zeta");
+}
+
+/// What somebody is asked to decide about are letters that go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_stay_open_ask_for_no_decision() {
+    let replays = Replays::open(None).unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters((0..4).map(|n| format!("vague-{n}"))).await;
+    let all = Selection::all(LetterState::Open);
+    let options = PlanOptions { tenant_max: Some(1), ..PlanOptions::default() };
+    let plan = replays.plan(&rig.handle, &all, options).await.unwrap();
+    assert_eq!((plan.would_replay(), plan.ambiguous, plan.beyond_quota), (1, 1, 3));
+    let options = PlanOptions { ambiguous: Ambiguous::Skip, ..options };
+    let plan = replays.plan(&rig.handle, &all, options).await.unwrap();
+    assert_eq!((plan.would_replay(), plan.ambiguous, plan.beyond_quota), (0, 4, 0));
 }

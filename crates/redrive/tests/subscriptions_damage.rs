@@ -204,7 +204,7 @@ async fn no_damage_lets_another_hash_key_in() {
     std::fs::write(&path, &damaged).unwrap();
     for key in ["fedcba9876543210", KEY] {
         let refused = opened(dir.path(), key).unwrap_err().to_string();
-        assert!(refused.contains("damaged where it says which key"), "{refused}");
+        assert!(refused.contains("damaged where it records which key"), "{refused}");
         assert!(refused.contains("--accept-loss"), "{refused}");
     }
     check::drop_damaged(dir.path()).unwrap();

@@ -29,7 +29,7 @@ impl Bearer {
     }
 
     /// The token a processor without configured tokens made for itself, if this user may read it. Nobody asked for
-    /// this file, so one that is missing or closed to us is no fault: reads need no token.
+    /// this file, so one that is missing or not readable is no fault: reads need no token.
     pub fn of_engine(dir: &Path) -> Option<Self> {
         let mut text = String::new();
         File::open(dir.join("token")).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;

@@ -51,7 +51,7 @@ enum LabCommand {
 struct RunArgs {
     /// A scenario of `redrive lab list`
     name: String,
-    /// Where it runs, by the real clock. Without it: by the virtual clock where the scenario has one, else on the embedded
+    /// Engine to run on, in real time; default: the virtual clock if the scenario supports it, otherwise the embedded
     /// engine
     #[arg(long)]
     engine: Option<EngineName>,

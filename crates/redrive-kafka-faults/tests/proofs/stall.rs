@@ -30,6 +30,6 @@ fn a_broker_that_stalls_makes_nobody_a_suspect() {
     let told = world.audit(ORDERS, "a broker that stalled twice");
     assert_eq!((told.repeats_unexplained, told.over_budget), (0, 0), "{told}");
     let said = world.said();
-    assert!(said.contains("the group went on without this member"), "it lost its partitions: {said}");
+    assert!(said.contains("the group continued without this member"), "it lost its partitions: {said}");
     assert!(!said.contains("suspect"), "and has lived all the time: {said}");
 }

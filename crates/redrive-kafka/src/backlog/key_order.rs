@@ -196,7 +196,7 @@ impl KeyOrder {
             tracing::error!(
                 pipeline,
                 keys = voided,
-                "partitions went while deliveries of these keys ran; their order is not certain"
+                "partitions moved while these keys were in flight; their order is not guaranteed"
             );
         }
     }

@@ -35,7 +35,7 @@ impl RanBefore {
         )
     }
 
-    /// Returns commands that set where it continues: at the beginning, at a time, or at the end.
+    /// Commands that choose where it continues: at the beginning, at a time, at the end.
     pub fn commands(&self) -> [String; 3] {
         let Self { group, source, bootstrap, .. } = self;
         ["--to-earliest", "--to-datetime 2026-01-31T09:00:00.000", "--to-latest"].map(|to| {
@@ -49,7 +49,7 @@ impl RanBefore {
 
 impl std::fmt::Display for RanBefore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}; say where it continues:", self.problem())?;
+        write!(f, "{}; choose where it continues:", self.problem())?;
         self.commands().iter().try_for_each(|command| write!(f, "\n  {command}"))
     }
 }

@@ -43,7 +43,7 @@ pub fn follow(
     }
     tracing::warn!(
         source = %plan.source, of_source, %tier,
-        "the source has grown and the tiers have not; they are shared by more partitions. `redrive check --kafka` says how \
+        "the source has grown and the tiers have not; they are shared by more partitions. `redrive check --kafka` shows how \
          to make them larger"
     );
     Ok(counts)

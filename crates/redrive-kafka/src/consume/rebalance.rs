@@ -32,7 +32,7 @@ impl Polling {
                         self.let_go();
                     } else if self.consumer.assignment_lost() {
                         tracing::warn!(
-                            "the group went on without this member; what it had in flight is delivered again"
+                            "the group continued without this member; what it had in flight will be redelivered"
                         );
                         self.let_go();
                     } else {
@@ -46,7 +46,7 @@ impl Polling {
             && (Instant::now() > until || self.consumer.assignment_lost())
         {
             tracing::warn!(
-                "partitions go before everything in flight was settled; it will be delivered again"
+                "partitions revoked before everything in flight was settled; it will be redelivered"
             );
             self.let_go();
         }
@@ -61,7 +61,10 @@ impl Polling {
 
     pub(super) fn release(&mut self, places: &[PartitionCommit]) {
         if let Some(problem) = self.commit_and_wait(places) {
-            tracing::warn!(problem, "the last commit before partitions go failed; some deliveries repeat");
+            tracing::warn!(
+                problem,
+                "the last commit before partitions were revoked failed; some deliveries will repeat"
+            );
         }
         self.let_go();
     }
@@ -97,7 +100,7 @@ impl Polling {
             Err(fault) => {
                 let kind = match &fault {
                     AssignFault::RanBefore(_) => FailKind::Refused(begin::SAY_WHERE),
-                    AssignFault::NoStart { .. } => FailKind::Refused("say where it begins"),
+                    AssignFault::NoStart { .. } => FailKind::Refused("choose where it begins"),
                     AssignFault::Topics(TopicsFault::Uneven(_)) => FailKind::Refused(EXTEND_TIERS),
                     AssignFault::Kafka(_) | AssignFault::Topics(_) => FailKind::Unavailable,
                 };

@@ -148,7 +148,7 @@ impl StartedFile {
 
     fn give_up(&mut self, error: &std::io::Error) {
         let path = self.path.display();
-        tracing::warn!(%path, %error, "what is in flight cannot be written down; after a crash more is suspected than ran");
+        tracing::warn!(%path, %error, "cannot record in-flight messages; after a crash more of them will be suspects");
         self.is_off = true;
         self.file = None;
         let _ = std::fs::remove_file(&self.path);

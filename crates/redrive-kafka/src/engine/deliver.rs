@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use redrive::internal::engine::ingest::Ingest;
 use redrive::internal::engine::{
-    Announced, Claimed, Deliver, Delivery, EngineError, Event, PendingAt, Receipt, ReminderKind, Settlement,
-    TakeGate, Ticket,
+    Announced, Claimed, Deliver, Delivery, EngineError, Event, OwnShare, PendingAt, Receipt, ReminderKind,
+    Settlement, TakeGate, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::Time;
@@ -105,6 +105,11 @@ impl Deliver for KafkaEngine {
             tracing::warn!(file = %file.display(), %error, "cannot save state for the next process");
         }
         Ok(())
+    }
+
+    fn own_share(&self) -> Option<OwnShare> {
+        let partitions = self.lanes.sources().map(|lane| lane.partition as u16).collect();
+        Some(OwnShare { partitions, since: self.assigned_at })
     }
 
     fn reminder(&mut self, kind: ReminderKind) -> Result<Vec<u8>, EngineError> {

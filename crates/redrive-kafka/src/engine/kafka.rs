@@ -86,6 +86,8 @@ pub struct KafkaEngine {
     pub(super) group: GroupStatus,
     /// Trims finished records for as long as it lives.
     pub(super) trimmer: Trimmer,
+    /// When the partitions of the lanes were assigned.
+    pub(super) assigned_at: Time,
     pub(super) upkeep: Upkeep,
 
     /// The share of the work, until it is reported.
@@ -269,6 +271,7 @@ impl KafkaEngine {
         };
         let lanes = starts.into_iter().map(begin).collect();
         self.lanes.begin(epoch, lanes);
+        self.assigned_at = wall_time();
         self.ledger.begin(&self.lanes);
         self.backlog.hold_back(&self.lanes, &self.copies.topics().beside_source());
         self.duplicates.begin(Instant::now());
@@ -594,7 +597,7 @@ impl KafkaEngine {
         if is_busy {
             let running = |lane: &PartitionLane| lane.out.values().filter(|out| !out.waits).count();
             let left: usize = self.lanes.iter().map(running).sum();
-            tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
+            tracing::warn!(left, "partitions revoked with deliveries in flight; they will be redelivered");
         }
         let places = self.last_commit();
         self.mailbox.order(Order::Release { epoch, places });

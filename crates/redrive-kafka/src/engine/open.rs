@@ -134,6 +134,7 @@ pub(crate) fn open(
         unwritten: Unwritten::default(),
         tickets: Tickets::default(),
         commits: Commits::new(now, COMMIT_EVERY),
+        assigned_at: Time::ZERO,
         trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
         letters,
         control,
@@ -188,7 +189,7 @@ impl PartitionCounts {
             if !known && cluster.start.is_none() {
                 return Err(EngineError::Directory {
                     problem: format!("the group {} has never read {}", cluster.group, topics.source),
-                    fix: "say where it begins: start = \"earliest\" or \"latest\" in [engine]",
+                    fix: "choose where it begins: start = \"earliest\" or \"latest\" in [engine]",
                 });
             }
         }

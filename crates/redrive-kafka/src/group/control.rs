@@ -151,7 +151,7 @@ impl Control {
         let late = !state.caught_up && now.duration_since(self.opened) > UNREAD_MAX;
         late.then(|| {
             let why = state.problem.as_deref().unwrap_or("no answer");
-            format!("it cannot be read whether the pipeline is paused, so nothing is delivered: {why}")
+            format!("cannot read the pause state, so deliveries are on hold: {why}")
         })
     }
 

@@ -12,12 +12,13 @@ use bytes::Bytes;
 
 use super::content::Content;
 use super::edit_record::{EditRecord, EditedLetter};
-use super::entry::{DlqPosition, LetterEntry, LetterRecord};
+use super::entry::{DlqPosition, Extent, LetterEntry, LetterRecord};
 use super::file::{LetterFile, LetterReader};
 use super::ids::IdHash;
 use super::index::{Index, LearnedFrom};
 use super::state::{BEGIN, StateRecord};
 use crate::record::CopyRecord;
+use redrive::internal::engine::erase::is_tombstone;
 use redrive::internal::engine::{EngineError, Grouping, LetterState};
 use redrive_core::{Message, Reason, Time};
 
@@ -172,7 +173,11 @@ impl CacheState {
             dead_at: copy.dead_at.unwrap_or(Time::ZERO),
             id_hash: IdHash::of(copy.message.id()),
             job: copy.job,
-            cut: copy.marks.cut.is_some(),
+            extent: match copy.marks.cut {
+                Some(_) => Extent::Cut,
+                None if is_tombstone(&copy.message) => Extent::Tombstone,
+                None => Extent::Whole,
+            },
             moved: copy.marks.moved,
         };
         if self.index.wants(number, &parked) {

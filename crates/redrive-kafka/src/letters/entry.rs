@@ -43,13 +43,24 @@ pub struct LetterRecord {
     pub id_hash: IdHash,
     /// The job whose copy it was.
     pub job: Option<u64>,
-    /// Whether it was truncated.
-    pub cut: bool,
-    /// Whether it was rewritten to the end of the topic.
+    pub extent: Extent,
+    /// Whether it was written again at the end of the topic.
     pub moved: bool,
 }
 
-/// One letter. It is kept small, because there may be a million.
+/// How much of a letter its record has. Of several records of one generation the later variant counts: a whole one before one
+/// that was cut; and a tombstone before both, wherever it stands, since whoever wrote the letter again behind it had read it
+/// before it was erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// A part of it was left out.
+    Cut,
+    Whole,
+    /// What stays of an erased letter.
+    Tombstone,
+}
+
+/// One letter. Small: there may be a million of them.
 #[derive(Clone, Debug)]
 pub struct LetterEntry {
     place: DlqPosition,
@@ -67,8 +78,8 @@ pub struct LetterEntry {
     reason: Option<Reason>,
     /// Generations whose record was read from the topic, one bit each.
     met: u16,
-    cut: bool,
-    /// Fits into the padding of the other fields, so it costs nothing.
+    extent: Extent,
+    /// In the gap that the other fields leave: it costs nothing.
     id_hash: IdHash,
     /// The group it is counted in while it is open; before that, the group of its record.
     group: GroupId,
@@ -86,19 +97,19 @@ impl LetterEntry {
         stated_at: Time::ZERO,
         reason: None,
         met: 0,
-        cut: false,
+        extent: Extent::Whole,
         id_hash: IdHash::NONE,
         group: GroupId::OTHER,
     };
 
-    /// Whether this record is news, so that its bytes have to be kept. Of twins the first in the topic counts; but a
-    /// whole one wins over a truncated one, and of rewritten ones the last counts.
+    /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic counts;
+    /// but one with more of the letter before one with less, and the last of those that were written again.
     pub fn wants(&self, parked: &LetterRecord) -> bool {
         if self.reason.is_none() || parked.generation != self.generation {
             return self.reason.is_none() || parked.generation > self.generation;
         }
-        if parked.cut != self.cut {
-            return self.cut;
+        if parked.extent != self.extent {
+            return parked.extent > self.extent;
         }
         if parked.moved { parked.place > self.place } else { parked.place < self.place }
     }
@@ -110,7 +121,7 @@ impl LetterEntry {
             self.at = parked.at;
             self.dead_at = parked.dead_at;
             self.reason = Some(parked.reason);
-            self.cut = parked.cut;
+            self.extent = parked.extent;
             self.id_hash = parked.id_hash;
             self.group = parked.group;
         }
@@ -130,7 +141,12 @@ impl LetterEntry {
 
     /// Whether its record is truncated.
     pub fn is_cut(&self) -> bool {
-        self.cut
+        self.extent == Extent::Cut
+    }
+
+    /// Whether its record is what stays of an erased letter.
+    pub fn is_tombstone(&self) -> bool {
+        self.extent == Extent::Tombstone
     }
 
     /// Notes that a record was read from the topic. Returns whether it is a twin: a second one of its generation.

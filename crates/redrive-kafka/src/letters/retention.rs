@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use redrive::actions::RESOLVED_RETENTION;
 use redrive::internal::engine::LetterState;
-use redrive_core::Time;
+use redrive::internal::engine::position::PartitionOffset;
+use redrive_core::{Reason, Time};
 
 use super::entry::{DlqPosition, LetterEntry};
 use super::index::Index;
@@ -15,7 +16,8 @@ use super::index::Index;
 /// When letters are deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How long a letter is kept after its replay succeeded, to be visible in the replay.
+    /// How long a letter stays whose replay succeeded: it is visible in the replay meanwhile. One that may have been
+    /// imported stays as long as a discarded one, or importing it once more would make it anew.
     pub succeeded_keep: Duration,
     /// Old letters are rewritten only if at least this many resolved ones can be deleted then,
     pub move_gain_min: u64,
@@ -74,19 +76,24 @@ pub struct Leave {
     pub moves: Vec<u64>,
 }
 
+/// Whether a letter may have been imported. The reason of one that died again says so no longer, unless its number does.
+fn may_be_imported(number: u64, entry: &LetterEntry) -> bool {
+    let has_died_again = entry.generation() > 0;
+    entry.reason() == Some(Reason::Imported) || has_died_again || PartitionOffset::of(number).is_made()
+}
+
 impl Rules {
-    /// Whether a letter is no longer needed.
-    fn leaves(&self, entry: &LetterEntry, now: Time) -> bool {
+    /// Whether a letter is not needed any more.
+    fn leaves(&self, number: u64, entry: &LetterEntry, now: Time) -> bool {
+        let remembered_until = entry.dead_at().plus(RESOLVED_RETENTION + LEAVE_LATER);
         match entry.state() {
-            Some(LetterState::Succeeded) => entry.stated_at().plus(self.succeeded_keep) < now,
-            Some(LetterState::Discarded) => {
-                entry
-                    .dead_at()
-                    .plus(RESOLVED_RETENTION + LEAVE_LATER)
-                    .max(entry.stated_at().plus(LEAVE_LATER))
-                    < now
+            Some(LetterState::Succeeded) => {
+                let shown_until = entry.stated_at().plus(self.succeeded_keep);
+                let is_remembered = may_be_imported(number, entry) && remembered_until >= now;
+                shown_until < now && !is_remembered
             }
-            // A tombstone stays: it is the proof of the erasure.
+            Some(LetterState::Discarded) => remembered_until.max(entry.stated_at().plus(LEAVE_LATER)) < now,
+            // A tombstone stays: it is the proof.
             Some(LetterState::Open | LetterState::Replaying | LetterState::Erased) | None => false,
         }
     }
@@ -97,7 +104,9 @@ impl Rules {
         for place in index.foreigners() {
             kept.entry(place.partition()).or_default().push((place.offset(), None));
         }
-        for (number, _, entry) in index.after(None).filter(|(_, _, entry)| !self.leaves(entry, now)) {
+        for (number, _, entry) in
+            index.after(None).filter(|(number, _, entry)| !self.leaves(*number, entry, now))
+        {
             let place = entry.place();
             kept.entry(place.partition()).or_default().push((place.offset(), Some(number)));
         }
@@ -132,7 +141,7 @@ impl Rules {
     pub fn gone(&self, index: &Index, cuts: &HashMap<i32, i64>, now: Time) -> Vec<u64> {
         let is_cut =
             |place: DlqPosition| cuts.get(&place.partition()).is_some_and(|cut| place.offset() < *cut);
-        let resolved = index.after(None).filter(|(_, _, entry)| self.leaves(entry, now));
+        let resolved = index.after(None).filter(|(number, _, entry)| self.leaves(*number, entry, now));
         let gone = resolved.filter(|(number, _, entry)| {
             is_cut(entry.place()) && index.last_place(*number).is_none_or(is_cut)
         });
@@ -142,10 +151,8 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::Reason;
-
     use super::*;
-    use crate::letters::entry::LetterRecord;
+    use crate::letters::entry::{Extent, LetterRecord};
     use crate::letters::index::LearnedFrom;
     use crate::letters::state::StateRecord;
 
@@ -170,7 +177,7 @@ mod tests {
             dead_at: at(days_ago),
             id_hash: crate::letters::ids::IdHash::NONE,
             job: None,
-            cut: false,
+            extent: Extent::Whole,
             moved: false,
         }
     }
@@ -257,6 +264,27 @@ mod tests {
         );
         let undo = |number| can_be_undone(old.get(number).unwrap(), NOW);
         assert_eq!([undo(0), undo(1), undo(2)], [false, true, true]);
+    }
+
+    #[test]
+    fn a_success_is_remembered_for_a_month_if_importing_the_letter_again_would_make_it_anew() {
+        let of_no_source = PartitionOffset::made(77).number();
+        let leaves = |number: u64, reason, generation, days_ago| {
+            let mut all = Index::default();
+            let letter = LetterRecord { reason, generation, ..parked(0, days_ago) };
+            all.parked(number, &letter, LearnedFrom::Topic);
+            let is = LetterState::Succeeded;
+            all.state_is(number, &StateRecord { generation, is, jobs: vec![], at: at(1) });
+            plan(&all, 0, 1).0 == 1
+        };
+        assert!(leaves(0, Reason::MaxRetries, 0, 5), "one that died here comes back by no import");
+        for (number, reason, generation) in
+            [(0, Reason::Imported, 0), (0, Reason::MaxRetries, 1), (of_no_source, Reason::MaxRetries, 1)]
+        {
+            let case = format!("{number} {reason:?} {generation}");
+            assert!(!leaves(number, reason, generation, 30), "{case}");
+            assert!(leaves(number, reason, generation, 32), "{case}");
+        }
     }
 
     #[test]

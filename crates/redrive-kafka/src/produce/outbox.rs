@@ -321,7 +321,7 @@ impl<T> Outbox<T> {
                     self.enqueue(at);
                 }
             }
-            Err(error) => tracing::error!(%error, "the Kafka producer cannot be made anew"),
+            Err(error) => tracing::error!(%error, "the Kafka producer cannot be recreated"),
         }
     }
 }

@@ -22,8 +22,8 @@ pub enum TopicsFault {
     Refused { brokers: String, problem: String, fix: &'static str },
     #[error("the source topic {topic} does not exist; create it, or correct `source`")]
     NoSource { topic: String },
-    /// Without the permission to see a topic, it is unknown whether it exists.
-    #[error("the topic {} is not visible to this user: it lacks the permission Describe, so it cannot be said whether it exists", topics.join(", "))]
+    /// Without permission to see a topic, whether it exists is unknown.
+    #[error("the topic {} is not visible to this user: it lacks the permission Describe, so it is unknown whether it exists", topics.join(", "))]
     Hidden { topics: Vec<String> },
     #[error("{}", missing_text(missing, bootstrap))]
     Missing { missing: Vec<Planned>, bootstrap: String },

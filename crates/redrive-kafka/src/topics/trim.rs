@@ -62,9 +62,9 @@ impl Trimmer {
                 pause = EVERY;
                 match trim(&cluster, &names) {
                     Ok(0) => {}
-                    Ok(partitions) => tracing::info!(partitions, "what is done was cut off the tiers"),
+                    Ok(partitions) => tracing::info!(partitions, "trimmed completed records from the tiers"),
                     Err(error) => {
-                        tracing::warn!(%error, "what is done could not be cut off the tiers; next time");
+                        tracing::warn!(%error, "could not trim completed records from the tiers; will try again");
                     }
                 }
                 let now = wall_time();

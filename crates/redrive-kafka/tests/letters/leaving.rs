@@ -11,12 +11,12 @@ use redrive_kafka::topics::scan::Scan;
 use crate::fixture::{Fixture, NOW, eventually, ids, job, state_of};
 
 /// Long after everything was resolved.
-fn later() -> Time {
+pub fn later() -> Time {
     NOW.plus(Duration::from_hours(24))
 }
 
-/// Replays letters and records their success, as the engine does.
-fn succeed(fixture: &Fixture, letters: &mut KafkaLetters, numbers: &[u64]) {
+/// Puts letters back and tells of their success, as the engine does.
+pub fn succeed(fixture: &Fixture, letters: &mut KafkaLetters, numbers: &[u64]) {
     for part in numbers.chunks(100) {
         let answers = letters.replay(&job(7), part, NOW).unwrap();
         assert!(answers.iter().all(|answer| *answer == ReplayAnswer::Replayed));
@@ -33,7 +33,7 @@ fn succeed(fixture: &Fixture, letters: &mut KafkaLetters, numbers: &[u64]) {
     });
 }
 
-fn lows(fixture: &Fixture) -> Vec<(i64, i64)> {
+pub fn lows(fixture: &Fixture) -> Vec<(i64, i64)> {
     let spans = Scan::new(&fixture.cluster).unwrap().spans(&fixture.topics.dlq).unwrap();
     spans.iter().map(|span| (span.low, span.end)).collect()
 }

@@ -1,5 +1,6 @@
 //! Changes to letters and groups, each recorded before it is made.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use super::retention;
 use crate::engine::{ForeignLetter, GroupMarks, GroupSummary, Handling, WipeProgress};
 use crate::handle::PipelineHandle;
 use crate::naming::Naming;
+use crate::replay::Replays;
 
 /// The action log, and the changes that are recorded in it before they are made. Clones are handles to the same log.
 ///
@@ -53,9 +55,9 @@ impl Actions {
         Ok(Self { log: ActionLog::open(dir, naming)? })
     }
 
-    /// Includes the actions of all processes that share this pipeline's letters. If there is a tokio runtime, this
-    /// process finishes actions that another process leaves unfinished. A pipeline that is not shared finishes the
-    /// edits, erasures and compactions that this process left unfinished when it last ended.
+    /// From now on the actions on a pipeline are those of all processes that share its letters, if several do. What
+    /// another one does not finish is finished here, as long as there is a tokio runtime; and so are actions that this
+    /// process had begun when it ended.
     pub fn attach(&self, handle: &PipelineHandle) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             if let Some(records) = handle.shared_records() {
@@ -100,7 +102,22 @@ impl Actions {
 
     /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
     pub async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
-        self.log.list(since, limit).await
+        self.log.list(None, since, limit).await
+    }
+
+    /// The same, of one pipeline.
+    pub async fn list_of(
+        &self,
+        pipeline: &str,
+        since: Option<Time>,
+        limit: usize,
+    ) -> Result<Vec<Action>, ActionError> {
+        self.log.list(Some(pipeline), since, limit).await
+    }
+
+    /// The replay jobs of a pipeline whose start this process has recorded.
+    pub(crate) async fn recorded_replays(&self, pipeline: &str) -> Result<BTreeSet<String>, ActionError> {
+        self.log.recorded_replays(pipeline).await
     }
 
     /// Discards those of `ids` that are open.
@@ -137,9 +154,15 @@ impl Actions {
         self.log.process_name()
     }
 
-    /// Discards open letters that died at least `keep` ago, with one line in the action log for all of them.
-    pub async fn expire(&self, handle: &PipelineHandle, keep: Duration) -> Result<Discarded, ActionError> {
-        retention::expire(&self.log, handle, keep).await
+    /// Discards open letters that died at least `keep` ago and wait in no replay job, with one line in the action log for
+    /// all of them.
+    pub async fn expire(
+        &self,
+        handle: &PipelineHandle,
+        keep: Duration,
+        replays: &Replays,
+    ) -> Result<Discarded, ActionError> {
+        retention::expire(&self.log, handle, keep, replays).await
     }
 
     /// Undoes a discard: reopens those of its letters that no later discard has taken over.

@@ -1,10 +1,11 @@
 //! Discards that can be taken back: each is recorded with its letters before they change.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redrive_core::Time;
 
-use super::action::{Action, ActionKind};
+use super::action::{Action, ActionKind, ActionStep};
 use super::error::ActionError;
 use super::log::ActionLog;
 use super::unfinished::RunningAction;
@@ -36,8 +37,8 @@ pub struct Restored {
     pub restored: u64,
 }
 
-/// Discards those of `ids` that are open. The record is written first: a crash in between leaves a record of letters
-/// that are still open, but never a discarded letter without a record to restore it by.
+/// Discards those of the letters that are open. It is recorded twice: what was asked for, before the first letter changes,
+/// and what was done. A crash in between leaves the first alone, and whoever finds that finishes it.
 pub(super) async fn discard(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -54,14 +55,16 @@ pub(super) async fn discard(
     let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
     let action = Action::new(now, actor, ActionKind::Discard, handle.name()).note(reason);
     let id = log.next_name('d');
-    let action = Action { ids: ids.clone(), ..action }.of(id.clone(), ids.len() as u64);
-    let mut running = log.record_running(action).await?;
-    let discarded = discard_each(handle, &ids, actor, &mut running).await;
+    let action = action.of(id.clone(), ids.len() as u64);
+    let asked = Action { ids, step: ActionStep::Asked, ..action };
+    let mut running = log.record_running(asked.clone()).await?;
+    let discarded = discard_each(handle, &asked.ids, actor, &mut running).await?;
+    let count = discarded.len() as u64;
+    record_done(log, asked, discarded).await?;
     running.end().await;
-    let discarded = discarded?;
-    // The engine counts retention from the letter's death, so the next cleaning may remove an old one.
+    // The engine counts from a letter's death, so an old one may go with the next cleaning.
     let undo_until = Some(oldest.plus(RESOLVED_RETENTION).max(now));
-    Ok(Discarded { id: Some(id), discarded, undo_until })
+    Ok(Discarded { id: Some(id), discarded: count, undo_until })
 }
 
 /// Undoes a discard: reopens those of its letters that are still discarded and that no later discard has taken over.
@@ -77,15 +80,28 @@ pub(super) async fn undo(
     if discard.pipeline != handle.name() {
         return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: discard.pipeline });
     }
-    let ids = still_discarded(log, handle, discard).await?;
+    let ids = still_discarded(log, handle, discard.clone()).await?;
+    if discard.step == ActionStep::Asked && handle.shared_records().is_none() {
+        // It was interrupted, and nobody shall go on with it.
+        record_done(log, discard, ids.clone()).await?;
+    }
     if ids.is_empty() {
         return Ok(Restored { restored: 0 });
     }
     let action = Action::new(handle.now(), actor, ActionKind::Undo, handle.name());
-    let mut running = log.record_running(action.of(id, ids.len() as u64)).await?;
-    let restored = restore_each(handle, &ids, actor, &mut running).await;
+    let asked = Action { ids, step: ActionStep::Asked, ..action };
+    let asked = Action { letters: asked.ids.len() as u64, id: Some(id.to_owned()), ..asked };
+    let mut running = log.record_running(asked.clone()).await?;
+    let restored = restore_each(handle, &asked.ids, actor, &mut running).await?;
+    let count = restored.len() as u64;
+    record_done(log, asked, restored).await?;
     running.end().await;
-    Ok(Restored { restored: restored? })
+    Ok(Restored { restored: count })
+}
+
+/// The second record, with the letters that were changed.
+async fn record_done(log: &ActionLog, asked: Action, ids: Vec<u64>) -> Result<(), ActionError> {
+    log.record(Action { letters: ids.len() as u64, ids, step: ActionStep::Done, ..asked }).await
 }
 
 /// The letters that are discarded by `discard` and by no later one.
@@ -100,28 +116,48 @@ async fn still_discarded(
     Ok(discarded.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Completes an interrupted discard. Letters that died after it was requested stay: that is a different failure.
+/// Does the rest of a discard, unless it was undone since, and records what came of all of it. A letter that died since is
+/// left: that is another failure than the one that was discarded.
 pub(super) async fn finish_discard(
+    log: &ActionLog,
     handle: &PipelineHandle,
     discard: Action,
+    is_undone: bool,
     running: &mut RunningAction,
 ) -> Result<(), ActionError> {
-    let open = in_state(handle, &discard.ids, LetterState::Open).await?;
-    let left = open.into_iter().filter(|(_, letter)| letter.dead_at <= discard.at);
-    let left: Vec<u64> = left.map(|(id, _)| id).collect();
-    discard_each(handle, &left, &discard.actor, running).await.map(drop)
+    if discard.ids.is_empty() {
+        // Its letters were too many to be shared, so it stays unfinished here.
+        return Ok(());
+    }
+    if !is_undone {
+        let open = in_state(handle, &discard.ids, LetterState::Open).await?;
+        let left = open.into_iter().filter(|(_, letter)| letter.dead_at <= discard.at);
+        let left: Vec<u64> = left.map(|(id, _)| id).collect();
+        discard_each(handle, &left, &discard.actor, running).await?;
+    }
+    let discarded = still_discarded(log, handle, discard.clone()).await?;
+    record_done(log, discard, discarded).await
 }
 
-/// Completes an interrupted undo of a discard.
+/// Does the rest of an undo of a discard, and records what came of all of it.
 pub(super) async fn finish_undo(
     log: &ActionLog,
     handle: &PipelineHandle,
-    id: &str,
-    actor: &str,
+    undo: Action,
     running: &mut RunningAction,
 ) -> Result<(), ActionError> {
-    let left = still_discarded(log, handle, log.discard_named(id).await?).await?;
-    restore_each(handle, &left, actor, running).await.map(drop)
+    let discard = log.discard_named(undo.id.as_deref().unwrap_or_default()).await?;
+    // An earlier version has not recorded the letters of an undo.
+    let meant = if undo.ids.is_empty() { discard.ids.clone() } else { undo.ids.clone() };
+    if meant.is_empty() {
+        return Ok(());
+    }
+    let left = still_discarded(log, handle, Action { ids: meant.clone(), ..discard }).await?;
+    restore_each(handle, &left, &undo.actor, running).await?;
+    let discarded = in_state(handle, &meant, LetterState::Discarded).await?;
+    let discarded: BTreeSet<u64> = discarded.into_iter().map(|(id, _)| id).collect();
+    let restored = meant.into_iter().filter(|id| !discarded.contains(id)).collect();
+    record_done(log, undo, restored).await
 }
 
 /// The pipeline of a discard.
@@ -129,36 +165,38 @@ pub(super) async fn pipeline_of(log: &ActionLog, id: &str) -> Result<String, Act
     Ok(log.discard_named(id).await?.pipeline)
 }
 
+/// Returns the letters that were open.
 async fn discard_each(
     handle: &PipelineHandle,
     ids: &[u64],
     actor: &str,
     running: &mut RunningAction,
-) -> Result<u64, ActionError> {
-    let mut discarded = 0;
+) -> Result<Vec<u64>, ActionError> {
+    let mut discarded = Vec::with_capacity(ids.len());
     for part in ids.chunks(BATCH_MAX) {
-        discarded += count(&handle.discard_by(Some(actor), part).await?);
+        discarded.extend(changed(part, &handle.discard_by(Some(actor), part).await?));
         running.beat().await;
     }
     Ok(discarded)
 }
 
+/// Returns the letters that were discarded.
 async fn restore_each(
     handle: &PipelineHandle,
     ids: &[u64],
     actor: &str,
     running: &mut RunningAction,
-) -> Result<u64, ActionError> {
-    let mut restored = 0;
+) -> Result<Vec<u64>, ActionError> {
+    let mut restored = Vec::with_capacity(ids.len());
     for part in ids.chunks(BATCH_MAX) {
-        restored += count(&handle.undo_by(Some(actor), part).await?);
+        restored.extend(changed(part, &handle.undo_by(Some(actor), part).await?));
         running.beat().await;
     }
     Ok(restored)
 }
 
-fn count(changed: &[bool]) -> u64 {
-    changed.iter().filter(|changed| **changed).count() as u64
+fn changed(ids: &[u64], changed: &[bool]) -> impl Iterator<Item = u64> {
+    ids.iter().zip(changed).filter(|(_, changed)| **changed).map(|(id, _)| *id)
 }
 
 /// Those of `ids` that are in `state`, sorted and without duplicates.

@@ -41,7 +41,7 @@ pub(super) async fn for_others(log: ActionLog, handle: PipelineHandle) {
     }
 }
 
-/// Finishes the edits, erasures and compactions that this process had begun before it ended.
+/// Finishes actions that this process had begun before it ended.
 pub(super) async fn own(log: ActionLog, handle: PipelineHandle) {
     let Ok(unfinished) = log.unfinished(handle.name()).await else { return };
     for action in unfinished {
@@ -62,10 +62,11 @@ async fn finish(
         ActionKind::Erase => erasures::finish(log, handle, action, running).await,
         ActionKind::Compact => erasures::finish_compact(log, handle, action).await.map(drop),
         ActionKind::Edit => edits::finish(log, handle, action).await,
-        ActionKind::Discard if log.group().named(ActionKind::Undo, &id).is_none() => {
-            discards::finish_discard(handle, action, running).await
+        ActionKind::Discard => {
+            let is_undone = log.group().named(ActionKind::Undo, &id).is_some();
+            discards::finish_discard(log, handle, action, is_undone, running).await
         }
-        ActionKind::Undo => discards::finish_undo(log, handle, &id, &action.actor, running).await,
+        ActionKind::Undo => discards::finish_undo(log, handle, action, running).await,
         _ => Ok(()),
     }
 }

@@ -47,9 +47,9 @@ struct LogState {
     edits: NamedAction,
     erasures: NamedAction,
     compactions: NamedAction,
-    /// Actions that have an `Asked` record and no `Done` record, with their pipelines.
-    unfinished: BTreeMap<String, String>,
-    /// Pipelines whose last pause or resume was a pause.
+    /// Actions of which no record says what was done: by kind and name, their pipelines and where their lines begin.
+    unfinished: BTreeMap<(&'static str, String), (String, u64)>,
+    /// Pipelines whose last word was `pause`.
     paused: BTreeSet<String>,
     /// The decisions about groups of letters, by pipeline.
     marks: BTreeMap<String, GroupMarks>,
@@ -186,17 +186,26 @@ impl ActionLog {
         Ok(self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).append(action, None)?)
     }
 
-    /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
-    pub(super) async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
+    /// The latest `limit` actions since a time, of one pipeline if one is given, oldest first, without the ids of their
+    /// letters.
+    pub(super) async fn list(
+        &self,
+        pipeline: Option<&str>,
+        since: Option<Time>,
+        limit: usize,
+    ) -> Result<Vec<Action>, ActionError> {
         let limit = limit.clamp(1, LIST_MAX);
         let shared = Arc::clone(&self.shared);
+        let pipeline = pipeline.map(str::to_owned);
+        let is_meant = move |action: &Action| {
+            since.is_none_or(|since| action.at >= since)
+                && pipeline.as_ref().is_none_or(|pipeline| action.pipeline == *pipeline)
+        };
         self.with(move |state| {
             let mut own: VecDeque<LoggedAction> = VecDeque::new();
             state.each(|_, line| {
                 let logged = Action::with_record(line, false);
-                let Some((action, record)) =
-                    logged.filter(|(action, _)| since.is_none_or(|since| action.at >= since))
-                else {
+                let Some((action, record)) = logged.filter(|(action, _)| is_meant(action)) else {
                     return true;
                 };
                 if action.is_outcome()
@@ -210,7 +219,7 @@ impl ActionLog {
                 }
                 true
             })?;
-            Ok(merged(own, shared.group.since(since), limit))
+            Ok(merged(own, shared.group.list(&is_meant), limit))
         })
         .await
     }
@@ -250,18 +259,24 @@ impl ActionLog {
         Ok(found.filter(|action| !action.ids.is_empty()).or(own))
     }
 
-    /// Actions of a pipeline that this process has begun and not finished, with the ids of their letters.
+    /// Actions on a pipeline that this process has begun and not come to the end of, in their order, with the ids of their
+    /// letters.
     pub(super) async fn unfinished(&self, pipeline: &str) -> Result<Vec<Action>, ActionError> {
-        let names: Vec<String> = {
-            let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let of_pipeline = state.unfinished.iter().filter(|(_, of)| *of == pipeline);
-            of_pipeline.map(|(id, _)| id.clone()).collect()
-        };
-        let mut found = Vec::new();
-        for id in names {
-            found.extend(self.find_own(id.chars().next().unwrap_or_default(), &id).await?);
-        }
-        Ok(found)
+        let pipeline = pipeline.to_owned();
+        self.with(move |state| {
+            let of_pipeline = state.unfinished.values().filter(|(of, _)| *of == pipeline);
+            let mut places: Vec<u64> = of_pipeline.map(|(_, at)| *at).collect();
+            places.sort_unstable();
+            let mut found = Vec::new();
+            for at in places {
+                state.each_from(at, |_, line| {
+                    found.extend(Action::from_line(line, true));
+                    false
+                })?;
+            }
+            Ok(found)
+        })
+        .await
     }
 
     /// Finds an action in the file of this process.
@@ -330,7 +345,27 @@ impl ActionLog {
         .await
     }
 
-    /// Blocks other changes of letters while the guard lives.
+    /// The replay jobs of a pipeline whose start is recorded in the file of this process.
+    pub(super) async fn recorded_replays(&self, pipeline: &str) -> Result<BTreeSet<String>, ActionError> {
+        let pipeline = pipeline.to_owned();
+        self.with(move |state| {
+            let mut jobs = BTreeSet::new();
+            state.each(|_, line| {
+                if line.contains(ActionKind::Replay.name())
+                    && let Some(action) = Action::from_line(line, false)
+                    && action.action == ActionKind::Replay
+                    && action.pipeline == pipeline
+                {
+                    jobs.extend(action.id);
+                }
+                true
+            })?;
+            Ok(jobs)
+        })
+        .await
+    }
+
+    /// Holds back other discards for as long as it lives.
     pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.shared.changing.lock().await
     }
@@ -357,6 +392,14 @@ impl LogState {
         if let Some(mark) = &action.mark {
             self.marks.entry(action.pipeline.clone()).or_default().set(mark.clone());
         }
+        let Some(id) = action.id.as_deref() else { return };
+        // An undo is called like the discard that it takes back.
+        let name = (action.action.name(), id.to_owned());
+        match action.step {
+            ActionStep::Whole => {}
+            ActionStep::Asked => drop(self.unfinished.insert(name, (action.pipeline.clone(), at))),
+            ActionStep::Done => drop(self.unfinished.remove(&name)),
+        }
         let kind = match action.action {
             ActionKind::Discard => 'd',
             ActionKind::Edit => 'e',
@@ -364,13 +407,7 @@ impl LogState {
             ActionKind::Compact => 'c',
             _ => return,
         };
-        let Some(id) = action.id.as_deref() else { return };
         if let Some(number) = naming::number(kind, id) {
-            match action.step {
-                ActionStep::Whole => {}
-                ActionStep::Asked => drop(self.unfinished.insert(id.to_owned(), action.pipeline.clone())),
-                ActionStep::Done => drop(self.unfinished.remove(id)),
-            }
             self.named(kind).add(id, number, at);
         }
     }

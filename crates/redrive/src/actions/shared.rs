@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use redrive_core::Time;
 
 use super::action::{Action, ActionKind, ActionStep};
 use super::unfinished::RunningAction;
@@ -103,9 +102,9 @@ impl SharedActions {
         found.find(|logged| logged.record.as_deref() == Some(record)).map(|logged| logged.action)
     }
 
-    /// The actions of all shared pipelines since a time, oldest first.
-    pub(super) fn since(&self, since: Option<Time>) -> Vec<LoggedAction> {
-        let mut all = self.find(false, |action| since.is_none_or(|since| action.at >= since));
+    /// Actions of all shared pipelines, oldest first.
+    pub(super) fn list(&self, is_meant: impl Fn(&Action) -> bool) -> Vec<LoggedAction> {
+        let mut all = self.find(false, is_meant);
         all.sort_by_key(|logged| logged.action.at);
         all
     }
@@ -171,13 +170,12 @@ pub(super) fn merged(
     // Two members may have recorded the request and the outcome, and one clock may be behind, so order by time is not
     // enough.
     let is_done = |action: &Action| action.step == ActionStep::Done;
-    let done: HashSet<(String, Option<String>)> = all
-        .iter()
-        .filter(|logged| is_done(&logged.action))
-        .map(|logged| (logged.action.pipeline.clone(), logged.action.id.clone()))
-        .collect();
+    // An undo is called like the discard that it takes back.
+    let name = |action: &Action| (action.action, action.pipeline.clone(), action.id.clone());
+    let done: HashSet<(ActionKind, String, Option<String>)> =
+        all.iter().filter(|logged| is_done(&logged.action)).map(|logged| name(&logged.action)).collect();
     all.retain(|LoggedAction { action, .. }| {
-        action.step != ActionStep::Asked || !done.contains(&(action.pipeline.clone(), action.id.clone()))
+        action.step != ActionStep::Asked || !done.contains(&name(action))
     });
     all.sort_by_key(|logged| logged.action.at);
     let mut listed: Vec<Action> = Vec::with_capacity(all.len());
@@ -264,6 +262,8 @@ fn surplus(sizes: &[usize]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::Time;
+
     use super::*;
     use crate::engine::EngineError;
 
@@ -332,7 +332,7 @@ mod tests {
         one.write(&action(1_000, ActionKind::Discard, "d-aaaaa-1", &letters), "aaaaa", false).unwrap();
         let first = table.records(PREFIX)[0].0.clone();
         table.write(&first, None).unwrap();
-        assert_eq!(other.since(None), []);
+        assert_eq!(other.list(|_| true), []);
     }
 
     #[test]
@@ -342,7 +342,7 @@ mod tests {
         let record = one.write(&discard, "aaaaa", true).unwrap().unwrap();
         assert_eq!(other.unfinished("orders"), [(record.clone(), Bytes::from("0"))]);
         assert_eq!(other.recorded(&record), Some(discard));
-        assert_eq!(other.since(None).len(), 1);
+        assert_eq!(other.list(|_| true).len(), 1);
         table.write(&running_key(&record), None).unwrap();
         assert_eq!(other.unfinished("orders"), []);
         assert_eq!(other.unfinished("mail"), []);
@@ -360,9 +360,9 @@ mod tests {
         other.write(&theirs, "bbbbb", false).unwrap();
         let own = [logged(None, &alone), logged(record, &mine)];
         let expected = [alone, theirs.clone(), mine.clone()];
-        assert_eq!(merged(own.clone(), one.since(None), 10), expected);
-        assert_eq!(merged(own, one.since(None), 2), expected[1..]);
-        assert_eq!(merged([], other.since(Some(Time::from_millis(950))), 10), [mine]);
+        assert_eq!(merged(own.clone(), one.list(|_| true), 10), expected);
+        assert_eq!(merged(own, one.list(|_| true), 2), expected[1..]);
+        assert_eq!(merged([], other.list(|action| action.at >= Time::from_millis(950)), 10), [mine]);
     }
 
     #[test]
@@ -374,9 +374,9 @@ mod tests {
         let record = one.write(&outcome, "aaaaa", false).unwrap();
         let without_ids = Action { ids: Vec::new(), ..outcome.clone() };
         let own = [LoggedAction { record, action: without_ids.clone() }];
-        let merged_own = merged(own, one.since(None), 10);
+        let merged_own = merged(own, one.list(|_| true), 10);
         assert_eq!(merged_own, std::slice::from_ref(&without_ids), "its own file has dropped the plan");
-        assert_eq!(merged([], other.since(None), 10), [without_ids]);
+        assert_eq!(merged([], other.list(|_| true), 10), [without_ids]);
         assert_eq!(other.named(ActionKind::Edit, "e-aaaaa-1"), Some(outcome));
     }
 
@@ -386,11 +386,11 @@ mod tests {
         let erase = action(1_000, ActionKind::Erase, "x-bbbbb-1", &[1, 2, 3]);
         let asked = Action { step: ActionStep::Asked, ..erase.clone() };
         one.write(&asked, "bbbbb", true).unwrap();
-        assert_eq!(merged([], other.since(None), 10)[0].step, ActionStep::Asked);
+        assert_eq!(merged([], other.list(|_| true), 10)[0].step, ActionStep::Asked);
         let done = Action { step: ActionStep::Done, ids: vec![1, 2], letters: 2, ..erase };
         for process in ["aaaaa", "ccccc"] {
             other.write(&done, process, false).unwrap();
-            let listed = merged([], one.since(None), 10);
+            let listed = merged([], one.list(|_| true), 10);
             assert_eq!(
                 listed.iter().map(|one| (one.step, one.letters)).collect::<Vec<_>>(),
                 [(ActionStep::Done, 2)]
@@ -410,7 +410,7 @@ mod tests {
             other.write(&some, early, false).unwrap();
             one.write(&all, late, false).unwrap();
             assert_eq!(other.named(ActionKind::Edit, "e-aaaaa-1"), Some(all));
-            let listed = merged([], other.since(None), 10);
+            let listed = merged([], other.list(|_| true), 10);
             assert_eq!(listed.iter().map(|one| one.letters).collect::<Vec<_>>(), [3]);
         }
     }
@@ -431,6 +431,6 @@ mod tests {
             one.write(&action(n, ActionKind::Pause, "x", &[]), "a-aaaaa-", false).unwrap();
         }
         assert_eq!(table.records.lock().unwrap().len(), ACTIONS_MAX);
-        assert_eq!(other.since(None)[0].action.at, Time::from_millis(2));
+        assert_eq!(other.list(|_| true)[0].action.at, Time::from_millis(2));
     }
 }

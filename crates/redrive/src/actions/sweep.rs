@@ -7,6 +7,7 @@ use super::discards::Discarded;
 use super::error::ActionError;
 use crate::handle::{HandleError, PipelineHandle};
 use crate::lease::Lease;
+use crate::replay::Replays;
 
 const EVERY: Duration = Duration::from_hours(1);
 const FIRST_AFTER: Duration = Duration::from_secs(5);
@@ -23,6 +24,7 @@ pub async fn sweep_hourly(
     actions: Actions,
     handle: PipelineHandle,
     keep: Duration,
+    replays: Replays,
     report: impl Fn(Result<Discarded, ActionError>),
 ) {
     let mut pause = FIRST_AFTER;
@@ -30,7 +32,7 @@ pub async fn sweep_hourly(
     loop {
         tokio::time::sleep(pause).await;
         pause = EVERY;
-        let swept = sweep(&actions, &handle, keep, &mut lease).await;
+        let swept = sweep(&actions, &handle, keep, &replays, &mut lease).await;
         if matches!(swept, Err(ActionError::Handle(HandleError::Stopped(_)))) {
             return;
         }
@@ -44,16 +46,17 @@ async fn sweep(
     actions: &Actions,
     handle: &PipelineHandle,
     keep: Duration,
+    replays: &Replays,
     lease: &mut Lease,
 ) -> Result<Discarded, ActionError> {
-    let Some(shared) = handle.shared_records() else { return actions.expire(handle, keep).await };
+    let Some(shared) = handle.shared_records() else { return actions.expire(handle, keep, replays).await };
     for _ in 0..LOOKS_MAX {
         if lease.look(&shared).await {
             break;
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
-    let mut swept = std::pin::pin!(actions.expire(handle, keep));
+    let mut swept = std::pin::pin!(actions.expire(handle, keep, replays));
     loop {
         tokio::select! {
             swept = &mut swept => return swept,

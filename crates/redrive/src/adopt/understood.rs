@@ -84,7 +84,9 @@ impl fmt::Display for NotUnderstood {
         match self {
             Self::NoOrigin { header } => write!(f, "no header {header}"),
             Self::Unreadable { header } => write!(f, "the header {header} is not a number"),
-            Self::LostPointer => f.write_str("it has no payload, and no header says where the message is"),
+            Self::LostPointer => {
+                f.write_str("it has no payload, and no header names the record that holds the message")
+            }
             Self::BadHeaderName => f.write_str("the name of a header is not text"),
             Self::NoDialect => f.write_str("no header of a known framework"),
         }

@@ -256,7 +256,9 @@ impl Machine {
     fn succeeded(&mut self, call: Call, now: Time) {
         self.meters.succeeded(&call.delivery, now);
         if let Some(key) = call.delivery.message.key() {
-            self.key_successes.note(key, call.delivery.receipt.seq, now);
+            let is_replay = call.delivery.meta.replays > 0;
+            let number = (!is_replay).then_some(call.delivery.receipt.seq);
+            self.key_successes.note(key, number, call.delivery.message.created(), now);
         }
         self.protection.took(now.since(call.started));
         self.end_turn_at(&call, now);

@@ -50,7 +50,8 @@ pub struct History {
 
 const FIXED_BYTES: usize = 4 + 8 + 4 + 1 + 1 + 2;
 
-/// The position of the flags byte, behind the class.
+/// Where the byte with these bits stands, behind the class.
+#[cfg(feature = "embedded")]
 const FLAGS_AT: usize = 4 + 8 + 4 + 1;
 const COUNTED: u8 = 1;
 const AMBIGUOUS: u8 = 2;
@@ -119,7 +120,8 @@ impl History {
     }
 }
 
-/// Overwrites the texts in a stored history with zeros; lengths and numbers stay.
+/// Overwrites the texts in a stored history with zeros; every length and number stays.
+#[cfg(feature = "embedded")]
 pub(crate) fn mask(raw: &mut [u8]) {
     let mut at = 0;
     while let Some(len) = length(&raw[at..]) {

@@ -56,7 +56,7 @@ pub enum StoreNotice {
 /// The maintenance a store has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
-    /// How often a damaged index was rebuilt.
+    /// How often the index was rebuilt because it was damaged.
     pub index_rebuilds: u64,
     /// Bytes read by scrubs.
     pub scrubbed_bytes: u64,

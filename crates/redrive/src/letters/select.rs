@@ -65,8 +65,8 @@ pub struct Page {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
-    /// No criterion was given.
-    #[error("nothing was selected; give a filter, ids or a time, or say that all letters are meant")]
+    /// Nothing says which letters are meant.
+    #[error("nothing was selected; give a filter, ids or a time, or select all letters explicitly")]
     Empty,
     /// There is no such letter.
     #[error("there is no letter `{id}` in pipeline `{pipeline}`")]

@@ -14,6 +14,7 @@ use redrive_core::{Time, duration};
 use super::error::ReplayError;
 pub use super::job::AUTO_ACTOR;
 use super::job::{ReplaySpec, ReplayState, ReplayView};
+use super::members::MembersHealth;
 use super::plan::{Ambiguous, PlanOptions};
 use super::records;
 use super::replays::Replays;
@@ -44,11 +45,18 @@ pub struct AutoReplay {
     pub healthy_for: Duration,
     /// Older letters are left to people.
     pub age_max: Duration,
+    /// No more letters of one tenant than this in a job; the others have to wait for the next one.
+    pub tenant_max: Option<u64>,
 }
 
 impl Default for AutoReplay {
     fn default() -> Self {
-        Self { rate: 5.0, healthy_for: Duration::from_mins(10), age_max: Duration::from_hours(24) }
+        Self {
+            rate: 5.0,
+            healthy_for: Duration::from_mins(10),
+            age_max: Duration::from_hours(24),
+            tenant_max: None,
+        }
     }
 }
 
@@ -68,7 +76,7 @@ pub struct OwnJob {
 pub struct Sight {
     /// When this was seen.
     pub now: Time,
-    /// Whether the pipeline runs and no problem of the sink is known.
+    /// Whether nothing is known to be wrong with the sink, in any process that shares the letters, and the pipeline runs.
     pub is_healthy: bool,
     /// Whether this process is the one that acts, of all that share the letters.
     pub acts: bool,
@@ -189,6 +197,7 @@ pub async fn run(
     let mut controller = Controller::new(settings.clone());
     let shared = handle.shared_records();
     let mut lease = Lease::new(records::LEASE, replays.runner());
+    let mut others = MembersHealth::new(&replays.runner());
     let pause = LOOK_EVERY.min(settings.healthy_for / 4).max(Duration::from_millis(10));
     loop {
         tokio::time::sleep(pause).await;
@@ -197,10 +206,15 @@ pub async fn run(
             None => true,
         };
         let figures = handle.figures();
+        let is_well = is_healthy(&figures);
+        let are_others_well = match &shared {
+            Some(shared) => others.look(shared, is_well).await,
+            None => true,
+        };
         let running = |job: &ReplayView| job.pipeline == handle.name() && job.state == ReplayState::Running;
         let sight = Sight {
             now: handle.now(),
-            is_healthy: is_healthy(&figures),
+            is_healthy: is_well && are_others_well,
             acts,
             letters_open: figures.pending.letters_open,
             is_replaying: replays.list().iter().any(running),
@@ -240,7 +254,10 @@ async fn start(
     let options = PlanOptions {
         ambiguous: Ambiguous::Ok,
         skip_superseded: true,
+        skip_unjudged: true,
         skip_beyond_ledger: true,
+        canary: CANARY_DEFAULT,
+        tenant_max: settings.tenant_max,
         ..PlanOptions::default()
     };
     let plan = replays.plan(handle, &selection, options).await?;
@@ -254,10 +271,15 @@ async fn start(
         selection: words,
         ..ReplaySpec::default()
     };
-    let job = replays.start_planned(handle, spec, plan, AUTO_ACTOR).await?;
-    let action = Action::new(handle.now(), AUTO_ACTOR, ActionKind::Replay, handle.name());
     let why = format!("the sink has been healthy for {}", duration::print(settings.healthy_for));
-    Ok(actions.record(action.of(job.id, job.total).note(why)).await?)
+    let actions = actions.clone();
+    let record = move |action: Action| {
+        let actions = actions.clone();
+        let action = if action.action == ActionKind::Replay { action.note(&why) } else { action };
+        async move { actions.record(action).await }
+    };
+    replays.start_recorded(handle, spec, plan, AUTO_ACTOR, record).await.map(drop)?;
+    Ok(())
 }
 
 async fn record_stop(

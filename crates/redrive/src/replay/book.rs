@@ -167,9 +167,9 @@ impl JobBook {
         *next - 1
     }
 
-    /// Adds a job that starts here, with its selection; both are on disk when this returns. The job counts as
-    /// attached.
-    pub(super) async fn add(
+    /// Writes down a job that is about to start here, with its selection. Nobody sees it before [`Self::add`], but after a
+    /// crash it goes on.
+    pub(super) async fn write_new(
         &self,
         facts: Facts,
         progress: JobProgress,
@@ -187,12 +187,16 @@ impl JobBook {
             })
             .await?;
         }
-        job.attach();
-        self.jobs().insert(number, Arc::clone(&job));
         Ok((job, ids))
     }
 
-    /// Removes a job that could not be shared. If its file cannot be removed, the job continues after a restart.
+    /// Adds a job that was written down; a task is at work on it from now on.
+    pub(super) fn add(&self, job: &Arc<Job>) {
+        job.attach();
+        self.jobs().insert(job.facts.number, Arc::clone(job));
+    }
+
+    /// Removes a job that could not be recorded or shared. If its file cannot be removed, it goes on after a restart.
     pub(super) async fn withdraw(&self, job: &Job) {
         let number = job.facts.number;
         self.jobs().remove(&number);

@@ -3,6 +3,7 @@
 use super::job::{LIVE_MAX, ReplayState};
 use super::pace::RATE_MAX;
 use super::taken::TakenCounts;
+use crate::actions::ActionError;
 use crate::letters::select::SELECTION_MAX;
 
 /// Why a replay job is not started, found or changed.
@@ -34,7 +35,7 @@ pub enum ReplayError {
     NotFound(String),
     /// Another process started the job.
     #[error(
-        "replay `{id}` is not of this process, whose replays are called `{ours}…`; ask the one that started it"
+        "replay `{id}` belongs to another process (this one's ids start with `{ours}`); ask that process"
     )]
     Elsewhere {
         /// The job.
@@ -58,6 +59,9 @@ pub enum ReplayError {
         /// Its final state.
         state: ReplayState,
     },
+    /// Its start could not be recorded, so it did not start.
+    #[error(transparent)]
+    Unrecorded(#[from] ActionError),
     /// There is no tokio runtime.
     #[error("replays need a tokio runtime; call this from within one")]
     NoRuntime,

@@ -109,7 +109,7 @@ impl Files {
         let mut ids = Vec::with_capacity(facts.total.min(10_000_000) as usize);
         for line in BufReader::new(file).lines() {
             let line = line.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-            ids.push(line.parse().map_err(|_| wrong("holds something that is no letter"))?);
+            ids.push(line.parse().map_err(|_| wrong("holds something that is not a letter"))?);
             if ids.len() as u64 > facts.total {
                 break;
             }

@@ -29,7 +29,8 @@ pub struct ReplaySpec {
     /// This many letters go first; the rest follow once these have ended and no more than `stop_at` of them died
     /// again.
     pub canary: u64,
-    /// Stops the job when more than this share of the latest letters, 50 at most, died again.
+    /// Stops the job when more than this share of the canary, or of the letters that ended last, 50 at most, died again;
+    /// `None` is never.
     pub stop_at: Option<Ratio>,
     /// A description of the selection in words.
     pub selection: String,

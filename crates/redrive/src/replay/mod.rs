@@ -25,6 +25,7 @@ mod book;
 mod error;
 mod files;
 mod live;
+mod members;
 mod others;
 mod records;
 mod run;

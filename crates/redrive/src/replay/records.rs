@@ -11,7 +11,9 @@ use super::job::{self, Facts, JobProgress, ReplayState};
 pub(super) const PREFIX: &str = "replay/";
 /// The process that runs the controller of auto-replay. No job has this name.
 pub(super) const LEASE: &str = "replay/auto/lease";
-/// Bytes of one piece of a selection; by default a broker accepts one megabyte.
+/// In front of the names of processes for which something is wrong with the sink.
+pub(super) const UNHEALTHY: &str = "replay/auto/unhealthy/";
+/// Bytes of one piece of a selection; a broker takes a megabyte unless told otherwise.
 const PIECE_BYTES_MAX: usize = 256 << 10;
 
 /// The state of a job as its runner last wrote it.

@@ -1,6 +1,7 @@
 //! All replay jobs of a process: durable objects named `r-1`, `r-2` …, each with a task while it runs.
 
 use std::fmt;
+use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,10 +13,12 @@ use super::error::ReplayError;
 use super::files::checksum;
 use super::group::{self, Follower};
 use super::job::{Facts, JobProgress, LIVE_MAX, ReplaySpec, ReplayState, ReplayView};
+use super::live::Job;
 use super::plan::{Plan, PlanOptions};
 use super::records;
 use super::run::Task;
 use super::taken::TakenLetters;
+use crate::actions::{Action, ActionError, ActionKind, Actions};
 use crate::engine::ReplayTarget;
 use crate::handle::PipelineHandle;
 use crate::letters::select::{SELECTION_MAX, SelectError, Selection};
@@ -37,7 +40,8 @@ const WORDS_BYTES_MAX: usize = 4096;
 /// async fn replay_all(orders: &PipelineHandle) -> Result<(), Box<dyn std::error::Error>> {
 ///     let replays = Replays::open(None)?; // in memory; with a directory, jobs go on after a restart
 ///     let ids = Selection::all(LetterState::Open).freeze(orders).await?;
-///     let spec = ReplaySpec { rate: Some(50.0), canary: 10, ..ReplaySpec::default() };
+///     let stop_at = Some("20%".parse()?);
+///     let spec = ReplaySpec { rate: Some(50.0), canary: 10, stop_at, ..ReplaySpec::default() };
 ///     let job = replays.start(orders, spec, ids, "alice").await?;
 ///     println!("{} is {:?}", job.id, job.state);
 ///     Ok(())
@@ -51,6 +55,13 @@ pub struct Replays {
 /// The engine's id of a job, unique among all processes.
 fn engine_job(created: Time, salt: u64, number: u64) -> u64 {
     JOB_BIT | (created.as_millis() << 20 & (JOB_BIT - 1)) | (salt & 1023) << 10 | (number & 1023)
+}
+
+/// What the log of actions says of its start.
+fn start_of(job: &Job) -> Action {
+    let Facts { created, actor, pipeline, spec, total, .. } = &job.facts;
+    let action = Action::new(*created, actor, ActionKind::Replay, pipeline);
+    action.of(job.id.clone(), *total).note(&spec.selection)
 }
 
 fn cut(words: &str) -> String {
@@ -154,13 +165,14 @@ impl Replays {
         Plan::make_beside(handle, selection, options, &self.taken(handle).await).await
     }
 
-    /// Letters of a pipeline that jobs still have to put back, in any process that shares them.
-    async fn taken(&self, handle: &PipelineHandle) -> TakenLetters {
+    /// Letters of a pipeline that jobs have still to put back, in any process that shares them.
+    pub(crate) async fn taken(&self, handle: &PipelineHandle) -> TakenLetters {
         let shared = handle.shared_records().map(|jobs| jobs.records(records::PREFIX)).unwrap_or_default();
         self.jobs.taken(handle.name(), &shared).await
     }
 
-    /// Starts a planned job, without letters that another job has taken since. It is durable when this returns.
+    /// Starts a job as it was planned, without letters that another job has taken since. It is durable when this returns,
+    /// and it starts also if nobody waits for that.
     pub async fn start_planned(
         &self,
         handle: &PipelineHandle,
@@ -168,9 +180,42 @@ impl Replays {
         plan: Plan,
         actor: &str,
     ) -> Result<ReplayView, ReplayError> {
+        self.start_recorded(handle, spec, plan, actor, |_| async { Ok(()) }).await
+    }
+
+    /// The same with a line in the log of actions, which `record` gets as it is. It is written when the job is on disk and
+    /// before the first letter goes: a job that cannot be recorded does not start, and one whose process ends in between
+    /// is found by [`Self::record_missing`].
+    #[doc(hidden)]
+    pub async fn start_recorded<F>(
+        &self,
+        handle: &PipelineHandle,
+        spec: ReplaySpec,
+        plan: Plan,
+        actor: &str,
+        record: impl FnMut(Action) -> F + Send + 'static,
+    ) -> Result<ReplayView, ReplayError>
+    where
+        F: Future<Output = Result<(), ActionError>> + Send,
+    {
+        let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
+        let (replays, handle, actor) = (self.clone(), handle.clone(), cut(actor));
+        // In a task of its own: dropped halfway, it would leave a job on disk of which nobody knows before a restart.
+        let start = runtime.spawn(async move { replays.begin(handle, spec, plan, actor, record).await });
+        start.await.unwrap_or_else(|error| Err(std::io::Error::other(error).into()))
+    }
+
+    async fn begin<F: Future<Output = Result<(), ActionError>>>(
+        self,
+        handle: PipelineHandle,
+        spec: ReplaySpec,
+        plan: Plan,
+        actor: String,
+        mut record: impl FnMut(Action) -> F,
+    ) -> Result<ReplayView, ReplayError> {
         let Plan { mut ids, taken: mut counts, groups, .. } = plan;
         let _alone = self.jobs.alone().await;
-        self.taken(handle).await.remove_from(&mut ids, &mut counts);
+        self.taken(&handle).await.remove_from(&mut ids, &mut counts);
         if ids.is_empty() {
             return Err(if counts.is_empty() { ReplayError::Nothing } else { ReplayError::Taken(counts) });
         }
@@ -181,7 +226,6 @@ impl Replays {
         if spec.target == ReplayTarget::Source && handle.takes_messages() {
             return Err(ReplayError::NoSource(handle.name().to_owned()));
         }
-        let runtime = Handle::try_current().map_err(|_| ReplayError::NoRuntime)?;
         if self.jobs.live() >= LIVE_MAX {
             return Err(ReplayError::TooManyJobs);
         }
@@ -196,16 +240,23 @@ impl Replays {
             total: ids.len() as u64,
             ids_crc: checksum(&ids),
             created,
-            actor: cut(actor),
+            actor,
             groups,
         };
         let mut progress = JobProgress::new();
         progress.begin_trial(&facts.spec);
-        let (job, ids) = self.jobs.add(facts, progress, ids).await?;
+        let (job, ids) = self.jobs.write_new(facts, progress, ids).await?;
+        if let Err(error) = record(start_of(&job)).await {
+            self.jobs.withdraw(&job).await;
+            return Err(error.into());
+        }
+        self.jobs.add(&job);
         if let Some(jobs) = handle.shared_records()
             && let Err(error) = group::share(&jobs, self.jobs.runner(), &job, &ids).await
         {
             self.jobs.withdraw(&job).await;
+            let ended = Action { action: ActionKind::ReplayAbort, ..start_of(&job) };
+            let _ = record(ended.note(format!("it could not start: {error}"))).await;
             return Err(error.into());
         }
         self.jobs.forget_oldest().await;
@@ -213,11 +264,34 @@ impl Replays {
         job.tell();
         let keep = self.jobs.keep_of(&job);
         let task = Task { job, keep, handle: handle.clone(), ids, is_resumed: false };
-        runtime.spawn(task.run());
+        tokio::spawn(task.run());
         Ok(view)
     }
 
-    /// All known jobs, the latest first.
+    /// Records the start of jobs that this process had written down when it ended and that were not recorded yet. To be
+    /// called with [`Self::attach`], before other jobs can start.
+    #[doc(hidden)]
+    pub fn record_missing(&self, handle: &PipelineHandle, actions: &Actions) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let starts: Vec<Action> =
+            self.jobs.unsettled(handle.name()).iter().map(|job| start_of(job)).collect();
+        if starts.is_empty() {
+            return;
+        }
+        let (actions, pipeline) = (actions.clone(), handle.name().to_owned());
+        runtime.spawn(async move {
+            let Ok(recorded) = actions.recorded_replays(&pipeline).await else { return };
+            for start in starts {
+                if start.id.as_ref().is_some_and(|id| recorded.contains(id)) {
+                    continue;
+                }
+                // What cannot be recorded now is with the next start of the process.
+                let _ = actions.record(start).await;
+            }
+        });
+    }
+
+    /// All jobs that are remembered, the latest first.
     pub fn list(&self) -> Vec<ReplayView> {
         self.jobs.views()
     }

@@ -56,8 +56,8 @@ impl JobProgress {
         if all_offered && at_end == AtEnd::Done {
             return tried.is_some();
         }
-        let limit = spec.stop_at.unwrap_or(STOP_AT_DEFAULT);
-        if let Some((letters, died)) = tried
+        // Without a limit the canary only goes first.
+        if let (Some((letters, died)), Some(limit)) = (tried, spec.stop_at)
             && exceeds(died, letters, limit)
         {
             self.stop(format!("{died} of the first {letters} failed (canary, {})", in_words(limit)));
@@ -283,6 +283,16 @@ mod tests {
         progress.begin_trial(&spec);
         run_to(AtEnd::Stopped, &spec, &mut progress, 5, |_| true);
         assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 5));
+    }
+
+    #[test]
+    fn without_a_limit_a_canary_goes_first_and_stops_nothing() {
+        let spec = spec(10, None);
+        let mut progress = begun(&spec);
+        assert_eq!(progress.allowance(&spec), 10);
+        run(&spec, &mut progress, 500, |_| true);
+        assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 500));
+        assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 0, is_over: true }));
     }
 
     #[test]

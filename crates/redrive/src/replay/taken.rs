@@ -3,7 +3,7 @@
 
 /// Letters that jobs still have to put back, by job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TakenLetters {
+pub(crate) struct TakenLetters {
     jobs: Vec<TakenBy>,
 }
 
@@ -31,8 +31,13 @@ impl TakenLetters {
         self.jobs.push(TakenBy { job: job.to_owned(), letters });
     }
 
-    /// The job that has taken a letter, if any.
-    pub(super) fn job_of(&self, letter: u64) -> Option<&str> {
+    /// Whether no job has letters to put back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// The job that a letter waits in, if it waits in one.
+    pub(crate) fn job_of(&self, letter: u64) -> Option<&str> {
         let taken = self.jobs.iter().find(|taken| taken.letters.binary_search(&letter).is_ok());
         taken.map(|taken| taken.job.as_str())
     }

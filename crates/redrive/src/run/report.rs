@@ -1,4 +1,4 @@
-//! The result of a run, or why it ended early.
+//! How a run went, or why it could not continue.
 
 use std::fmt;
 use std::time::Duration;

@@ -22,7 +22,7 @@ pub enum Purge {
 }
 
 impl Purge {
-    pub const NAMES: [&str; 3] = ["off", "verify", "at_once"];
+    pub const ALL: [Self; 3] = [Self::Off, Self::Verify, Self::AtOnce];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,7 +33,7 @@ impl Purge {
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Off, Self::Verify, Self::AtOnce].into_iter().find(|purge| purge.name() == name)
+        Self::ALL.into_iter().find(|purge| purge.name() == name)
     }
 }
 

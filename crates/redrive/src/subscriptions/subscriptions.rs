@@ -120,7 +120,7 @@ impl Subscriptions {
         if table.is_hash_key_lost() && table.len() > 0 {
             return Err(EngineError::Directory {
                 problem: format!(
-                    "the log of the subscriptions of pipeline `{name}` is damaged where it says which key they were hashed \
+                    "the log of the subscriptions of pipeline `{name}` is damaged where it records which key they were hashed \
                      with, so it is unknown whether it is this one"
                 ),
                 fix: "restore `subscriptions.log`; if you are sure that the key is the same, give up the damaged lines with \
@@ -133,7 +133,7 @@ impl Subscriptions {
                     "the subscriptions of pipeline `{name}` were hashed with another key, so none of its purges would hold"
                 ),
                 fix: "restore the former `hash_key_file` (without one: `hash.key` in the engine's directory); \
-                      docs/guide/push.md says how to start over with a new key",
+                      docs/guide/push.md explains how to start over with a new key",
             });
         }
         // Older versions stored no fingerprint.
@@ -251,7 +251,7 @@ impl Subscriptions {
         Ok(self.table().show(endpoint))
     }
 
-    /// Removes a stored subscription. The record of its endpoint stays.
+    /// Removes a stored subscription; the endpoint's flag or purge is kept.
     pub async fn remove(&self, id: &str, now: Time) -> Result<(), SubscriptionsError> {
         let effects = self.table().remove(id, now).ok_or_else(|| not_found(id))?;
         Ok(self.carry_out(effects).await?)

@@ -107,7 +107,7 @@ async fn find(client: &Client, table: &str) -> Result<(String, String), Failed> 
 /// A database that is away may come back; one that says no has to be asked otherwise.
 fn failed(error: &tokio_postgres::Error) -> Failed {
     match error.as_db_error() {
-        Some(said) => Failed::usage(format!("--applied: the database says: {}", said.message())),
+        Some(said) => Failed::usage(format!("--applied: the database answered: {}", said.message())),
         None => Failed::new(Exit::TryAgain, format!("--applied: the database does not answer: {error}")),
     }
 }

@@ -11,6 +11,7 @@ mod server;
 mod table;
 
 pub use form::Form;
+pub(super) use form::words;
 pub use table::{Header, Setting, SettingTable, Shown};
 
 /// All tables but those of sinks, in the order of the default file. Sinks stand between the last two.

@@ -20,17 +20,18 @@ pub struct Identity {
     pub format: Format,
 }
 
-const FORMATS: [(&str, Format); 2] = [("plain", Format::Plain), ("cloudevents", Format::CloudEvents)];
+pub(super) const FORMATS: [(&str, Format); 2] =
+    [("plain", Format::Plain), ("cloudevents", Format::CloudEvents)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum AuthKind {
+pub(super) enum AuthKind {
     Basic,
     Bearer,
     OAuth2,
 }
 
 /// A kind of authentication and the keys it needs. `scopes` is the only one that may be left out.
-const KINDS: [(&str, AuthKind); 3] =
+pub(super) const KINDS: [(&str, AuthKind); 3] =
     [("basic", AuthKind::Basic), ("bearer", AuthKind::Bearer), ("oauth2", AuthKind::OAuth2)];
 
 impl AuthKind {

@@ -8,7 +8,7 @@ use redrive::internal::engine::{LetterStanding, LetterState};
 use redrive_core::{GroupId, Time};
 
 use super::edit_record::EditedLetter;
-use super::entry::{DlqPosition, LetterEntry, LetterRecord};
+use super::entry::{DlqPosition, Extent, LetterEntry, LetterRecord};
 use super::ids::IdIndex;
 use super::state::StateRecord;
 
@@ -72,8 +72,8 @@ impl Index {
             }
             entry.parked(parked);
             counts = entry.place();
-            // A truncated or rewritten record is a second one on purpose.
-            let is_plain = !parked.cut && !parked.moved;
+            // One that was cut or written again is a second record on purpose.
+            let is_plain = parked.extent == Extent::Whole && !parked.moved;
             twin = learned == LearnedFrom::Topic && is_plain && entry.meet(parked.generation);
         });
         self.counts.twins += u64::from(twin);
@@ -102,7 +102,16 @@ impl Index {
         self.later.get(&number).copied()
     }
 
-    /// Removes everything about a letter.
+    /// Erased letters that have a record behind their tombstone: somebody had read them before they were erased, and wrote
+    /// them again.
+    pub fn overtaken_tombstones(&self) -> Vec<u64> {
+        let is_overtaken = |(number, last): &(&u64, &DlqPosition)| {
+            self.entries.get(number).is_some_and(|entry| entry.is_tombstone() && entry.place() < **last)
+        };
+        self.later.iter().filter(is_overtaken).map(|(number, _)| *number).collect()
+    }
+
+    /// Nothing is left of a letter.
     pub fn remove(&mut self, number: u64) {
         if let Some(entry) = self.entries.remove(&number) {
             self.count(entry.state(), |count| *count -= 1);

@@ -69,7 +69,7 @@ fn live(
                 dead_at: Time::from_millis(u64::from(generation)),
                 id_hash: IdHash::of(&format!("o-{}", number % 5)),
                 job: jobs.last().copied(),
-                cut: false,
+                extent: Extent::Whole,
                 moved: false,
             };
             told.twins += copy;
@@ -214,9 +214,28 @@ fn parked(generation: u32, offset: i64) -> LetterRecord {
         dead_at: Time::from_millis(offset as u64),
         id_hash: IdHash::of(&format!("o-{offset}")),
         job: None,
-        cut: false,
+        extent: Extent::Whole,
         moved: false,
     }
+}
+
+#[test]
+fn a_tombstone_stays_the_letter_wherever_a_copy_of_what_was_erased_lies() {
+    let erased = StateRecord { generation: 0, is: LetterState::Erased, jobs: vec![], at: Time::ZERO };
+    let stone = |offset| LetterRecord { moved: true, extent: Extent::Tombstone, ..parked(0, offset) };
+    let moved = |offset| LetterRecord { moved: true, ..parked(0, offset) };
+    let told = |records: &[LetterRecord]| {
+        let mut index = Index::default();
+        index.state_is(3, &erased);
+        records.iter().for_each(|record| index.parked(3, record, LearnedFrom::Topic));
+        (index.get(3).unwrap().place().offset(), index.overtaken_tombstones())
+    };
+    // A trimming that had read the letter before it was erased writes it again behind the tombstone.
+    assert_eq!(told(&[parked(0, 1), stone(5), moved(9)]), (5, vec![3]));
+    assert_eq!(told(&[parked(0, 1), moved(9), stone(5)]), (5, vec![3]), "its own copies are known first");
+    assert_eq!(told(&[parked(0, 1), stone(5), moved(9), stone(12)]), (12, vec![]), "it was written again");
+    assert_eq!(told(&[parked(0, 1), moved(9), stone(12)]), (12, vec![]));
+    assert_eq!(told(&[parked(0, 1), moved(9)]), (9, vec![]), "its tombstone is still to be read");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The part of an engine that delivers: it hands out messages and settles their outcomes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use redrive_core::Time;
@@ -27,6 +28,15 @@ impl ReminderKind {
             Self::KeySuccesses => "successes",
         }
     }
+}
+
+/// Source partitions whose messages are delivered here, and since when.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OwnShare {
+    /// The partitions.
+    pub partitions: HashSet<u16>,
+    /// When they were assigned.
+    pub since: Time,
 }
 
 /// Hands out deliveries and takes verdicts.
@@ -100,7 +110,12 @@ pub trait Deliver: Send + 'static {
         Ok(Vec::new())
     }
 
-    /// Reports the notices of the store since the last call. Never blocks.
+    /// What of the pipeline this process delivers; `None` where it delivers all of it.
+    fn own_share(&self) -> Option<OwnShare> {
+        None
+    }
+
+    /// What the store has to say about itself since the last call. Never blocks.
     fn notices(&mut self, out: &mut Vec<StoreNotice>) {
         let _ = out;
     }

@@ -18,7 +18,7 @@ mod query;
 pub use super::error::EngineError;
 pub use super::position::SourcePosition;
 pub use counts::{Counts, Oldest, Settling};
-pub use deliver::{Deliver, ReminderKind};
+pub use deliver::{Deliver, OwnShare, ReminderKind};
 pub use delivery::{
     Announced, Claimed, Delivery, Event, OnBehalf, Receipt, Settlement, Suspect, TakeGate, Ticket, Verdict,
     share,

@@ -47,8 +47,8 @@ fn bytes_max(kind: ReminderKind) -> u64 {
     match kind {
         // The pipeline's lines, and one line for each of a thousand endpoints.
         ReminderKind::Health => 256 * 1024,
-        // 16 bytes for each of 100,000 keys.
-        ReminderKind::KeySuccesses => 2 * 1024 * 1024,
+        // 24 bytes for each of 100,000 keys.
+        ReminderKind::KeySuccesses => 3 * 1024 * 1024,
     }
 }
 

@@ -74,7 +74,7 @@ impl Manifest {
         let made = manifest(stores.into_iter().map(|name| (name, Holding::default())).collect());
         made.write()?;
         let note = format!(
-            "{} {what} and was made anew from the stores that are there; one that was removed is not missed",
+            "{} {what}; recreated from the existing stores. A store that was removed meanwhile cannot be detected",
             file.display()
         );
         Ok((made, (!is_old && !is_new).then_some(note)))

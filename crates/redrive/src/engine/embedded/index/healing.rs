@@ -117,7 +117,7 @@ impl<S: IndexTables> Healing<S> {
                 state.notices.push(StoreNotice::IndexRebuilt { frames, took: began.elapsed() });
             }
             Err(error) => {
-                state.failed = Some(IndexError::Failed(format!("it cannot be built anew: {error}")));
+                state.failed = Some(IndexError::Failed(format!("it cannot be rebuilt: {error}")));
             }
         }
         state.broken = None;

@@ -23,7 +23,7 @@ pub enum LogError {
     #[error("{name} has format version {found}, this program reads up to {ours}; use the newer program")]
     NewerFormat { name: String, found: u32, ours: u32 },
     #[error(
-        "{name} belongs to another store than FORMAT says; move it out of this directory, or restore FORMAT"
+        "{name} belongs to another store than the one in FORMAT; move it out of this directory, or restore FORMAT"
     )]
     OtherStore { name: String },
     #[error("{name} contains {says}: it was renamed; restore its name")]

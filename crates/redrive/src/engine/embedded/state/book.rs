@@ -155,9 +155,7 @@ impl<S: IndexTables> Book<S> {
             return Err(damaged());
         }
         if options.dedup.is_some() && meta[13] == 0 {
-            return Err(IndexError::Damaged(
-                "it was kept without ids, which are remembered from now on".into(),
-            ));
+            return Err(IndexError::Damaged("ids were not tracked before; tracking starts now".into()));
         }
         let runs_end = META_FIXED + meta[15] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;

@@ -94,7 +94,7 @@ pub(crate) fn open_logs<D: Disk>(
 
 fn unknown_end(how: &str) -> EngineError {
     EngineError::Damaged(format!(
-        "the file {NAME}, which says where the logs end, {how}: nothing proves that their ends are all there; \
+        "the file {NAME}, which records where the logs end, {how}: nothing proves that their ends are all there; \
          {HOW_TO_GO_ON}"
     ))
 }
