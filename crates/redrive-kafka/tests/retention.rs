@@ -81,7 +81,7 @@ async fn letters_that_died_long_ago_are_discarded_and_recorded_for_the_group() {
     clock.advance(DAY * 3);
     let replays = redrive::replay::Replays::open(None).unwrap();
     tokio::spawn(sweep_hourly(actions.clone(), handle.clone(), DAY * 5, replays, |swept| {
-        drop(swept.unwrap())
+        drop(swept.unwrap());
     }));
     eventually("the old ones are discarded", async || {
         let counts = handle.counts().await.unwrap();

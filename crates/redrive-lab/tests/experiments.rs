@@ -112,7 +112,7 @@ fn without_results_no_measured_requirement_is_shown() {
 fn results_of_an_earlier_version_of_their_scenario_are_named() {
     let root = tempfile::tempdir().unwrap();
     let results = root.path().join("lab/results");
-    let dir = run(&order("jitter-comparison", false, Some(&results)), &Silent).unwrap().dir.unwrap();
+    let dir = run(&order("jitter-comparison", None, Some(&results)), &Silent).unwrap().dir.unwrap();
     let full = dir.with_file_name("7");
     std::fs::rename(&dir, &full).unwrap();
     let known = expected_runs().unwrap();

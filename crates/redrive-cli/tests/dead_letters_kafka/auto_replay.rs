@@ -24,7 +24,7 @@ const NEVER: u64 = 8;
 /// Messages without keys.
 fn produce(topic: &str, ids: impl IntoIterator<Item = String>) {
     let record = |(n, id): (usize, String)| Raw {
-        partition: (n % 2) as i32,
+        partition: i32::from(n % 2 == 1),
         key: None,
         value: Some(json!({ "order_id": id }).to_string().into_bytes()),
         headers: Vec::new(),

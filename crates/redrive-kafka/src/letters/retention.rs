@@ -271,7 +271,7 @@ mod tests {
         let of_no_source = PartitionOffset::made(77).number();
         let leaves = |number: u64, reason, generation, days_ago| {
             let mut all = Index::default();
-            let letter = LetterRecord { reason, generation, ..parked(0, days_ago) };
+            let letter = LetterRecord { generation, reason, ..parked(0, days_ago) };
             all.parked(number, &letter, LearnedFrom::Topic);
             let is = LetterState::Succeeded;
             all.state_is(number, &StateRecord { generation, is, jobs: vec![], at: at(1) });
