@@ -1,4 +1,4 @@
-//! `[pipeline.auto_replay]`: whether letters whose cause may be gone are replayed unasked.
+//! `[pipeline.auto_replay]`: automatic replay of letters whose cause may be gone.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::protection::TableValues;
 use super::reader::{Section, SettingReader};
 use super::words::quoted;
 
-/// Shorter spans say nothing about the health of a sink.
+/// Shorter spans do not show that a sink is healthy.
 const HEALTHY_FOR_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -22,7 +22,7 @@ pub struct AutoReplayConfig {
 }
 
 impl AutoReplayConfig {
-    /// Every value that holds, as TOML.
+    /// All effective values, as TOML.
     pub(super) fn values(&self) -> TableValues {
         let values = vec![
             ("enabled", self.enabled.to_string()),

@@ -1,11 +1,11 @@
-//! `[[alert]]`, as it is declared.
+//! The declaration of `[[alert]]`.
 
 use redrive_server::alerts::AlertKind;
 
 use super::form::Form::{Address, Command, Duration, Open, Text, Texts, Whole, WordListOf};
 use super::table::{Header, Setting, SettingTable};
 
-/// More is a mistake, not a number.
+/// Larger numbers are mistakes.
 const NUMBER_MAX: u64 = 1_000_000_000_000;
 
 #[rustfmt::skip] // one line for each setting

@@ -1,4 +1,4 @@
-//! The form of a value: which ones can be read, and how JSON Schema describes it.
+//! The form of a value: which values can be read, and how JSON Schema describes them.
 
 use serde_json::{Value, json};
 
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 const DURATION: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 const SHARE: &str = "^[0-9]{1,5}(\\.[0-9]{1,2})?%$";
 
-/// What a value looks like.
+/// The form of a value.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     Text,
     /// The path of a file or directory.
     File,
-    /// A URL. It may hold a secret, so the line it stands in is never shown.
+    /// A URL. It may contain a secret, so its line is never shown.
     Address,
-    /// A program and its arguments; they may hold secrets too.
+    /// A program and its arguments; they may contain secrets too.
     Command,
     /// `json:POINTER` or `header:NAME`.
     Pick,
@@ -46,7 +46,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Whether a line with such a value may appear in a message.
+    /// Whether a message may show a line with such a value.
     pub(in super::super) fn is_plain(self) -> bool {
         match self {
             Self::Address | Self::Command | Self::Open(_) | Self::Inline => false,
@@ -71,7 +71,7 @@ impl Form {
         }
     }
 
-    /// As JSON Schema says it.
+    /// The JSON Schema of this form.
     pub(in super::super) fn schema(self) -> Value {
         match self {
             Self::Text | Self::File | Self::Address | Self::Rate => json!({"type": "string"}),

@@ -1,4 +1,4 @@
-//! `[[pipeline]]` and the tables below it but those of sinks, as they are declared.
+//! The declarations of `[[pipeline]]` and its subtables, except those of sinks.
 
 use redrive_core::policy::limits;
 use redrive_core::profiles;
@@ -9,7 +9,7 @@ use super::form::Form::{
 };
 use super::table::{Header, Setting, SettingTable};
 
-/// More is a mistake, not a number.
+/// Larger numbers are mistakes.
 const NUMBER_MAX: u64 = 1_000_000;
 
 #[rustfmt::skip] // one line for each setting

@@ -1,4 +1,4 @@
-//! `[pipeline.sink.webhook]` and `auth` below it, as they are declared.
+//! The declarations of `[pipeline.sink.webhook]` and `auth` below it.
 
 use super::super::declared::Form::{
     Address, Command, File, Open, Pick, Rate, Switch, Text, Texts, Whole, Words,
