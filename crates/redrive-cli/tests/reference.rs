@@ -1,4 +1,4 @@
-//! The default file is the reference: it holds every key, it is right, and the pages made from it are current.
+//! The default file is the reference: it contains every key, it is valid, and the pages generated from it are current.
 
 mod support;
 
@@ -22,12 +22,12 @@ fn the_default_file_is_right_as_it_stands() {
 
 #[test]
 fn what_the_default_file_sets_is_what_holds_without_it() {
-    // Only the name and the address are an example; everything else is what a bare pipeline has.
+    // Only the name and the address are examples; everything else is the default.
     let bare =
         "[[pipeline]]\nname = \"orders\"\n[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
     assert_eq!(settings(default::text()), settings(bare));
 
-    // Tables that it shows as comments, with the defaults that the schema and the reference name.
+    // Tables that it shows commented out, with the defaults that the schema and the reference name.
     let commented = KEYS.declared().iter().filter(|table| !table.header.is_active());
     let mut tables = 0;
     for table in commented {
@@ -42,7 +42,7 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
     assert!(tables >= 6, "breaker, fast, slow, crash, guard, auto_replay");
 }
 
-/// Every value that holds with this file.
+/// All effective values with this file.
 fn settings(text: &str) -> Vec<String> {
     let source = Source::new("x.toml", text);
     let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
@@ -56,7 +56,7 @@ fn every_setting_says_what_it_is_and_shows_a_value_of_its_form() {
     for table in KEYS.declared() {
         for setting in table.settings {
             assert!(!setting.about.is_empty(), "{setting:?}");
-            // Each by itself, those that are comments included.
+            // Each alone, including the commented ones.
             let above = if table.path.starts_with("pipeline.") { "[[pipeline]]\n" } else { "" };
             texts.push(format!("{above}{}\n\"{}\" = {}\n", table.title(), setting.key, setting.shown.toml()));
         }
@@ -89,7 +89,7 @@ fn an_editor_hears_what_the_program_says() {
     }
 }
 
-/// What a validator of JSON Schema says about each file: place and problem, nothing if all is well.
+/// The result of a JSON Schema validator for each file: location and problem; empty if all are valid.
 fn faults_of(texts: &[String]) -> Vec<String> {
     const VALIDATOR: &str = "
 import json, sys, jsonschema
