@@ -78,7 +78,7 @@ fn a_process_that_dies_again_and_again_without_a_suspect_says_so() {
     for kills in 1..=4 {
         let log = processor.log();
         assert!(!log.contains("runs ended without a clean stop"), "before kill {kills}: {log}");
-        // A processor is ready before it has work to do.
+        // A run is announced before it has any work, so send a message.
         bring(&processor, &format!("o-{kills}"));
         wait_for("the message", || !receiver.requests_for(&format!("o-{kills}")).is_empty());
         processor.kill();

@@ -62,7 +62,8 @@ impl Restarts {
         Next::Restart { after: self.back_off(if is(Exit::Storage) { STORAGE_WAIT_MAX } else { WAIT_MAX }) }
     }
 
-    /// Handles a worker that could not be started. Returns how long to wait, or `None` if no worker ever ran.
+    /// Handles a worker that could not be started. Returns how long to wait, or `None` unless a worker was
+    /// healthy before.
     pub fn not_started(&mut self) -> Option<Duration> {
         self.was_sound.then(|| self.back_off(WAIT_MAX))
     }
