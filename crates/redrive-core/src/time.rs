@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 /// ```
 /// use redrive_core::Time;
 /// use std::time::{Duration, SystemTime};
-/// 
+///
 /// let due = Time::from_millis(1_000).plus(Duration::from_secs(5));
 /// assert_eq!(due.as_millis(), 6_000);
 /// assert_eq!(due.since(Time::from_millis(1_000)), Duration::from_secs(5));

@@ -14,7 +14,7 @@ use crate::{Class, Ratio, Schedule, Time};
 ///
 /// ```
 /// use redrive_core::Policy;
-/// 
+///
 /// let policy = Policy::exponential("1s", 2.0, "10m").retries(8).jitter("full").ttl("24h").build()?;
 /// assert_eq!(policy.attempts(), 9);
 /// println!("{}", policy.forecast());

@@ -9,13 +9,13 @@ use crate::{Random, Time};
 /// ```
 /// use redrive_core::endpoints::Endpoint;
 /// use std::hash::{DefaultHasher, Hash, Hasher};
-/// 
+///
 /// fn hash(text: &str) -> u64 {
 ///     let mut hasher = DefaultHasher::new();
 ///     text.hash(&mut hasher);
 ///     hasher.finish()
 /// }
-/// 
+///
 /// let origin = hash("https://a.example");
 /// let one = Endpoint { origin, endpoint: hash("https://a.example/one") };
 /// let other = Endpoint { origin, endpoint: hash("https://a.example/other") };
