@@ -21,7 +21,7 @@ fn bring(processor: &Processor, id: &str) {
     assert_eq!(answer.status, 202, "{}", answer.body);
 }
 
-// 60 kills under load quarantined 20 innocent messages of 30,000 that had all been answered 200.
+// Once, 60 kills under load quarantined 20 innocent messages of 30,000, all of which had been answered 200.
 #[test]
 fn messages_in_front_of_a_webhook_are_not_suspected_of_a_kill() {
     let source = "name = \"orders\"\nconcurrency = 50".to_owned();

@@ -1,5 +1,5 @@
-//! Story 9 and its neighbours through the real binary: Web Push, APNs and FCM from a configuration file, against servers
-//! of our own.
+//! Story 9 and its neighbours with the real binary: Web Push, APNs and FCM from a configuration file, against our own
+//! servers.
 
 #[path = "../../redrive-sinks/tests/push/server.rs"]
 #[allow(dead_code, reason = "the tests of the sinks use the rest")]

@@ -73,7 +73,7 @@ fn sighup_is_passed_on_and_ends_neither_the_worker_nor_its_supervisor() {
     assert_eq!(workers(&processor.log()).len(), 1, "{}", processor.log());
     assert_eq!(processor.post(MESSAGES, r#"{"id":"o-1"}"#).status, 202);
     wait_for("a delivery", || receiver.requests_for("o-1").len() == 1);
-    // And it is still a supervisor.
+    // It still supervises.
     send("KILL", workers(&processor.log())[0]);
     wait_for("another worker", || workers(&processor.log()).len() == 2);
     wait_for("its API", || {

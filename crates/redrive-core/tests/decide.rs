@@ -196,7 +196,7 @@ fn crashes_outside_the_window_start_again_and_the_attempts_end_them() {
 
 #[test]
 fn an_outage_defers_what_would_be_dead() {
-    // the only place where the outage matters.
+    // the only case in which the outage matters.
     for class in [Class::Transient, Class::RateLimited] {
         let decision = with(&tiered(), &failed(3), Outcome::failed(class), DOWN, Budget::Unlimited, LOW);
         assert_eq!(decision, deferred(DEFER_MIN, Some(0)));
@@ -271,7 +271,7 @@ fn while_waiting_the_deadline_wins_over_the_outage() {
 
 #[test]
 fn a_retry_that_would_start_at_the_deadline_is_not_made() {
-    // S1-12 S1-31 S1-32: equality goes to the dead letters.
+    // S1-12 S1-31 S1-32: a retry due exactly at the deadline is dead-lettered.
     let at = |left_ms| {
         let meta = Meta { deadline: Some(NOW.plus(Duration::from_millis(left_ms))), ..Meta::default() };
         on(&tiered(), &meta, Outcome::failed(Class::Transient))

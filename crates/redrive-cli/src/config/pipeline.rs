@@ -26,7 +26,7 @@ use super::sinks::section::{shared_hashes, sink_faults, sink_section};
 use super::tree::{At, Data, TreeTable};
 use super::words::{after_dead_name, ordering_name, quoted};
 
-/// How long an id is remembered, unless set.
+/// How long an id is remembered by default.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
 /// The shortest `letter_retention`.
 const LETTER_RETENTION_MIN: Duration = Duration::from_hours(24);

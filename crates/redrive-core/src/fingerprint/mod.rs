@@ -26,7 +26,7 @@ pub const TITLE_BYTES_MAX: usize = 200;
 /// The part of a message's cause of death that determines its group.
 #[derive(Clone, Copy, Debug)]
 pub struct DeathCause<'a> {
-    /// Why the message was given up.
+    /// Why the message was dead-lettered.
     pub reason: Reason,
     /// The class of the last attempt, if there was one.
     pub class: Option<Class>,
@@ -38,7 +38,7 @@ pub struct DeathCause<'a> {
     pub sink: &'a str,
 }
 
-/// The group of a letter, as it is stored with it.
+/// The group of a letter, as stored with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     /// The version of the rules that produced it.

@@ -105,12 +105,12 @@ fn pass(text: &str) -> String {
     out
 }
 
-/// Whether it would change what stands in backticks: they hold names, not text.
+/// Whether a character rules out keeping a text in backticks: they hold names, not sentences.
 fn is_odd(c: char) -> bool {
     is_unsafe(c) || c.is_whitespace() || c == ','
 }
 
-/// The text between this quote and the next of its kind, if that is near and on this line.
+/// The text between this quote and the next of its kind, if that is near and on the same line.
 fn quoted(text: &str, quote: char) -> Option<&str> {
     let close = match quote {
         '“' => '”',
@@ -147,7 +147,7 @@ fn says_something(key: &str, inner: &str) -> bool {
     inner.split_whitespace().count() >= 3 || TELLING.iter().any(|telling| key.eq_ignore_ascii_case(telling))
 }
 
-/// Three or more words with commas between them, or two behind `of`, are a list.
+/// Replaces lists: three or more words with commas between them, or two after `of`.
 fn lists(text: &str) -> String {
     let mut words: Vec<&str> = text.split(' ').collect();
     let mut out: Vec<&str> = Vec::with_capacity(words.len());

@@ -130,7 +130,7 @@ impl Policy {
         &self.schedule
     }
 
-    /// Counted attempts of a class without a number of its own: retries + 1.
+    /// Counted attempts of a class without its own number: retries + 1.
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
@@ -148,7 +148,7 @@ impl Policy {
         }
     }
 
-    /// The most counted attempts that any sequence of failures can use.
+    /// The most counted attempts that any sequence of failures can use up.
     pub fn attempts_max(&self) -> u32 {
         let own = self.attempts_for.values().copied();
         own.chain(self.replay_attempts()).fold(self.attempts, u32::max)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::window::Window;
 use crate::Time;
 
-/// How far back the usual rate looks.
+/// The window over which the usual rate is measured.
 const USUAL_WINDOW: Duration = Duration::from_mins(5);
 /// A shorter measurement is ignored if a rate is already known.
 const MEASURED_MIN: Duration = Duration::from_secs(5);

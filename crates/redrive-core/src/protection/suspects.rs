@@ -25,12 +25,12 @@ pub const fn quarantined_at(threshold: u32) -> u32 {
     if threshold < 2 { 2 } else { threshold }
 }
 
-/// Whether a message with so many crashes must not run again.
+/// Whether a message with this many crashes must not run again.
 pub const fn is_quarantined(crashes: u32, threshold: u32) -> bool {
     crashes >= quarantined_at(threshold)
 }
 
-/// How a message with so many crashes runs.
+/// How a message with this many crashes runs.
 pub const fn run_of(crashes: u32, threshold: u32) -> Run {
     if crashes + 1 >= quarantined_at(threshold) { Run::Exclusive } else { Run::Alone }
 }

@@ -127,7 +127,7 @@ fn counted_as(class: Class) -> Class {
     if class == Class::Reconnect { Class::Transient } else { class }
 }
 
-/// One message at one moment.
+/// One message, and the inputs of its decision.
 struct Deciding<'a> {
     policy: &'a Policy,
     meta: &'a Meta,

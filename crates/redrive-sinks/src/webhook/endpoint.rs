@@ -94,10 +94,10 @@ pub(crate) fn judge(text: &str) -> Result<Uri, EndpointFault> {
     Ok(uri)
 }
 
-/// A name of letters, digits, dots and hyphens, or an IP address in its one plain form.
+/// Whether this is a name of letters, digits, dots and hyphens, or an IP address in its one plain form.
 ///
 /// `2130706433`, `0x7f.1` and `0177.0.0.1` are all 127.0.0.1 to some resolvers and names to others. The address guard
-/// would see what they become; that they are not guessed at here is a second line.
+/// would check what they resolve to; rejecting them here is a second line of defence.
 fn is_host(host: &str) -> bool {
     if let Some(bracketed) = host.strip_prefix('[') {
         return bracketed.strip_suffix(']').is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok());

@@ -13,7 +13,7 @@ const POINT_BYTES: usize = 65;
 const HEADER_BYTES: usize = SALT_BYTES + 4 + 1 + POINT_BYTES;
 /// The tag of the only record, and the delimiter after the text.
 const RECORD_OVERHEAD_BYTES: usize = 16 + 1;
-/// The longest payload that fits.
+/// The maximum length of a payload.
 pub const PAYLOAD_BYTES_MAX: usize = BODY_BYTES_MAX - HEADER_BYTES - RECORD_OVERHEAD_BYTES;
 const RECORD_SIZE: u32 = 4096;
 

@@ -347,7 +347,7 @@ async fn a_handshake_that_fails_for_another_reason_is_not_blamed_on_our_certific
     assert_eq!(*trouble, Trouble::Tls, "{failed}");
 }
 
-/// A refusal that comes while a large request is being written.
+/// A refusal that arrives while a large request is being written.
 #[tokio::test]
 async fn a_certificate_that_is_refused_while_much_is_sent_is_credential_too() {
     let authority = Authority::new();

@@ -1,4 +1,5 @@
-//! `redrive check`: validates a configuration and prints what it implies, computed by the code that runs.
+//! `redrive check`: validates a configuration and prints what it implies, computed by the code that decides at run
+//! time.
 
 #[cfg(feature = "kafka")]
 mod kafka;

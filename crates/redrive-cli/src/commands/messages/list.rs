@@ -14,7 +14,7 @@ use crate::output::{Align, Output, TextTable, age, count, safe};
 /// How much of an error, and of an id or a key, a table shows.
 const ERROR_CHARS: usize = 80;
 const ID_CHARS: usize = 40;
-/// The most messages asked for in one request.
+/// The maximum number of messages per request.
 const PAGE: u32 = 200;
 const LIMIT_DEFAULT: u32 = 20;
 

@@ -39,7 +39,7 @@ pub enum Form {
     Switch,
     /// A table whose keys are the user's own.
     Open(&'static Form),
-    /// A table that is declared with its keys, here written in one line.
+    /// A table declared with its keys, written inline.
     Inline,
     /// Any of these.
     Any(&'static [Form]),

@@ -54,7 +54,7 @@ pub struct ResolvedTable {
 }
 
 impl ResolvedTable {
-    /// The values of a table, each with the origin of its key.
+    /// Lists the values of a table, each with the origin of its key.
     fn of(
         header: impl Into<String>,
         values: Vec<(&'static str, String)>,

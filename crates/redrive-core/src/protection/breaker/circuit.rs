@@ -84,7 +84,7 @@ pub struct Cause {
     pub within: Duration,
     /// Which rule opened it.
     pub by: Gate,
-    /// The failure that tipped it.
+    /// The last failure before it opened.
     pub last: Option<FailureKind>,
 }
 

@@ -16,7 +16,7 @@ pub const REMEMBERED_MAX: usize = 100_000;
 /// How long other messages wait while a probe is in flight.
 const PROBE_WAIT: Duration = Duration::from_secs(1);
 
-/// By when they were touched last.
+/// Ordered by when they were last touched.
 #[derive(Clone, Debug)]
 pub(super) struct Troubled {
     unit: Unit,

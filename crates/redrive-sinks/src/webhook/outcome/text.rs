@@ -14,7 +14,7 @@ const HIDDEN_BYTES_MIN: usize = 6;
 /// From this length on a path segment is treated as a token.
 const TOKEN_BYTES_MIN: usize = 16;
 
-/// Replaces what must not be repeated.
+/// Removes text that must not be repeated.
 pub(crate) struct Redactor {
     hidden: Vec<String>,
 }
