@@ -1,8 +1,8 @@
 //! Story 7, the compliance question: every order is accounted for by an independent witness, and all actions are
 //! recorded with their actors.
 //!
-//! `--since` and `--until` of an audit need a source that can be reread: `story_07_kafka.rs`; the line `range lost to
-//! retention` is in `story_03_kafka.rs`.
+//! `--since` and `--until` of an audit need a source that can be reread: `story_07_kafka.rs`; the line
+//! `range lost to retention` is in `story_03_kafka.rs`.
 
 mod world;
 

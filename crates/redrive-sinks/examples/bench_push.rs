@@ -1,5 +1,5 @@
-//! Measures pushes per second of the push sinks and of a bare client, alternating within one run: `bench_push
-//! [--seconds 5] [--rounds 3] [--concurrency 256] [--only apns|stale|goaway|webpush]`.
+//! Measures pushes per second of the push sinks and of a bare client, alternating within one run:
+//! `bench_push [--seconds 5] [--rounds 3] [--concurrency 256] [--only apns|stale|goaway|webpush]`.
 //!
 //! Client and server share the processors, for both sides alike. `stale`: one token in five is dead. `goaway`: the
 //! server sends GOAWAY every five seconds.

@@ -1,6 +1,6 @@
 //! What to do with failures: settings as given, the one validator, and the policy that passed it.
 //!
-//! [`PolicySettings`] holds what a configuration file or the [`PolicyBuilder`] sets, over a profile. `resolve` checks
+//! [`PolicySettings`] holds what a configuration file or the [`PolicyBuilder`] sets, on top of a profile. `resolve` checks
 //! all of it and reports every fault at once; a [`Policy`] exists only if it passed.
 
 mod builder;

@@ -43,8 +43,8 @@ pub struct Notice {
     pub groups: GroupsFound,
 }
 
-/// The maximum number of pills in one notice. Further ones are counted in the metrics and listed by `redrive dlq
-/// inspect`.
+/// The maximum number of pills in one notice. Further ones are counted in the metrics and listed by
+/// `redrive dlq inspect`.
 pub const PILLS_MAX: usize = 20;
 
 impl Notice {

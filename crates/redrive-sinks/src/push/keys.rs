@@ -35,8 +35,8 @@ pub struct Es256 {
 }
 
 impl Es256 {
-    /// Reads PKCS #8 in PEM, as `openssl genpkey` and Apple write it, or `{"publicKey", "privateKey"}` from `web-push
-    /// generate-vapid-keys --json`.
+    /// Reads PKCS #8 in PEM, as `openssl genpkey` and Apple write it, or `{"publicKey", "privateKey"}` from
+    /// `web-push generate-vapid-keys --json`.
     pub fn read(text: &str) -> Result<Self, KeyProblem> {
         let pair = if text.trim_start().starts_with('{') { from_json(text)? } else { from_pem(text)? };
         Ok(Self { pair })
