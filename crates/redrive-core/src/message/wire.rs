@@ -33,7 +33,7 @@ pub(super) const HAS_KEY: u8 = 1;
 pub(super) const HAS_PAYLOAD: u8 = 2;
 pub(super) const HAS_TENANT: u8 = 4;
 pub(super) const HAS_DEADLINE: u8 = 8;
-/// Stored as the length of a header's value: the header has no value, which differs from an empty one.
+/// A bit in the stored length of a header's name: the header has no value, which differs from an empty one.
 pub(super) const NULL_VALUE: u16 = 0x8000;
 /// version, flags, id length, tenant length, header count, key length, headers length, created, deadline
 pub(super) const FIXED_BYTES: usize = 1 + 1 + 2 + 2 + 2 + 4 + 4 + 8 + 8;
