@@ -164,7 +164,7 @@ pub(crate) async fn purge(
     Ok(Json(subscription(table(served)?.purge(&id, &reason, &actor.0, served.handle.now()).await?)))
 }
 
-/// Flags or purges an endpoint with a reason, and records that.
+/// Checks that an endpoint may be flagged or purged, and records that with the reason. Returns its id and the reason.
 async fn marked(
     change: &Change,
     wish: NamedSubscription,

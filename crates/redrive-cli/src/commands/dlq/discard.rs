@@ -113,7 +113,7 @@ pub async fn undo(args: &UndoArgs, session: &Session, out: &mut Output) -> Resul
     Ok(Exit::Ok)
 }
 
-/// Finds the pipeline of a discard in the action log. If the log no longer lists it, all pipelines are asked.
+/// Undoes a discard in the pipeline that the action log names for it. If the log no longer lists it, tries all pipelines.
 async fn undo_anywhere(discard: &str, session: &Session) -> Result<(String, ApiAnswer<Restored>), Failed> {
     let is_it = |action: &ActionView| action.action == "discard" && action.id.as_deref() == Some(discard);
     let known: BTreeSet<String> =
