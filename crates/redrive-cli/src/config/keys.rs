@@ -50,7 +50,7 @@ pub struct TableKeys {
 }
 
 impl Keys {
-    /// Adds the tables that the sinks declare.
+    /// All keys, including the tables that the sinks declare.
     pub(super) fn with_sinks(sinks: impl Iterator<Item = SettingTable>) -> Self {
         let own = |tables: &[&[SettingTable]]| tables.concat();
         let declared: Vec<SettingTable> =

@@ -396,7 +396,7 @@ fn same_topic(reader: &mut SettingReader, found: &[FoundPipeline]) {
     }
 }
 
-/// Makes a fault in a setting from a flag name the flag.
+/// Rewrites a fault in a setting that came from a flag, so that it names the flag.
 fn of_flag(mut fault: Fault) -> Fault {
     if let Some(At::Flag(_)) = fault.at.first() {
         fault.problem = in_words_of_flags(&fault.problem);
