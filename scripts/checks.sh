@@ -3,7 +3,7 @@
 # published. Shares the target directory with the tests, so that only the first run is slow.
 #
 #   scripts/checks.sh         all of it (`make checks`)
-#   scripts/checks.sh quick   what CI runs: dependencies, documentation, the binary with each feature left out, packages
+#   scripts/checks.sh quick   what CI runs: dependencies, documentation, tests with each feature left out, packages
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -37,19 +37,24 @@ each_feature() {
     cargo clippy --quiet --locked -p redrive-lab --no-default-features --all-targets -- -D warnings
 }
 
-# The same without linting. Kafka is left out for the tests; a build without the allocator is the one of a musl system.
-each_feature_builds() {
-    step "the binary without Kafka, and without its allocator"
-    for features in jemalloc kafka; do
-        cargo check --quiet --locked -p redrive-cli --no-default-features --features "$features"
-    done
-    step "the library without its engine on disk"
-    cargo check --quiet --locked -p redrive --no-default-features
+# Each feature left out, with the tests of what can differ: a build without Kafka refuses its settings and has pages and help
+# of its own; one without the allocator is the one of a musl system.
+tests_without_kafka() {
+    step "tests without Kafka"
+    cargo test --quiet --locked -p redrive-cli --no-default-features --features jemalloc \
+        --lib --bins --test configuration --test reference
 }
 
+tests_without_allocator() {
+    step "tests without the allocator"
+    cargo test --quiet --locked -p redrive-cli --no-default-features --features kafka --lib --bins
+}
+
+# Neither of them, and the library without its engine on disk.
 tests_without_features() {
-    step "tests without default features"
-    cargo test --quiet --locked -p redrive-cli --no-default-features --lib --test configuration
+    step "without any feature"
+    cargo check --quiet --locked -p redrive-cli --no-default-features
+    cargo clippy --quiet --locked -p redrive --no-default-features -- -D warnings
     cargo test --quiet --locked -p redrive --no-default-features --lib
 }
 
@@ -73,7 +78,8 @@ case ${1:-all} in
 quick)
     dependencies
     documentation
-    each_feature_builds
+    tests_without_kafka
+    tests_without_allocator
     tests_without_features
     packages
     ;;
@@ -81,6 +87,8 @@ all)
     dependencies
     each_library
     each_feature
+    tests_without_kafka
+    tests_without_allocator
     tests_without_features
     documentation
     packages

@@ -1,11 +1,11 @@
-//! The log of actions, refusals, and whether a process is alive.
+//! The action log, refused requests, and whether a process is alive.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Instant, PipelineProblem};
 
-/// The log of actions, the latest first. Clients that pass actions on unread take `Actions<serde_json::Value>`.
+/// The action log, the latest first. Clients that pass actions on unread take `Actions<serde_json::Value>`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Actions", bound = "A: JsonSchema + Default")]
 #[serde(default)]
@@ -13,13 +13,13 @@ pub struct Actions<A = ActionView> {
     pub actions: Vec<A>,
 }
 
-/// Who did what, and when.
+/// A recorded action: who did what, and when.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Action")]
 #[serde(default)]
 pub struct ActionView {
     pub at: Instant,
-    /// The name of the token it was done with.
+    /// The name of the token that authorized it.
     pub actor: String,
     pub action: String,
     /// What it made or changed: `r-31`, `d-9`, `e-12`.
@@ -28,20 +28,20 @@ pub struct ActionView {
     /// How many letters it concerns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub letters: Option<u64>,
-    /// Of a replay, while its job is kept: letters that were delivered so far.
+    /// For a replay whose job is kept: letters delivered so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<u64>,
-    /// Of a replay, while its job is kept: letters that died again so far.
+    /// For a replay whose job is kept: letters that died again so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_again: Option<u64>,
-    /// In place of `letters`, for actions on subscriptions.
+    /// Instead of `letters`, for actions on subscriptions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriptions: Option<u64>,
     pub note: Option<String>,
     /// What an edit changed: JSON pointers and headers, never a value.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<String>,
-    /// It was asked for, and is not carried out to its end yet; `letters` says how many it was asked for.
+    /// Requested, and not finished yet; `letters` is how many were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<bool>,
 }
@@ -51,7 +51,7 @@ pub struct ActionView {
 #[schemars(rename = "Problem")]
 #[serde(default)]
 pub struct Refusal {
-    /// Programs may rely on it.
+    /// A stable code that programs may rely on.
     pub code: String,
     pub message: String,
     /// What to do about it.
@@ -64,7 +64,7 @@ pub struct Refusal {
 #[serde(default)]
 pub struct Liveness {
     pub status: String,
-    /// What keeps messages of any pipeline from moving.
+    /// Problems that keep messages of any pipeline from moving.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<PipelineProblem>,
 }

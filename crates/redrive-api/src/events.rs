@@ -1,5 +1,5 @@
-//! What is told to others without being asked: events of a pipeline (server-sent) and notices of alerts (by webhook). Like the log
-//! they hold no payload, no endpoint and no text of an error.
+//! Messages pushed to others: events of a pipeline (server-sent) and notices of alerts (by webhook). Like the log
+//! they contain no payload, no endpoint and no text of an error.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub struct DeadLetterEvent {
     pub message_id: String,
     pub correlation_id: String,
     pub reason: String,
-    /// Null for a message that was never tried.
+    /// Null for a message that was never attempted.
     pub class: Option<String>,
     /// The HTTP status of the last answer, if there was one.
     pub status: Option<u16>,
@@ -44,7 +44,7 @@ pub struct ReplayEvent {
     pub dead_again: u64,
 }
 
-/// The events of one subscription: `flagged`, `purged` and those that take them back.
+/// The events of one subscription: `flagged`, `purged` and those that undo them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SubscriptionEvent {
@@ -56,17 +56,17 @@ pub struct SubscriptionEvent {
     pub reason: Option<String>,
 }
 
-/// The event `purging_stopped`: too many subscriptions were gone at once.
+/// The event `purging_stopped`: too many endpoints would have been purged at once.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PurgingStoppedEvent {
     pub purged: u64,
     pub active: u64,
-    /// The share of the active ones, with one decimal.
+    /// The share of the active ones in percent, with one decimal.
     pub percent: f64,
 }
 
-/// What an `[[alert]]` sends.
+/// The body of an `[[alert]]` notice.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AlertNotice {
@@ -74,7 +74,7 @@ pub struct AlertNotice {
     #[schemars(extend("enum" = ["firing", "resolved"]))]
     pub state: String,
     pub severity: String,
-    /// Null if it is about the whole process.
+    /// Null if the notice concerns the whole process.
     pub pipeline: Option<String>,
     pub at: Instant,
     pub since: Instant,
@@ -94,12 +94,12 @@ pub struct AlertNotice {
     /// How many more groups there were.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more_groups: Option<u64>,
-    /// Where to see whether it is the service's fault.
+    /// Status pages that show whether the service is at fault.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub status_pages: Vec<ServiceStatusPage>,
 }
 
-/// A message that was quarantined because it kills its process.
+/// A message that was quarantined because it crashes its process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct QuarantinedPill {
@@ -111,12 +111,12 @@ pub struct QuarantinedPill {
     pub attempts: u32,
 }
 
-/// A group of dead letters that is new or back.
+/// A group of dead letters that is new or has regressed.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AlertedGroup {
     pub id: String,
-    /// The normalised error, unless the pipeline redacts such texts.
+    /// The normalised error, unless the pipeline redacts error texts.
     pub title: String,
     pub open: u64,
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Instant, LetterView};
 
-/// Dead letters that died of the same thing.
+/// Dead letters with the same fingerprint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Group")]
 #[serde(default)]
@@ -18,19 +18,19 @@ pub struct GroupView {
     /// Letters that died within the last minute.
     pub per_minute: u64,
     pub oldest: Option<Instant>,
-    /// Class, reason, status and sink are those of the sample; null for `other`, whose letters have nothing in common.
+    /// Class, reason, status and sink of the sample; null for `other`, whose letters have nothing in common.
     pub class: Option<String>,
     pub reason: Option<String>,
     pub status: Option<u64>,
     pub sink: Option<String>,
-    /// Normalised, or what a rule calls it.
+    /// The normalised error, or the name given by a rule.
     pub error: String,
-    /// The `[[pipeline.group]]` that has made the group, if one has.
+    /// The `[[pipeline.group]]` that made the group, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleView>,
-    /// Of the fingerprint.
+    /// The version of the fingerprint.
     pub version: Option<u8>,
-    /// The letter that has been open for longest.
+    /// The letter that has been open for the longest.
     pub sample: Option<String>,
     pub note: Option<String>,
     pub by: Option<String>,
@@ -44,7 +44,7 @@ pub struct GroupView {
 #[schemars(rename = "GroupRule")]
 #[serde(default)]
 pub struct RuleView {
-    /// Null if the configuration does not have it any more.
+    /// Null if the rule is no longer configured.
     #[serde(rename = "match")]
     pub pattern: Option<String>,
     #[serde(rename = "as")]
@@ -67,23 +67,23 @@ pub struct GroupDetail<L = LetterView> {
 #[serde(default)]
 pub struct Groups {
     pub groups: Vec<GroupView>,
-    /// Open letters of all groups.
+    /// The number of open letters in all groups.
     pub open: u64,
 }
 
-/// What is decided about a group.
+/// A decision about a group.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GroupDecision {
     #[schemars(extend("enum" = ["open", "acknowledged", "resolved", "snoozed"]))]
     pub state: String,
-    /// Of a snooze: a time, or a span such as 2d.
+    /// For a snooze: a time, or a span such as 2d.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Of a snooze: until so many more letters are open.
+    /// For a snooze: until this many more letters are open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub more: Option<u64>,
-    /// Left out, the note stays as it was.
+    /// If it is left out, the note stays as it was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Dead letters: shown, counted, edited, discarded and imported.
+//! Dead letters: listing, counting, editing, discarding and importing them.
 
 use std::collections::BTreeMap;
 
@@ -28,14 +28,14 @@ pub struct LetterView {
     pub id: String,
     /// The pipeline it died in.
     pub queue: String,
-    /// What kind of message it is, if a header `ce_type`, `ce-type`, `x-message-type`, `message-type` or `type` says so.
+    /// What kind of message it is, from a header `ce_type`, `ce-type`, `x-message-type`, `message-type` or `type`.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub message: String,
-    /// As in the log.
+    /// The same as in the log.
     pub correlation_id: String,
     pub key: Option<String>,
-    /// Only of a key that is not text.
+    /// Set if the key is not text.
     #[schemars(extend("contentEncoding" = "base64"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_base64: Option<String>,
@@ -51,7 +51,7 @@ pub struct LetterView {
     pub error: Option<String>,
     /// The group it is counted in.
     pub group: String,
-    /// The error without what differs, or what a rule calls it.
+    /// The error without its variable parts, or the name given by a rule.
     pub group_error: String,
     pub dead_at: Instant,
     pub created: Instant,
@@ -59,34 +59,34 @@ pub struct LetterView {
     pub deadline: Option<Instant>,
     /// How long it was deferred or held without using up attempts.
     pub held_ms: u64,
-    /// How often its handler, its process or its receiver ended while it ran.
+    /// How often its handler, its process or its receiver crashed while it ran.
     pub crashes: u32,
     pub first_crash: Option<Instant>,
     pub last_crash: Option<Instant>,
-    /// The resolved policy at its death: attempts, tiers or backoff, jitter, timeout, ttl, hold_max, classify. Null for
-    /// letters from before it was stored.
+    /// The resolved policy when it died: attempts, tiers or backoff, jitter, timeout, ttl, hold_max, classify. Null
+    /// for letters from before it was stored.
     #[schemars(with = "Option<Map<String, Value>>")]
     pub options: Option<Value>,
-    /// What the pipeline's `redact` has replaced; left out where that is nothing.
+    /// What the pipeline's `redact` has replaced; left out if nothing was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub redacted: Vec<String>,
-    /// Where it came from, on engines with a source of their own.
+    /// Where it came from, on engines that read a source.
     pub origin: Option<String>,
     pub headers: BTreeMap<String, String>,
-    /// Absent where it was not asked for, null where there is none.
+    /// Absent if it was not requested, null if there is none.
     #[schemars(with = "Option<Payload>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Option<Payload>>,
     /// Edits that were not undone, the latest last.
     pub edits: Vec<String>,
-    /// The id that its message was accepted under, if an edit has given it another one since.
+    /// The id under which its message was accepted, if an edit has given it a different one since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_as: Option<String>,
-    /// Of one letter that was edited: its payload before the first edit.
+    /// For a single letter that was edited: its payload before the first edit.
     #[schemars(with = "Option<Payload>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original: Option<Option<Payload>>,
-    /// Of one letter that was edited: its headers before the first edit.
+    /// For a single letter that was edited: its headers before the first edit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub original_headers: Option<BTreeMap<String, String>>,
     pub history: Vec<AttemptView>,
@@ -98,12 +98,12 @@ pub struct LetterView {
 #[serde(default)]
 pub struct LetterPage<L = LetterView> {
     pub letters: Vec<L>,
-    /// The cursor of the page after it.
+    /// The cursor of the next page.
     pub next: Option<String>,
     pub scanned: u64,
 }
 
-/// Letters counted: all of them by state, the open ones by reason and class.
+/// Counts of letters: all of them by state, the open ones by reason and class.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LetterStats {
@@ -114,11 +114,11 @@ pub struct LetterStats {
     pub erased: u64,
     pub by_reason: BTreeMap<String, u64>,
     pub by_class: BTreeMap<String, u64>,
-    /// Open letters by tenant, the most first; beyond the first 100 counted together as `(others)`.
+    /// Open letters by tenant, the most first; those beyond the first 100 are combined as `(others)`.
     pub by_tenant: Vec<LettersOfTenant>,
     pub oldest: Option<Instant>,
-    /// Open letters that reasons, classes and tenants were counted of: all of them, unless there are so many that counting
-    /// took too long.
+    /// The number of open letters that the counts by reason, class and tenant are based on: all of them, unless there
+    /// are so many that counting took too long.
     pub scanned: u64,
 }
 
@@ -132,7 +132,7 @@ pub struct LettersOfTenant {
     pub oldest: Option<Instant>,
 }
 
-/// The answer to an edit, or to its undo.
+/// The answer to an edit, or to the undo of one.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[expect(clippy::large_enum_variant, reason = "made once for an answer")]
 #[serde(untagged)]
@@ -141,11 +141,11 @@ pub enum EditAnswer {
     Undone(EditUndone),
 }
 
-/// What an edit did, or with `dry_run` would do.
+/// The result of an edit, or of its dry run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Edited {
-    /// Its name, to undo it; null if nothing was changed.
+    /// The edit's name, for undoing it; null if nothing was changed.
     pub edit: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub edited: Option<u64>,
@@ -155,13 +155,13 @@ pub struct Edited {
     pub unchanged: u64,
     pub not_json: SkippedLetters,
     pub refused: SkippedLetters,
-    /// Letters that were named in `ids` and are not open: nothing was done to them.
+    /// Letters in `ids` that are not open, and so were left alone.
     pub not_open: Vec<NotOpenLetter>,
-    /// The first letter, and what changes in it.
+    /// The first letter, and its changes.
     pub first: Option<FirstEdited>,
 }
 
-/// What the undo of an edit did.
+/// The result of undoing an edit.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EditUndone {
@@ -177,12 +177,12 @@ pub struct EditUndone {
 #[serde(default)]
 pub struct SkippedLetters {
     pub count: u64,
-    /// The first of them.
+    /// The first few of them.
     pub letters: Vec<String>,
     pub why: Option<String>,
 }
 
-/// A letter that was named and is not open, so that nothing was done to it.
+/// A named letter that is not open, and so was left alone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NotOpenLetter {
@@ -218,28 +218,28 @@ pub enum DiscardAnswer {
     Done(Discarded),
 }
 
-/// What a discard would do, with `dry_run`.
+/// The result of a dry run of a discard.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WouldDiscard {
     pub would_discard: u64,
-    /// Letters that were named in `ids` and are not open: nothing would be done to them.
+    /// Letters in `ids` that are not open, and so would be left alone.
     #[serde(default)]
     pub not_open: Vec<NotOpenLetter>,
 }
 
-/// What a discard did.
+/// The result of a discard.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Discarded {
-    /// Its name, to undo it; null if nothing was discarded.
+    /// The discard's name, for undoing it; null if nothing was discarded.
     pub id: Option<String>,
     pub discarded: u64,
     pub undo_until: Option<Instant>,
-    /// Letters that were named in `ids` and are not open: nothing was done to them.
+    /// Letters in `ids` that are not open, and so were left alone.
     pub not_open: Vec<NotOpenLetter>,
 }
 
-/// What the undo of a discard did.
+/// The result of undoing a discard.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Undone")]
 #[serde(default)]
@@ -256,7 +256,7 @@ pub enum EraseAnswer {
     Done(Erased),
 }
 
-/// What would be erased, with `dry_run`.
+/// The result of a dry run of an erasure.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct WouldErase {
     pub would_erase: u64,
@@ -268,7 +268,7 @@ pub struct WouldErase {
     pub already: u64,
 }
 
-/// What was erased, and what remains where.
+/// The result of an erasure, and the copies that remain.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Erased {
@@ -277,24 +277,24 @@ pub struct Erased {
     pub already: u64,
     /// Letters that were refused because they are being replayed.
     pub in_replay: u64,
-    /// Parts of the storage that are still being overwritten; 0 when it is done.
+    /// Parts of the storage that are still being overwritten; 0 when it is complete.
     pub parts_left: u64,
-    /// Where copies stay that Redrive cannot overwrite, and for how long; a sentence each.
+    /// Copies that Redrive cannot overwrite, and how long they remain; one sentence each.
     pub remains: Vec<String>,
 }
 
-/// What was deleted of letters that are done.
+/// The result of deleting finished letters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Compacted {
     pub deleted: u64,
-    /// Parts of the storage that are still being overwritten; 0 when it is done.
+    /// Parts of the storage that are still being overwritten; 0 when it is complete.
     pub parts_left: u64,
-    /// Where copies stay that Redrive cannot overwrite, and for how long; a sentence each.
+    /// Copies that Redrive cannot overwrite, and how long they remain; one sentence each.
     pub remains: Vec<String>,
 }
 
-/// What an import did, or with `dry_run` would do.
+/// The result of an import, or of its dry run.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ImportedLetters {
@@ -306,7 +306,7 @@ pub struct ImportedLetters {
     pub problems: Vec<LineProblem>,
     /// Lines whose times were in the future and were set to the time of the import; at most 1,000.
     pub notes: Vec<LineProblem>,
-    /// The groups of what was imported, the largest first.
+    /// The groups of the imported letters, the largest first.
     pub groups: Vec<ImportedGroup>,
 }
 
@@ -318,7 +318,7 @@ pub struct LineProblem {
     pub problem: String,
 }
 
-/// A group of what was imported.
+/// A group of imported letters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ImportedGroup {

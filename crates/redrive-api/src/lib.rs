@@ -3,8 +3,8 @@
 //! One declaration has four uses: the server serializes it, the command line (or your program) deserializes it, its
 //! JSON Schema becomes part of the OpenAPI document, and the doc comments of its fields are the descriptions there.
 //!
-//! Answers are tolerant to read: unknown fields are ignored and missing ones have their default, so that a client can
-//! read an older or a newer server. Requests are strict: a field that does not exist is refused by the server.
+//! Responses are read tolerantly: unknown fields are ignored and missing ones have their default, so that a client
+//! can read an older or a newer server. Requests are strict: the server refuses unknown fields.
 //!
 //! ```
 //! use redrive_api::LetterStats;

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Instant;
 
-/// Bytes: as text where they are UTF-8, otherwise as base64.
+/// Bytes: as text if they are UTF-8, otherwise as base64.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Payload {
@@ -16,7 +16,7 @@ pub enum Payload {
     Base64(#[schemars(extend("contentEncoding" = "base64"))] String),
 }
 
-/// What was accepted: one message, or many that were sent as lines.
+/// The accepted messages: one, or many that were sent as lines.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Accepted {
@@ -29,11 +29,11 @@ pub enum Accepted {
 #[serde(default)]
 pub struct AcceptedMessage {
     pub id: String,
-    /// How it stands now.
+    /// Its state now.
     pub state: Cow<'static, str>,
     /// Whether it had been accepted before.
     pub duplicate: bool,
-    /// Only there, and false, where a restart loses it: with the memory engine.
+    /// Present, and false, if a restart would lose it: with the memory engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable: Option<bool>,
 }
@@ -44,12 +44,12 @@ pub struct AcceptedMessage {
 pub struct AcceptedMessages {
     /// How many were new.
     pub accepted: u64,
-    /// How many were known.
+    /// How many had been accepted before.
     pub duplicates: u64,
     /// The ids in the order of the lines, with `ids=true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ids: Option<Vec<String>>,
-    /// Only there, and false, where a restart loses them: with the memory engine.
+    /// Present, and false, if a restart would lose them: with the memory engine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub durable: Option<bool>,
 }
@@ -69,11 +69,11 @@ pub struct AttemptView {
     /// The HTTP status of the answer, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<u16>,
-    /// The receiver's own word for it, such as `BadDeviceToken`.
+    /// The receiver's own code for the failure, such as `BadDeviceToken`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     pub error: String,
-    /// What followed; only in the history of a message.
+    /// The decision that followed; only in the history of a message.
     #[schemars(extend("enum" = ["retry_at", "dead_letter"]))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<String>,
@@ -81,26 +81,26 @@ pub struct AttemptView {
     pub delay_ms: Option<u64>,
     /// Whether it used up one of the attempts.
     pub counted: bool,
-    /// Whether the receiver may have acted on it.
+    /// Whether the receiver may have acted on the message.
     pub ambiguous: bool,
 }
 
-/// One message as it is now, with what became of each attempt.
+/// One message as it is now, with the outcome of each attempt.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Message")]
 #[serde(default)]
 pub struct MessageView {
     pub id: String,
-    /// The id under which it goes on since an edit, if it was asked for by the one it was accepted under.
+    /// Its new id since an edit, if the request named the id it was accepted under.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub continued_as: Option<String>,
-    /// The id that it was accepted under, if an edit has given it another one since.
+    /// The id under which its message was accepted, if an edit has given it a different one since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_as: Option<String>,
     #[schemars(extend("enum" = ["ready", "delayed", "held", "in_flight", "key_wait", "dead", "replaying", "discarded", "erased", "succeeded", "unknown"]))]
     pub state: String,
-    /// Failed attempts that count; null for a message that was delivered without ever having been a dead letter, of which
-    /// the number is not stored.
+    /// Failed attempts that count; null for a message that was delivered without ever having been a dead letter,
+    /// since the number is not stored then.
     pub attempts: Option<u32>,
     pub due: Option<Instant>,
     pub deadline: Option<Instant>,
@@ -117,9 +117,9 @@ pub struct MessageView {
 #[serde(default)]
 pub struct ListedMessage {
     pub id: String,
-    /// As in the log.
+    /// The same as in the log.
     pub correlation_id: String,
-    /// Its name where ids repeat: orders/17, on Kafka orders/7/1182.
+    /// Its name if ids repeat: orders/17, on Kafka orders/7/1182.
     pub number: String,
     #[schemars(extend("enum" = ["ready", "held", "delayed", "key_wait", "in_flight"]))]
     pub state: String,
@@ -135,10 +135,10 @@ pub struct ListedMessage {
     pub class: Option<String>,
     pub error: Option<String>,
     pub headers: BTreeMap<String, String>,
-    /// What the pipeline's `redact` has replaced; left out where that is nothing.
+    /// What the pipeline's `redact` has replaced; left out if nothing was.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub redacted: Vec<String>,
-    /// Absent where it was not asked for, null where there is none.
+    /// Absent if it was not requested, null if there is none.
     #[schemars(with = "Option<Payload>")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<Option<Payload>>,
@@ -150,28 +150,28 @@ pub struct ListedMessage {
 #[serde(default)]
 pub struct MessagePage<M = ListedMessage> {
     pub messages: Vec<M>,
-    /// The cursor of the page after it.
+    /// The cursor of the next page.
     pub next: Option<String>,
     pub scanned: u64,
-    /// Pending, and not read by this process yet.
+    /// Messages that are pending but were not read by this process yet.
     pub unlisted: u64,
 }
 
-/// What became of a message that was made due or cancelled.
+/// The result of making a message due or cancelling it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Steered {
-    /// As it was named.
+    /// The id or number by which it was named.
     pub id: String,
     #[schemars(extend("enum" = ["retry_now", "cancel"]))]
     pub action: String,
-    /// The letter that a cancelled message has become.
+    /// The dead letter of a cancelled message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub letter: Option<String>,
     pub at: Instant,
 }
 
-/// A key, where keys are ordered.
+/// A key of a pipeline with key order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Key")]
 #[serde(default)]
@@ -179,6 +179,6 @@ pub struct KeyView {
     pub key: String,
     /// The message that runs or waits for its time, or the open letter that blocks the key.
     pub blocked_by: Option<MessageView>,
-    /// Messages behind it; 10,000 stands for that many or more.
+    /// Messages behind it; 10,000 means at least that many.
     pub waiting: u64,
 }

@@ -1,4 +1,4 @@
-//! Pipelines: figures, settings, and what needs attention.
+//! Pipelines: figures, settings, and problems that need attention.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,11 +22,11 @@ pub struct PipelineView {
     pub mode: String,
     pub ordering: String,
     pub engine: String,
-    /// The topic it reads, where its messages come from Kafka.
+    /// The topic it reads, if its messages come from Kafka.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub sink: String,
-    /// Where the sink delivers to, in words; never a path or a secret.
+    /// The target of the sink in words; never a path or a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     pub policy: PolicyView,
@@ -43,7 +43,7 @@ pub struct PipelineView {
     /// Since the process started; `recent` has the last minutes.
     pub end_to_end_p99_ms: Option<f64>,
     pub recent: Recent,
-    /// What somebody on call should know, the most urgent first.
+    /// Notices for a person on call, the most urgent first.
     pub attention: Vec<AttentionNotice>,
     #[schemars(extend("enum" = ["closed", "open", "half_open"]))]
     pub breaker: String,
@@ -52,13 +52,13 @@ pub struct PipelineView {
     pub store: StoreHealth,
 }
 
-/// What the store has found about itself.
+/// The condition of the store.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct StoreHealth {
-    /// Damaged places that the last scrub found.
+    /// Damaged places found by the last scrub.
     pub damaged: u64,
-    /// When everything was last read; null if that has not happened yet, or if it never does.
+    /// When everything was last read; null if that has not happened yet, or never happens.
     pub scrubbed: Option<Instant>,
     /// How often the index was rebuilt since the process started.
     pub index_rebuilds: u64,
@@ -75,7 +75,7 @@ pub struct Pending {
     pub held: u64,
 }
 
-/// The policy in the words of the configuration.
+/// The policy in the terms of the configuration.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Policy")]
 #[serde(default)]
@@ -88,7 +88,7 @@ pub struct PolicyView {
     pub jitter: String,
     pub ttl: Option<String>,
     pub hold_max: String,
-    /// Whether nothing is given up for exhaustion while the sink is unhealthy.
+    /// Whether no message is dead-lettered for exhaustion while the sink is unhealthy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outage_gate: Option<bool>,
     pub timeout: String,
@@ -97,7 +97,7 @@ pub struct PolicyView {
     pub classify: String,
 }
 
-/// How delays grow: by a factor, not at all, or as the program says (`"custom"`).
+/// How delays grow: by a factor, not at all, or as the program computes them (`"custom"`).
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Backoff {
@@ -106,17 +106,17 @@ pub enum Backoff {
     Custom(String),
 }
 
-/// The last minutes of a pipeline, without the time for which messages were held.
+/// Figures of the last minutes of a pipeline, without the time for which messages were held.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Recent {
-    /// How far back it looks, in seconds.
+    /// The length of the window in seconds.
     pub window_s: u64,
     /// From creation to success, without the time held.
     pub end_to_end_p99_ms: Option<f64>,
     /// From the due time to the start, without the time held.
     pub late_p99_ms: Option<f64>,
-    /// Messages that succeeded after nothing could be sent for a while (breaker, Retry-After, pause).
+    /// Messages that succeeded after sending was blocked for a while (breaker, Retry-After, pause).
     pub held: u64,
     pub held_p99_ms: Option<f64>,
     /// Failed attempts by kind, the most frequent first.
@@ -135,7 +135,7 @@ pub struct FailedKind {
     pub attempts: u64,
 }
 
-/// One thing that somebody on call should know.
+/// A notice for a person on call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Notice")]
 #[serde(default)]
@@ -143,13 +143,13 @@ pub struct AttentionNotice {
     pub subject: Subject,
     /// bad: messages do not move, or data is damaged.
     pub level: Level,
-    /// In few words, for a line or a label.
+    /// A few words, for a line or a label.
     pub short: String,
     pub text: String,
-    /// The command that changes it.
+    /// The command that changes the situation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
-    /// Pages that say more, such as the status page of a push service.
+    /// Pages with more information, such as the status page of a push service.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
 }
@@ -162,13 +162,13 @@ pub struct AttentionNotice {
 pub enum Level {
     // Messages do not move, or data is damaged.
     Bad,
-    // Messages move, but slower or not all of them; also what a newer server says and this client does not know.
+    // Messages move, but slower or not all of them; also any level of a newer server that this client does not know.
     #[default]
     #[serde(other)]
     Warning,
 }
 
-/// What a notice is about.
+/// The subject of a notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[serde(rename_all = "snake_case")]
@@ -188,26 +188,26 @@ pub enum Subject {
     Subscriptions,
     Replay,
     Ramp,
-    // What a newer server says and this client does not know.
+    // Any subject of a newer server that this client does not know.
     #[default]
     #[schemars(skip)]
     #[serde(other)]
     Other,
 }
 
-/// Partitions, what is stored aside, and what needs a person.
+/// Partitions, spooled records, and problems that need a person.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Condition")]
 #[serde(default)]
 pub struct ConditionView {
     pub partitions: Partitions,
-    /// Whole records on the local disk whose letters had to be cut.
+    /// Complete records on the local disk whose letters had to be truncated.
     pub spooled: u64,
-    /// Second records of one dead letter.
+    /// Duplicate records of one dead letter.
     pub letter_twins: u64,
-    /// Records among the dead letters that are not ours, or are damaged.
+    /// Records in the dead letter topic that were not written by Redrive, or are damaged.
     pub foreign_letters: u64,
-    /// Records that were not delivered because another record of the same message goes on.
+    /// Records that were not delivered because another record of the same message was used.
     pub passed_over: u64,
     pub letters_loading: bool,
     pub problems: Vec<PipelineProblem>,
@@ -218,19 +218,19 @@ pub struct ConditionView {
 #[serde(default)]
 pub struct Partitions {
     pub reading: u64,
-    /// A record of theirs cannot be written.
+    /// Partitions with a record that cannot be written.
     pub blocked: u64,
-    /// Nothing more can be read.
+    /// Partitions of which nothing more can be read.
     pub stopped: u64,
-    /// Of the whole group.
+    /// Partitions of the whole group.
     pub unassigned: u64,
 }
 
-/// Something that keeps messages from moving.
+/// A problem that keeps messages from moving.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PipelineProblem {
-    /// Named where the answer is about all pipelines.
+    /// The pipeline, if the answer is about all pipelines.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pipeline: Option<String>,
     #[schemars(extend("enum" = ["write", "decode", "read", "lost_range", "assign", "letters", "reach", "membership"]))]

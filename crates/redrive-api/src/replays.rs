@@ -1,4 +1,4 @@
-//! Replays: what a job would do, and how one stands.
+//! Replays: forecasts and jobs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Instant, NotOpenLetter};
 
-/// What a replay would do.
+/// The forecast of a replay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ReplayForecast {
@@ -19,18 +19,21 @@ pub struct ReplayForecast {
     pub about_seconds: Option<f64>,
     #[schemars(extend("enum" = ["pipeline", "source"]))]
     pub to: String,
-    /// The topic they go onto, where there is one.
+    /// The topic they are put onto, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topic: Option<String>,
-    /// Whether letters of a key are delivered in their order.
+    /// Whether letters of a key are delivered in order.
     pub key_order: bool,
+    /// Imported letters with a key that have no place in the source, where keys are ordered: these are delivered in no
+    /// certain order.
+    pub unordered: u64,
     pub canary: u64,
     pub stop_at: Option<String>,
     /// Letters with an attempt whose end is unknown.
     pub ambiguous: u64,
-    /// Of these: letters whose message has a new id since an edit.
+    /// Of these, letters whose message got a new id from an edit.
     pub ambiguous_new_id: u64,
-    /// Whether somebody has to decide about those first.
+    /// Whether a decision about those is required first.
     pub ambiguous_undecided: bool,
     /// Letters that `ambiguous` = `skip` leaves out; they stay open.
     pub ambiguous_skipped: u64,
@@ -39,6 +42,9 @@ pub struct ReplayForecast {
     /// Letters that were first attempted longer ago than the receiver remembers ids.
     pub beyond_ledger: u64,
     pub superseded: Superseded,
+    /// Letters that `skip_superseded` leaves out; they stay open.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub superseded_skipped: u64,
     /// Letters that wait in other replays.
     pub taken: Vec<TakenByReplay>,
     pub tenants: Vec<TenantLetters>,
@@ -54,9 +60,14 @@ pub struct ReplayForecast {
     pub last: Option<LastReplay>,
     /// Letters that were named in `ids` and are not open: they are not replayed.
     pub not_open: Vec<NotOpenLetter>,
-    /// With `to: source`: who else reads the topic.
+    /// With `to: source`: the other consumer groups that read the topic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_groups: Option<Vec<String>>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Letters whose key has had a later success since `since`.
@@ -65,20 +76,20 @@ pub struct ReplayForecast {
 pub struct Superseded {
     pub keys: u64,
     pub letters: u64,
-    /// From when on successes are known; over a restart too.
+    /// From when on successes are known, even across a restart.
     pub since: Option<Instant>,
-    /// Letters with a key whose message is older than `since`: a later success before that is not known.
+    /// Letters with a key whose message is older than `since`, so that an earlier success is unknown.
     pub older_letters: u64,
-    /// Times since then of which successes are not known: a process was killed before it had saved them.
+    /// Spans since then in which successes are unknown: a process was killed before it had saved them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<UnknownSpan>,
-    /// On Kafka: only successes in partitions of the member that answers are known, and only while it has them.
+    /// On Kafka: only successes in partitions of the answering member are known, and only while it has them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub own_partitions_only: bool,
     pub shown: Vec<KeyLetters>,
 }
 
-/// A time of which it is not known what succeeded.
+/// A span in which successes are unknown.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct UnknownSpan {
     pub from: Instant,
@@ -101,7 +112,7 @@ pub struct TenantLetters {
     pub letters: u64,
 }
 
-/// Letters that wait in another replay.
+/// Letters that are taken by another replay.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TakenByReplay {
@@ -120,8 +131,8 @@ pub struct LastReplay {
     pub succeeded: u64,
     pub dead_again: u64,
     pub untouched: u64,
-    /// What it has in common with the selection: the words that it was chosen by, letters of a group, or perhaps letters
-    /// of a group (a replay of very many groups names only some of them).
+    /// What it has in common with the selection: the same selection text, letters of a group, or perhaps letters of a
+    /// group (a replay of very many groups names only some of them).
     #[schemars(extend("enum" = ["selection", "group", "perhaps_group"]))]
     pub by: String,
 }
@@ -136,14 +147,14 @@ pub struct ReplayJob {
     pub state: JobState,
     pub selection: String,
     pub total: u64,
-    /// Put back: `under_way`, `succeeded`, `dead_again` and `forgotten` add up to it.
+    /// Letters that were put back: the sum of `under_way`, `succeeded`, `dead_again` and `forgotten`.
     pub published: u64,
     pub under_way: u64,
     pub succeeded: u64,
     pub dead_again: u64,
     pub forgotten: u64,
     pub skipped: u64,
-    /// Neither published nor skipped.
+    /// Letters that are neither published nor skipped.
     pub untouched: u64,
     /// Letters that are not put back, by reason: not_found, in_replay, succeeded, discarded, erased, too_often,
     /// damaged.
@@ -151,25 +162,25 @@ pub struct ReplayJob {
     pub rate: Option<f64>,
     #[schemars(extend("enum" = ["pipeline", "source"]))]
     pub to: String,
-    /// How the letters ended that went first.
+    /// The result of the canary, the letters that go first.
     pub canary: Option<Canary>,
     pub stop_at: Option<String>,
-    /// Deliveries that may have been made twice, because a process ended in the middle of them.
+    /// The most deliveries that may have been made twice because a process ended halfway.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent_twice_max: Option<u64>,
     pub created: Instant,
     pub actor: String,
     /// Why it stopped, if it did.
     pub note: Option<String>,
-    /// The breaker now, of a job that was stopped.
+    /// The current state of the breaker, for a stopped job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub breaker: Option<String>,
-    /// What was known before it began; only in the answer to its start.
+    /// The forecast before it began; only in the answer to its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plan: Option<ReplayForecast>,
 }
 
-/// How the letters ended that went first.
+/// The result of the canary, the letters that go first.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Canary {

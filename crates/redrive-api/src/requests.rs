@@ -1,4 +1,4 @@
-//! What is asked to be done with dead letters. All of these name letters in the same way.
+//! Requests about dead letters. All of them select letters in the same way.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::Payload;
 
-/// Which letters are meant. An empty selection selects nothing; use `all` for all letters.
+/// Selects letters. An empty selection selects nothing; use `all` for all letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LetterSelection {
     pub filter: Option<String>,
@@ -17,7 +17,7 @@ pub struct LetterSelection {
     pub all: bool,
 }
 
-/// Declares a request about letters: the fields of a selection, and those of its own. A macro rather than
+/// Declares a request about letters: the fields of a selection, and its own fields. A macro instead of
 /// `#[serde(flatten)]`, which cannot refuse unknown fields.
 macro_rules! about_letters {
     ($(#[$outer:meta])* pub struct $name:ident { $($(#[$inner:meta])* pub $field:ident: $kind:ty,)* }) => {
@@ -25,13 +25,13 @@ macro_rules! about_letters {
         #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
         #[serde(deny_unknown_fields)]
         pub struct $name {
-            /// Letters that match, in the filter language.
+            /// Letters that match this filter.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub filter: Option<String>,
             /// Letters or messages by id.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub ids: Option<Vec<String>>,
-            /// Letters that died since: a time, or a span such as 1h.
+            /// Letters that died since then: a time, or a span such as 1h.
             #[serde(skip_serializing_if = "Option::is_none")]
             pub since: Option<String>,
             /// All open letters.
@@ -41,13 +41,13 @@ macro_rules! about_letters {
         }
 
         impl $name {
-            /// A request about these letters that says nothing else yet.
+            /// A request about these letters, with all other fields empty.
             pub fn about(letters: LetterSelection) -> Self {
                 let LetterSelection { filter, ids, since, all } = letters;
                 Self { filter, ids, since, all, ..Self::default() }
             }
 
-            /// Which letters it is about; moved out, as `ids` may be many.
+            /// Moves the selection out, since `ids` may be many.
             pub fn take_selection(&mut self) -> LetterSelection {
                 LetterSelection {
                     filter: self.filter.take(),
@@ -63,10 +63,10 @@ macro_rules! about_letters {
 about_letters! {
     /// A change of the messages of open letters, or the undo of one.
     pub struct Edit {
-        /// Only letters whose payload fits, as in /region == "DE" and /amount > 100.
+        /// Only letters whose payload matches, as in /region == "DE" and /amount > 100.
         #[serde(rename = "where", skip_serializing_if = "Option::is_none")]
         pub condition: Option<String>,
-        /// Values by JSON pointer, taken over as they are written.
+        /// Values by JSON pointer, stored exactly as written.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         pub set: BTreeMap<String, Box<RawValue>>,
         /// JSON pointers of values to remove.
@@ -85,12 +85,12 @@ about_letters! {
         /// A payload for each letter, in place of a selection and one change for all. At most 10,000.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub payloads: Option<Vec<LetterPayload>>,
-        /// Needed where an attempt ended without an answer.
+        /// Required if an attempt ended without an answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub message_id: Option<MessageIdChoice>,
         #[serde(default)]
         pub dry_run: bool,
-        /// An edit to take back, such as e-12; then nothing else.
+        /// An edit to undo, such as e-12; then no other field.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub undo: Option<String>,
     }
@@ -100,14 +100,14 @@ about_letters! {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LetterPayload {
-    /// By its full id, as in orders/17.
+    /// The full id, as in orders/17.
     pub letter: String,
     pub payload: Payload,
-    /// The payload that it was made from; a letter that has another one by now is refused.
+    /// The payload that it was made from; a letter with a different payload is refused.
     pub was: Payload,
 }
 
-/// Whether edited messages go out under their id or a new one.
+/// Whether edited messages keep their id or get a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(inline)]
 #[serde(rename_all = "lowercase")]
@@ -119,7 +119,7 @@ pub enum MessageIdChoice {
 about_letters! {
     /// A discard of open letters.
     pub struct Discard {
-        /// Why; stored with the letters and in the log of actions. Not needed with `dry_run`.
+        /// Why; stored with the letters and in the action log. Not required with `dry_run`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
         #[serde(default)]
@@ -128,9 +128,9 @@ about_letters! {
 }
 
 about_letters! {
-    /// Letters whose content goes for good: in whatever state, unless the filter says one; with `all`, the open ones.
+    /// Letters whose content is erased for good: in any state, unless the filter names one; with `all`, the open ones.
     pub struct Erase {
-        /// Why; stored in the tombstones and in the log of actions. Not needed with `dry_run`.
+        /// Why; stored in the tombstones and in the action log. Not required with `dry_run`.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub reason: Option<String>,
         #[serde(default)]
@@ -142,7 +142,7 @@ about_letters! {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Undo {
-    /// Of a discard, such as d-9.
+    /// The name of a discard, such as d-9.
     pub id: String,
 }
 
@@ -153,28 +153,31 @@ about_letters! {
         /// Letters per second.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub rate: Option<f64>,
-        /// Also letters that were replayed three times.
+        /// Include letters that were replayed three times.
         #[serde(default)]
         pub force: bool,
-        /// `source`: onto the topic they came from, where other consumer groups get them again.
+        /// `source`: onto the topic they came from, where other consumer groups read them again.
         #[schemars(extend("enum" = ["pipeline", "source", null]))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub to: Option<String>,
-        /// So many letters go first, the rest once these have ended well; 10 unless given, 0 for none.
+        /// This many letters go first, the rest once these have succeeded; 10 by default, 0 for none.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub canary: Option<u64>,
-        /// Stops when more than this share of the last 50 letters died again; 20% unless given, `off` for never.
+        /// Stops when more than this share of the last 50 letters died again; 20% by default, `off` for never.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub stop_at: Option<String>,
-        /// What to do with letters that have an attempt whose end is unknown; 409 if there are some and nothing is said.
+        /// What to do with letters that have an attempt whose end is unknown; 409 if there are some and this is missing.
         #[schemars(extend("enum" = ["ok", "skip", null]))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub ambiguous: Option<String>,
-        /// Also letters that were first attempted before the `ledger_horizon` of the pipeline; 409 if there are some and
-        /// this is not said.
+        /// Include letters that were first attempted before the `ledger_horizon` of the pipeline; 409 if there are
+        /// some and this is not given.
         #[serde(default, skip_serializing_if = "is_false")]
         pub beyond_ledger: bool,
-        /// No more letters of one tenant than this; the others stay open.
+        /// Without letters whose key has had a later success; they stay open.
+        #[serde(default, skip_serializing_if = "is_false")]
+        pub skip_superseded: bool,
+        /// No more letters of one tenant than this, with those that wait in other replays; the others stay open.
         #[schemars(range(min = 1))]
         #[serde(skip_serializing_if = "Option::is_none")]
         pub tenant_max: Option<u64>,

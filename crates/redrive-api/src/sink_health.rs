@@ -10,25 +10,25 @@ use crate::Instant;
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SinkHealth {
-    /// Since when the breaker is open, or has been closed again.
+    /// Since when the breaker has been open, or closed again.
     pub since: Option<Instant>,
     /// Why the breaker is open.
     pub reason: Option<String>,
     pub next_probe: Option<Instant>,
     /// Until when nothing is sent because of a Retry-After.
     pub waits_until: Option<Instant>,
-    /// Which message received that Retry-After, with which status, and whether the wait was cut.
+    /// The message that received that Retry-After, the status, and whether the wait was cut.
     pub waits_because: Option<String>,
     pub rounds: u32,
     pub probes: u32,
     /// Calls that may run at once now.
     pub permits: u64,
     pub permits_max: u64,
-    /// Retries left of the budget.
+    /// Retries left in the budget.
     pub budget_remaining: Option<u32>,
     /// Why the dead-letter guard has paused the pipeline.
     pub paused_because: Option<String>,
-    /// Messages that may have ended the process.
+    /// Messages that may have crashed the process.
     pub suspects: u64,
     pub resets: Resets,
     /// For a sink with an endpoint per message.
@@ -42,9 +42,9 @@ pub struct SinkHealth {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Resets {
-    /// In the last two minutes.
+    /// In the last one to two minutes.
     pub lately: u64,
-    /// Their messages that run one at a time at their endpoint.
+    /// Messages that run one at a time at their endpoint because of that.
     pub apart: u64,
 }
 
@@ -52,10 +52,10 @@ pub struct Resets {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Endpoints {
-    /// What counts as an endpoint here, by `limit_by`.
+    /// What counts as an endpoint, by `limit_by`.
     #[schemars(extend("enum" = ["endpoint", "tenant", "key"]))]
     pub unit: String,
-    /// Endpoints in cooldown: they fail, or have sent a Retry-After.
+    /// Endpoints in cooldown because they fail or have sent a Retry-After.
     #[serde(alias = "left_alone")]
     pub in_cooldown: u64,
     /// Origins in cooldown.
@@ -63,7 +63,7 @@ pub struct Endpoints {
     pub origins_in_cooldown: u64,
     /// Endpoints and origins whose messages wait, for whatever reason.
     pub waiting: u64,
-    /// The most serious of them, at most 32.
+    /// The most serious of these waits, at most 32.
     pub waits: Vec<EndpointWait>,
 }
 
@@ -77,8 +77,8 @@ pub struct EndpointWait {
     pub hash: String,
     #[schemars(extend("enum" = WaitReason::ALL.map(WaitReason::name)))]
     pub why: String,
-    /// When the next message may go; with `rate`, the last of those that have their turn. Null where that depends on calls
-    /// that run.
+    /// When the next message may start; with `rate`, the last of those that have a turn. Null if that depends on
+    /// running calls.
     pub until: Option<Instant>,
     /// Failed probes so far.
     pub rounds: u32,
@@ -86,24 +86,24 @@ pub struct EndpointWait {
     pub queued: u64,
 }
 
-/// What would happen if the sink were back now.
+/// The expected recovery if the sink were back now.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Recovery {
     pub permits_from: u64,
     pub permits_to: u64,
     pub ramp_seconds: u64,
-    /// Calls per second at first, which grow every half minute up to what the permits allow. Null without a limit
+    /// Calls per second at first; they grow every half minute up to what the permits allow. Null without a limit
     /// (`breaker.reload`), or if nothing was delivered before.
     pub begins_per_second: Option<f64>,
-    /// What the permits allow, if it is known how long a call takes.
+    /// Calls per second that the permits allow, if the duration of a call is known.
     pub rate_per_second: Option<f64>,
     pub live_per_second: f64,
-    /// Null if more comes than can be sent, or if nothing is known.
+    /// Null if more messages arrive than can be sent, or if nothing is known.
     pub backlog_seconds: Option<u64>,
 }
 
-/// The outage that runs, or was last.
+/// The current outage, or the last one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Incident {
@@ -115,9 +115,9 @@ pub struct Incident {
     pub dead: u64,
     pub dead_for_the_outage: u64,
     pub expired: u64,
-    /// Most calls in a second after it closed.
+    /// The most calls in one second after it closed.
     pub peak_per_second: u64,
-    /// Most calls at once after it closed, as a share of the limit.
+    /// The most concurrent calls after it closed, as a share of the limit.
     pub peak_of_limit: f64,
     /// Whether the permits are back at their limit, so that nothing is counted any more.
     pub over: bool,

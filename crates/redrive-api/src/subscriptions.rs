@@ -6,12 +6,12 @@ use serde_json::{Map, Value};
 
 use crate::Instant;
 
-/// What is known of one endpoint.
+/// The state of one endpoint.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Subscription")]
 #[serde(default)]
 pub struct SubscriptionView {
-    /// hmac-sha256: and sixteen hexadecimal digits.
+    /// `hmac-sha256:` and sixteen hexadecimal digits.
     pub endpoint_hash: String,
     /// The stored subscriptions of this endpoint.
     pub ids: Vec<String>,
@@ -37,7 +37,7 @@ pub struct SubscriptionView {
 pub struct SubscriptionPage<S = SubscriptionView> {
     #[schemars(extend("enum" = ["off", "verify", "at_once"]))]
     pub purge: String,
-    /// An estimate, within about 2 %, without the purged ones.
+    /// An estimate, within about 2 %, without purged ones.
     pub active: u64,
     pub flagged: u64,
     pub purged: u64,
@@ -54,7 +54,7 @@ pub struct SubscriptionPage<S = SubscriptionView> {
     /// Damaged lines of subscriptions.log.
     pub damaged: u64,
     pub subscriptions: Vec<S>,
-    /// The cursor of the page after it.
+    /// The cursor of the next page.
     pub next: Option<String>,
 }
 
@@ -75,7 +75,7 @@ pub struct SubscriptionKeys {
     pub keys: Vec<SubscriptionKey>,
 }
 
-/// How many stored subscriptions were made with a key.
+/// The number of stored subscriptions made with a key.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SubscriptionKey {
@@ -94,18 +94,19 @@ pub struct NewSubscription {
     /// For example user-5512/phone.
     #[schemars(length(max = 200))]
     pub id: String,
-    /// As the browser gives it, with `vapid_key` if it was made with an earlier one; {"token": …} for APNs and FCM.
+    /// The subscription as returned by the browser, with `vapid_key` if it was made with an earlier one; {"token": …}
+    /// for APNs and FCM.
     #[schemars(with = "Map<String, Value>")]
     pub subscription: Value,
 }
 
-/// An endpoint, and why something is done to it.
+/// An endpoint, and the reason for the change.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedSubscription {
     /// An endpoint hash, or the id of a stored subscription.
     pub id: String,
-    /// Needed to flag and to purge.
+    /// Required for flagging and purging.
     #[schemars(length(max = 120))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -119,19 +120,19 @@ pub struct RemovedSubscription {
     pub removed: String,
 }
 
-/// A flag or purge to take back, or all purges since a time.
+/// A flag or purge to undo, or all purges since a time.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct UndoSubscription {
     /// An endpoint hash, or the id of a stored subscription.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// A time, or a span such as 1h: all purges since.
+    /// All purges since then: a time, or a span such as 1h.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
 }
 
-/// How many flags and purges were taken back.
+/// The number of flags and purges that were undone.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UndoneSubscriptions {

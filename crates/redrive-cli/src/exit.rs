@@ -41,7 +41,7 @@ impl Exit {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "ok",
-            Self::Bad => "it ran, and the answer is bad",
+            Self::Bad => "completed, but the result is bad",
             Self::Usage => "usage or configuration error, nothing was started",
             Self::Watchdog => "ended by the watchdog",
             Self::Storage => "storage failed",

@@ -183,9 +183,9 @@ AT                        ACTOR  ACTION   ID    LETTERS  NOTE
     );
     let asked = api.asked();
     assert!(
-        asked
-            .iter()
-            .any(|asked| asked.line.starts_with("GET /v1/actions?since=2026-07-01T00%3A00%3A00.000Z")),
+        asked.iter().any(|asked| asked
+            .line
+            .starts_with("GET /v1/actions?pipeline=orders&since=2026-07-01T00%3A00%3A00.000Z")),
         "{asked:?}"
     );
     let ran = api.redrive(&["audit", "orders", "--actions", "--json"]).exits(0);

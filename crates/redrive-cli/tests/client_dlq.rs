@@ -318,10 +318,11 @@ fn a_replay_that_was_stopped_for_failures_says_why_and_how_to_go_on() {
         "\
 replay r-31  canary 10/10 … 312/1,042  ✗ stopped: 11 of the last 50 failed (limit 20 %). 730 letters untouched. Breaker \
 orders: closed.
-  letters 1,042   succeeded 301   dead again 11   under way 0   skipped 0   untouched 730
   resume with: redrive dlq replay --resume r-31
 "
     );
+    let sum = "  letters 1,042   succeeded 301   dead again 11   under way 0   skipped 0   untouched 730\n";
+    assert_eq!(ran.stderr, sum);
 }
 
 #[test]
@@ -502,11 +503,15 @@ fn groups_without_letters_that_nobody_has_decided_about_are_not_listed() {
     });
     let ran = api.redrive(&["dlq", "groups", "orders"]).exits(0);
     assert!(!ran.stdout.contains("g4m1x8qz2") && ran.stdout.contains("g2222222z"), "{}", ran.stdout);
-    let total = "   3 open in 1 group   1 acknowledged, snoozed or resolved: --all\n";
+    let total =
+        "   3 open in 1 group   1 regressed: g2222222z   1 acknowledged, snoozed or resolved: --all\n";
     assert!(ran.stdout.ends_with(total), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("STATE"), "the columns are those of story 6: {}", ran.stdout);
     let all = api.redrive(&["dlq", "groups", "orders", "--all"]).exits(0);
     assert!(
-        all.stdout.contains("g4m1x8qz2") && all.stdout.ends_with("   3 open in 1 group\n"),
+        all.stdout.contains("g4m1x8qz2")
+            && all.stdout.contains("REASON  STATE      ERROR")
+            && all.stdout.ends_with("   3 open in 1 group\n"),
         "{}",
         all.stdout
     );

@@ -5,11 +5,13 @@ mod support;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use redrive_cli::config::declared::Shown;
+use redrive_cli::config::declared::{Form, SettingTable, Shown};
 use redrive_cli::config::sinks::KEYS;
 use redrive_cli::config::{Environment, ProcessorFlags, Source, default, load, schema};
 use redrive_cli::reference;
+use redrive_core::duration::print;
 use support::redrive;
 
 #[test]
@@ -27,19 +29,50 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
         "[[pipeline]]\nname = \"orders\"\n[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
     assert_eq!(settings(default::text()), settings(bare));
 
-    // Tables that it shows commented out, with the defaults that the schema and the reference name.
-    let commented = KEYS.declared().iter().filter(|table| !table.header.is_active());
+    // Settings that it shows as comments, with the defaults that the schema and the reference name. Some tables need others
+    // before their defaults mean anything.
+    let sink = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
+    let without_sink = bare.replace(sink, "");
+    let kafka = "kind = \"kafka\"\nbrokers = [\"localhost:9092\"]\ngroup = \"g\"\nstart = \"latest\"\n";
     let mut tables = 0;
-    for table in commented {
+    for table in KEYS.declared() {
+        let is_shown_as_comment = |engine: Option<&str>| match engine {
+            Some(engine) => engine != "embedded",
+            None => !table.header.is_active(),
+        };
         let defaults = table.settings.iter().filter(|setting| matches!(setting.shown, Shown::Default(_)));
-        let lines: Vec<String> =
-            defaults.map(|setting| format!("{} = {}", setting.key, setting.shown.toml())).collect();
-        let lines = lines.join("\n");
-        tables += u32::from(!lines.is_empty());
-        let text = format!("{bare}{}\n{lines}", table.title());
-        assert!(lines.is_empty() || settings(&text) == settings(bare), "{text}");
+        let lines: Vec<String> = defaults
+            .filter(|setting| is_shown_as_comment(setting.only))
+            .map(|setting| format!("{} = {}", setting.key, setting.shown.toml()))
+            .collect();
+        if lines.is_empty() || (table.path == "engine" && !cfg!(feature = "kafka")) {
+            continue;
+        }
+        let (rest, needs) = match table.path {
+            "engine" => (bare, kafka),
+            "pipeline.budget" => (bare, "retries_per_minute = 100\n"),
+            "alert" => (bare, "webhook = \"http://127.0.0.1:8000/alerts\"\n"),
+            "pipeline.sink.apns" => {
+                (&*without_sink, "key_file = \"k.p8\"\nkey_id = \"ABC123DEFG\"\nteam_id = \"DEF123GHIJ\"\n")
+            }
+            "pipeline.sink.fcm" => (&*without_sink, "service_account_file = \"fcm.json\"\n"),
+            "pipeline.sink.webpush" => {
+                (&*without_sink, "vapid_key_file = \"v.pem\"\nsubject = \"mailto:ops@example.com\"\n")
+            }
+            _ => (bare, ""),
+        };
+        tables += 1;
+        let with = |lines: &str| match table.path {
+            "engine" => format!("[engine]\n{needs}{lines}\n{rest}"),
+            _ => format!("{rest}{}\n{needs}{lines}\n", table.title()),
+        };
+        let text = with(&lines.join("\n"));
+        assert_eq!(settings(&text), settings(&with("")), "{text}");
     }
-    assert!(tables >= 6, "breaker, fast, slow, crash, guard, auto_replay");
+    assert!(
+        tables >= 11,
+        "{tables}: breaker, fast, slow, crash, guard, auto_replay, budget, alert, three push sinks"
+    );
 }
 
 /// All effective values with this file.
@@ -48,6 +81,89 @@ fn settings(text: &str) -> Vec<String> {
     let loaded = load::build(Some(source), &ProcessorFlags::default(), &Environment::default());
     let tables = loaded.config.unwrap_or_else(|| panic!("{:#?}", loaded.faults.all)).resolved();
     tables.into_iter().flat_map(|table| table.text(false)).collect()
+}
+
+#[test]
+fn the_help_of_a_setting_names_each_of_its_words() {
+    let mut with_words = 0;
+    for setting in KEYS.declared().iter().flat_map(|table| table.settings) {
+        let words = setting.form.words().unwrap_or_default();
+        let help = setting.help();
+        let parts: Vec<&str> = help.split([' ', ',', ';', ':', '"']).collect();
+        for word in &words {
+            assert!(parts.contains(word), "{}: {help} lacks {word}", setting.key);
+        }
+        with_words += u32::from(!words.is_empty());
+    }
+    assert!(with_words >= 16, "{with_words}");
+}
+
+/// The bounds stand in the declaration, from which the reference has them. The library has those of the policy too.
+#[test]
+fn the_bounds_that_are_declared_are_those_that_hold() {
+    let tick = Duration::from_millis(1);
+    let mut bounds = 0;
+    for table in KEYS.declared() {
+        for setting in table.settings {
+            let Some((min, max)) = setting.form.span() else { continue };
+            let is_list = matches!(setting.form, Form::Spans(..));
+            let refused = |span: Duration| {
+                let span = print(span);
+                let value = if is_list { format!("[{span:?}]") } else { format!("{span:?}") };
+                let text = setting_alone(table, setting.key, &value);
+                let loaded = load::build(
+                    Some(Source::new("x.toml", text)),
+                    &ProcessorFlags::default(),
+                    &Environment::default(),
+                );
+                let all = &loaded.faults.all;
+                all.iter()
+                    .any(|fault| fault.key.ends_with(setting.key) && fault.problem.contains("` must be at "))
+            };
+            let place = format!("{}.{} {min:?} to {max:?}", table.path, setting.key);
+            assert!(!refused(min), "{place}: the least is refused");
+            if !min.is_zero() {
+                assert!(refused(min.saturating_sub(tick)), "{place}: less is taken");
+                bounds += 1;
+            }
+            if max < Duration::from_millis(u64::MAX) {
+                assert!(!refused(max), "{place}: the most is refused");
+                assert!(refused(max + tick), "{place}: more is taken");
+                bounds += 1;
+            }
+        }
+    }
+    assert!(bounds >= 30, "{bounds}");
+}
+
+/// A file in which this setting is the only one that can be wrong.
+fn setting_alone(table: &SettingTable, key: &str, value: &str) -> String {
+    const SINK: &str = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
+    let line = format!("{key} = {value}\n");
+    let others = match key {
+        "retry_after_min" | "retry_after_shared_max" => "retry_after_max = \"720h\"\n",
+        "cap" => "base = \"1ms\"\n",
+        "every" | "within" | "oldest_letter" => "webhook = \"http://127.0.0.1:8000/alerts\"\n",
+        "timeout" if table.path == "alert" => "webhook = \"http://127.0.0.1:8000/alerts\"\n",
+        _ => "",
+    };
+    let pipeline = "[[pipeline]]\nname = \"orders\"\n";
+    match table.path {
+        "pipeline" => format!("{pipeline}{others}{line}{SINK}"),
+        "pipeline.sink.webhook" => format!("{pipeline}{SINK}{line}"),
+        "pipeline.sink.stdout" => format!("{pipeline}{}\n{line}", table.title()),
+        "pipeline.sink.apns" => {
+            format!("{pipeline}{}\nkey_file = \"k\"\nkey_id = \"A\"\nteam_id = \"B\"\n{line}", table.title())
+        }
+        "pipeline.sink.fcm" => format!("{pipeline}{}\nservice_account_file = \"f\"\n{line}", table.title()),
+        "pipeline.sink.webpush" => {
+            format!(
+                "{pipeline}{}\nvapid_key_file = \"v\"\nsubject = \"mailto:a@example.com\"\n{line}",
+                table.title()
+            )
+        }
+        _ => format!("{pipeline}{SINK}{}\n{others}{line}", table.title()),
+    }
 }
 
 #[test]
@@ -129,7 +245,7 @@ fn the_program_prints_the_default_file_and_the_completions() {
 fn every_profile_is_in_the_reference_with_what_it_is_for() {
     let page = reference::configuration_page();
     let mut settings = KEYS.declared().iter().flat_map(|table| table.settings);
-    let comment = settings.find(|setting| setting.key == "profile").unwrap().about;
+    let comment = settings.find(|setting| setting.key == "profile").unwrap().help();
     for profile in redrive_core::profiles::ALL {
         let row = page.lines().find(|line| line.starts_with(&format!("| `{}`", profile.name)));
         let row = row.unwrap_or_else(|| panic!("`{}` has no row", profile.name));

@@ -54,7 +54,7 @@ fn an_index_that_is_gone_is_built_anew_and_said_so() {
     stop(&mut processor);
     processor.restart();
     stop(&mut processor);
-    let said = "pipeline a: the index was built anew: there was none";
+    let said = "pipeline a: the index was rebuilt: there was none";
     assert!(!processor.log().contains(said), "it was there: {}", processor.log());
 
     std::fs::remove_dir_all(dir.path().join("data/a/index")).unwrap();

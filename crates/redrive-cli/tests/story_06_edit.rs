@@ -139,6 +139,50 @@ fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_ha
     assert!(!edited(&processor), "a letter has an edit that the record does not name");
 }
 
+/// `kill -9` while letters are being discarded, and while that is being undone: the next start finishes what was asked for,
+/// and the log says what was done.
+#[test]
+fn a_discard_and_its_undo_that_are_killed_are_finished_at_the_next_start_and_their_records_are_true() {
+    let count = 20_000_u64;
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let mut processor = Processor::start(dir.path(), &config(&stub.url));
+    let lines: Vec<String> =
+        (0..count).map(|n| format!("{{\"id\":\"o-{n}\",\"payload\":{}}}", payload(0))).collect();
+    for part in lines.chunks(5_000) {
+        let sent =
+            processor.post_as("/v1/pipelines/orders/messages", "application/x-ndjson", &part.join("\n"));
+        assert_eq!(sent.status, 202);
+    }
+    let letters = |processor: &Processor| processor.get("/v1/pipelines/orders").json()["letters"].clone();
+    wait_for("all of them to be dead", || letters(&processor)["open"] == json!(count));
+    let kill_during = |processor: &mut Processor, args: &[&str], has_begun: &dyn Fn(&Value) -> bool| {
+        let mut command = redrive(dir.path());
+        command.args(["--url", &processor.url(""), "dlq"]).args(args);
+        let mut asked = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_for("the first letters to change", || has_begun(&letters(processor)));
+        processor.kill();
+        asked.wait().unwrap();
+        processor.restart();
+    };
+    let finished = |processor: &Processor| {
+        let log = || -> Vec<Value> {
+            let lines = stdout(&processor.cli(&["audit", "orders", "--actions", "--json"]));
+            lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        };
+        wait_for("the records to be whole", || log().iter().all(|action| action.get("unfinished").is_none()));
+        let told = log();
+        told.iter().map(|action| (action["action"].clone(), action["letters"].clone())).collect::<Vec<_>>()
+    };
+    let discard = ["discard", "orders", "--all", "--reason", "ticket 881"];
+    kill_during(&mut processor, &discard, &|letters| letters["open"] != json!(count));
+    assert_eq!(finished(&processor), [(json!("discard"), json!(count))]);
+    assert_eq!(letters(&processor)["open"], json!(0));
+    kill_during(&mut processor, &["undo", "d-1"], &|letters| letters["open"] != json!(0));
+    assert_eq!(finished(&processor), [(json!("discard"), json!(count)), (json!("undo"), json!(count))]);
+    assert_eq!(letters(&processor)["open"], json!(count));
+}
+
 /// A refusal must not lose a text written in the editor.
 #[test]
 fn a_text_from_the_editor_is_never_lost_to_a_refusal() {
@@ -312,4 +356,39 @@ fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
         assert_eq!(wrong.status.code(), Some(2), "{}", stdout(&wrong));
         assert!(stderr(&wrong).contains(said), "{}", stderr(&wrong));
     }
+}
+
+/// A program that runs away ends with an error that says why, and takes nothing along.
+#[test]
+fn a_jq_program_is_bounded_in_time_memory_and_depth() {
+    let dir = tempfile::tempdir().unwrap();
+    let stub = Stub::start(dir.path(), &[]);
+    let processor = Processor::start(dir.path(), &config(&stub.url));
+    dead(&processor, &[("o-0".to_owned(), payload(0))]);
+    let run = |program: &str| {
+        let ran = processor.cli(&["dlq", "edit", "orders", "--all", "--jq", program]);
+        assert_eq!(ran.status.code(), Some(1), "{program}: {}", stderr(&ran));
+        stderr(&ran)
+    };
+    for (program, why) in [
+        ("reduce range(64) as $i ([0]; . + .)", "needs more than 768 MB of memory for letter orders/0"),
+        ("def f: [f]; f", "too deeply"),
+        ("reduce range(1000000) as $i (.; [.])", "too deeply"),
+        ("def f: f; f", "ran for more than 10 s for letter orders/0"),
+        // One of both, whichever the machine comes to first.
+        ("[range(1e12)]", "for letter orders/0"),
+    ] {
+        let said = run(program);
+        assert!(said.contains(why) && said.contains("nothing was changed"), "{program}: {said}");
+    }
+    let ran = processor.cli(&["dlq", "edit", "orders", "--all", "--jq", "reduce range(200) as $i (.; [.])"]);
+    assert!(
+        stdout(&ran).contains("1 not edited: orders/0 (the jq program gives a value that is nested"),
+        "{}",
+        stdout(&ran)
+    );
+    let actions = stdout(&processor.cli(&["audit", "orders", "--actions", "--json"]));
+    assert_eq!(actions, "");
+    let edited = processor.cli(&["dlq", "edit", "orders", "--all", "--jq", ".amount = 5"]);
+    assert!(stdout(&edited).starts_with("edited 1 letter"), "{}", stderr(&edited));
 }

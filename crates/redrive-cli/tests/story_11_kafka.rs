@@ -186,7 +186,7 @@ fn a_rolling_restart_misses_nothing_repeats_nothing_and_moves_no_partition() {
     processors[1] = Processor::start(dirs[1].path(), &config(MEMBERS[1], &topic, &stub.url, "11s"));
     wait_for("it to be back", || members(home, &topic).len() == 3);
     let (_, said) = run(home, &["status", &topic, "--members"]);
-    assert!(said.contains("members have different settings"), "{said}");
+    assert!(said.contains("members run with different settings"), "{said}");
     load.stop();
     let found = audit_at_the_end(home, &topic, &stub.url);
     println!("kill -9 of one of three: {found}");

@@ -63,7 +63,8 @@ fn one_command_runs_a_scenario_prints_its_table_and_writes_its_report() {
     std::fs::rename(results.join("7-quick"), results.join("7")).unwrap();
     assert!(report().contains("(1 results)"));
     let findings = std::fs::read_to_string(dir.path().join("docs/findings.md")).unwrap();
-    assert!(findings.contains("commit unknown"), "outside of a checkout nobody knows the commit: {findings}");
+    let commit = format!("commit {}", redrive_lab::bench::machine::BUILT_FROM);
+    assert!(findings.contains(&commit), "wherever it runs, the commit is that of the program: {findings}");
 }
 
 /// In a checkout, no broker has to be started first.
@@ -141,6 +142,27 @@ fn a_figure_outside_of_its_range_ends_with_exit_code_1() {
     let output = lab(dir.path(), &["run", "jitter-comparison", "--quick", "--file", "bold.toml"]);
     assert_eq!(output.code, Some(1), "{}", output.stderr);
     assert!(output.stdout.contains("✗ calls of full"), "{}", output.stdout);
+}
+
+/// Nothing is expected of any figure, so that the audit alone decides.
+#[test]
+fn a_run_whose_audit_does_not_balance_ends_with_exit_code_1() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = include_str!("../../../lab/scenarios/mixed.toml");
+    let (expected, broken) = (scenario.find("[[expect]]").unwrap(), scenario.find("[[broken]]").unwrap());
+    let run = |letters: &str| {
+        let silent = format!("{}{}", &scenario[..expected], &scenario[broken..]);
+        let changed = silent.replacen("concurrency = 256", &format!("concurrency = 256\n{letters}"), 1);
+        std::fs::write(dir.path().join("mine.toml"), changed).unwrap();
+        lab(dir.path(), &["run", "mixed", "--quick", "--file", "mine.toml"])
+    };
+    let balanced = run("");
+    assert_eq!(balanced.code, Some(0), "{}{}", balanced.stdout, balanced.stderr);
+    // Announced by the engine's hook, and never written.
+    let lost = run("phantom_letters = 100");
+    assert_eq!(lost.code, Some(1), "{}{}", lost.stdout, lost.stderr);
+    assert!(lost.stdout.contains("✗ does not balance"), "{}", lost.stdout);
+    assert!(lost.stdout.contains("FAILED: the audit by id does not balance"), "{}", lost.stdout);
 }
 
 #[test]

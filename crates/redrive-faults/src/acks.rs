@@ -1,4 +1,5 @@
-//! The file beside the store: what the victim is about to do, and what it was told is done. One write per line.
+//! The acknowledgement file beside the store: what the victim is about to do, and what was acknowledged to it. One
+//! write per line.
 
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -10,19 +11,19 @@ use std::path::Path;
 pub enum Line {
     /// A process opened the store.
     Opened,
-    /// Is about to be closed: from here on nothing of it is in flight.
+    /// A pipeline is about to be closed: from here on none of its deliveries is in flight.
     Closing { pipeline: String },
-    /// A process closed it, and was told that the end is clean.
+    /// A process closed the store, and the end was reported as clean.
     Closed,
     /// The power was cut. Lines from here on until the next opening may be false (see `scripts/power-cut`).
     Cut,
-    /// Is about to be offered.
+    /// A message is about to be offered.
     Offer { pipeline: String, id: String, key: Option<String> },
-    /// Was answered as accepted.
+    /// A message was accepted.
     Accepted { pipeline: String, seq: u64, id: String },
-    /// Was handed out. It may be one whose answer has not come yet, so the id is told too.
+    /// A message was handed out. Its acceptance may not have been reported yet, so the line contains the id.
     Taken { pipeline: String, seq: u64, id: String },
-    /// About to happen, or acknowledged, to a message.
+    /// A step of a message is about to happen, or was acknowledged.
     Step { pipeline: String, seq: u64, step: Step, acknowledged: bool },
 }
 
@@ -113,7 +114,7 @@ impl Line {
     }
 }
 
-/// The writing end.
+/// The writing end of the file.
 #[derive(Debug)]
 pub struct AckFile(File);
 
@@ -122,8 +123,8 @@ impl AckFile {
         OpenOptions::new().create(true).append(true).open(path).map(Self)
     }
 
-    /// One call of the kernel per line. It is `writev`, which the store never uses, so that a test can make every other
-    /// write fail without touching this file.
+    /// Writes a line with one system call. It is `writev`, which the store never uses, so that a test can make every
+    /// other write fail without touching this file.
     pub fn say(&mut self, line: &Line) {
         let text = format!("{}\n", line.text());
         let wrote = self.0.write_vectored(&[IoSlice::new(text.as_bytes())]);
@@ -131,10 +132,10 @@ impl AckFile {
     }
 }
 
-/// Everything that was said.
+/// Reads all lines.
 pub fn read(path: &Path) -> io::Result<Vec<Line>> {
     let text = std::fs::read_to_string(path)?;
-    // The last line may be cut short by a kill; what it would have said was not said.
+    // A kill may have cut the last line short; it does not count then.
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     Ok(whole.lines().map(|line| Line::parse(line).unwrap_or_else(|| panic!("not a line: {line}"))).collect())
 }

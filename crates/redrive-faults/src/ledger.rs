@@ -1,44 +1,44 @@
-//! The states each message may be in, as far as the acknowledgements tell.
+//! The states that each message may be in, as far as the acknowledgements tell.
 //!
-//! An acknowledgement leaves one state. What was announced and never acknowledged may have happened or not: then there
-//! are two, until something is seen of the message again.
+//! An acknowledgement leaves one state. A step that was announced and never acknowledged may have happened or not; then
+//! there are two states, until something else is observed about the message.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::acks::{Line, Step};
 
-/// Where a message is, seen from outside.
+/// Where a message is, as seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LedgerState {
-    /// It will be delivered, or is out.
+    /// It will be delivered, or is handed out.
     Pending,
     Done,
     Letter,
     Discarded,
 }
 
-/// What is known of one accepted message.
+/// What is known about one accepted message.
 #[derive(Debug, Clone)]
 pub struct KnownMessage {
     pub id: String,
     pub key: Option<String>,
     pub may_be: Vec<LedgerState>,
-    /// Handed out in the current run and neither settled nor given back, as far as was acknowledged.
+    /// Handed out in the current run and, as far as was acknowledged, neither settled nor released.
     pub out: bool,
-    /// A settlement of it is on its way.
+    /// A settlement of it is in progress.
     pub settling: bool,
-    /// It was a letter once; its place among its key is its own matter from then on.
+    /// It was a letter once; from then on it is not bound to the order of its key.
     pub was_letter: bool,
     pub jobs: HashSet<u64>,
 }
 
-/// One pipeline's messages by number.
+/// The messages of one pipeline by number.
 #[derive(Debug, Default, Clone)]
 pub struct Book {
     pub known: BTreeMap<u64, KnownMessage>,
-    /// Offered and never answered: they may be there.
+    /// Messages that were offered and never answered: they may exist.
     pub offered: HashMap<String, Option<String>>,
-    /// By key, those that may still have to come before others.
+    /// By key: messages that may still have to come before others.
     lines: HashMap<String, BTreeSet<u64>>,
 }
 
@@ -48,12 +48,12 @@ pub struct Ledger {
     pub runs: u64,
     pub clean: bool,
     pub acknowledged: u64,
-    /// Between a power cut and the next opening.
+    /// Whether the log is between a power cut and the next opening.
     cut: bool,
 }
 
 impl Ledger {
-    /// Folds the file. `Err` tells what the victim saw that must not be.
+    /// Folds the lines of the file. Returns `Err` if the victim observed something that must not happen.
     pub fn of(lines: &[Line]) -> Result<Self, String> {
         let mut ledger = Self::default();
         for line in lines {
@@ -112,7 +112,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Said after a power cut: it may have happened or not.
+    /// Takes in a line written after a power cut: it may have happened or not.
     fn doubt(&mut self, line: &Line) {
         match line {
             Line::Offer { pipeline, id, key } => {
@@ -132,7 +132,7 @@ impl Ledger {
                     ];
                 }
             }
-            // What was not known before the cut stays unknown.
+            // What was unknown before the cut stays unknown.
             Line::Accepted { .. }
             | Line::Taken { .. }
             | Line::Opened
@@ -144,7 +144,7 @@ impl Ledger {
 }
 
 impl Book {
-    /// A message is there, by its answer or because it was handed out, whichever was heard of first.
+    /// Adds a message, because it was answered or handed out, whichever came first.
     fn accept(&mut self, seq: u64, id: &str) -> Result<(), String> {
         match self.known.get(&seq) {
             Some(known) if known.id == id => return Ok(()),
@@ -168,7 +168,7 @@ impl Book {
         Ok(())
     }
 
-    /// A message was handed out.
+    /// Notes that a message was handed out.
     pub fn taken(&mut self, seq: u64, id: &str) -> Result<(), String> {
         self.accept(seq, id)?;
         self.in_order(seq)?;
@@ -215,7 +215,7 @@ impl Book {
         Ok(())
     }
 
-    /// No later message of a key starts before an earlier one is terminal.
+    /// Checks that no later message of a key starts before an earlier one is terminal.
     fn in_order(&mut self, seq: u64) -> Result<(), String> {
         let Some(this) = self.known.get(&seq) else { return Ok(()) };
         let Some(key) = this.key.as_ref().filter(|_| !this.was_letter) else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! A message that kills its process, among others that do not: what the victim runs, and how it can die.
 //!
-//! Every start brings new messages, so that there is other work beside the suspects; and a second pipeline, which dies with
-//! the first and must not suffer for it.
+//! Every start adds messages, so that there is other work besides the suspects. A second pipeline dies with the first
+//! and must not be affected otherwise.
 
 use std::error::Error;
 use std::fs::File;
@@ -15,14 +15,14 @@ use redrive::{Embedded, Failure, LastEnd, Message, Pipeline, PipelineHandle, Pol
 
 use crate::plan;
 
-/// The pipeline with the pill, and one beside it.
+/// The pipeline with the pill, and another one.
 pub const PIPELINES: [&str; 2] = ["orders", "mail"];
 pub const PILL: &str = "pill";
-/// Deliveries that run at once when the pill is taken for the first time.
+/// Deliveries that run concurrently when the pill is taken for the first time.
 pub const IN_FLIGHT: u64 = 64;
-/// Messages that every start brings along, to each pipeline.
+/// Messages that every start adds to each pipeline.
 pub const NEW_PER_START: u64 = 40;
-/// How long an innocent message takes. Long enough that all are in flight when the pill begins to work.
+/// How long an innocent message takes: long enough that all are in flight when the pill starts to run.
 const TAKES: Duration = Duration::from_millis(60);
 const PILL_AFTER: Duration = Duration::from_millis(30);
 const TIMEOUT: Duration = Duration::from_millis(300);
@@ -33,13 +33,13 @@ pub const STUCK: i32 = 70;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
     Abort,
-    /// Takes memory until there is none.
+    /// Allocates memory until there is none left.
     Memory,
-    /// Neither comes back nor yields.
+    /// Neither returns nor yields.
     Loop,
-    /// Kills nobody: the library catches it.
+    /// Does not kill: the library catches the panic.
     Panic,
-    /// It is a message like any other; what ends the process comes from outside.
+    /// A message like any other; the process is killed from outside.
     Never,
 }
 
@@ -56,7 +56,7 @@ impl Death {
         }
     }
 
-    /// It comes now.
+    /// Dies this way, now.
     pub fn come(self) {
         match self {
             Self::Abort => std::process::abort(),
@@ -90,15 +90,15 @@ type Failed = Box<dyn Error + Send + Sync>;
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     pub death: Death,
-    /// Counts the starts, from 0.
+    /// Number of the start, from 0.
     pub start: u64,
-    /// How the one before ended, as its supervisor saw it.
+    /// How the previous process ended, as its supervisor saw it.
     pub last_end: LastEnd,
-    /// Whether it goes on when nothing is pending, until somebody ends it.
+    /// Whether it goes on when nothing is pending, until it is killed.
     pub stays: bool,
 }
 
-/// Delivers what is there and what this start brings along, and returns when nothing is pending.
+/// Delivers the existing messages and those of this start, and returns when nothing is pending.
 pub async fn run(dir: &Path, log: &Path, life: Life) -> Result<(), Failed> {
     let Life { death, start, last_end, stays } = life;
     let embedded = Embedded::open_with(dir, plan::tuning())?;
@@ -125,7 +125,7 @@ pub async fn run(dir: &Path, log: &Path, life: Life) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The messages of a start; those of the first one fill all permits, with the pill among them.
+/// Returns the messages of a start; those of the first one use all permits, with the pill among them.
 pub fn brought(pipeline: &str, start: u64) -> Vec<Message> {
     let count = if start == 0 { IN_FLIGHT - 1 } else { NEW_PER_START };
     let mut ids: Vec<String> = (0..count).map(|number| format!("{pipeline}-{start}-{number}")).collect();

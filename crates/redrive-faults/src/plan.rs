@@ -1,4 +1,4 @@
-//! What every part agrees on: the pipelines, the sizes, and the numbers that follow from a seed.
+//! Shared definitions: the pipelines, the sizes, and what follows from a seed or an id.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,8 @@ pub fn options(pipeline: &str) -> StoreOptions {
     StoreOptions { ordering, ..StoreOptions::default() }
 }
 
-/// Small enough that a few hundred messages roll segments, cut checkpoints, start the cleaner and fill the letter log.
+/// Small enough that a few hundred messages roll segments, write checkpoints, start the cleaner and fill the letter
+/// log.
 pub fn tuning() -> Tuning {
     Tuning {
         segment_bytes: 16 * 1024,
@@ -23,7 +24,7 @@ pub fn tuning() -> Tuning {
         checkpoint_bytes: 24 * 1024,
         checkpoint_changes: 40,
         clean_above_bytes: 32 * 1024,
-        // Resolved letters must be found by who verifies.
+        // The verifier must still find resolved letters.
         resolved_retention: Duration::from_hours(1_000_000),
         scrub: None,
         accept_missing: false,
@@ -35,7 +36,7 @@ pub fn now() -> Time {
     Time::from_millis(since.as_millis() as u64)
 }
 
-/// The message of an id: whoever reads it back can tell whether it is whole.
+/// Returns the message of an id; a reader can tell whether it is intact.
 pub fn message(id: &str, key: Option<&str>) -> Message {
     let builder = Message::builder(id).payload(payload(id));
     let builder = match key {
@@ -45,12 +46,12 @@ pub fn message(id: &str, key: Option<&str>) -> Message {
     builder.build().expect("ids and keys of the workload are within the limits")
 }
 
-/// 40 to 400 bytes that follow from the id.
+/// Returns 40 to 400 bytes that follow from the id.
 pub fn payload(id: &str) -> Vec<u8> {
     let mut random = SplitMix64::new(
         id.bytes().fold(7u64, |sum, byte| sum.wrapping_mul(31).wrapping_add(u64::from(byte))),
     );
-    // Not `below`: stores that were written earlier must still be verified.
+    // Not `below`: stores that were written earlier must still verify.
     let len = 40 + random.draw() % 360;
     (0..len).map(|_| random.draw() as u8).collect()
 }

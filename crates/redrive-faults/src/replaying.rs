@@ -1,8 +1,8 @@
-//! A replay job that is killed again and again, and the check that each letter was delivered once by it all the same.
+//! A replay job that is killed again and again, and the check that it still delivered each letter once.
 //!
-//! The victim appends a line to a file outside of the store for every call of its handler, and, whenever it opens the
-//! store, which deliveries the store says were running when the process before it died. The check trusts the calls; what
-//! the store says is used only to tell a repeat that must be allowed from one that must not.
+//! The victim appends a line to a file outside the store for every call of its handler, and on each opening a line with
+//! the deliveries that, according to the store, were running when the previous process died. The check trusts the
+//! calls; it uses the store's statement only to tell an allowed repeat from a forbidden one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
@@ -25,11 +25,11 @@ use crate::plan;
 
 /// The pipeline of the letters.
 pub const PIPELINE: &str = "orders";
-/// Deliveries that may be under way at once.
+/// Deliveries that may run concurrently.
 pub const CONCURRENCY: u32 = 8;
 const DEDUP: Duration = Duration::from_hours(24);
 
-/// How the store of the pipeline is opened.
+/// Returns the options with which the store of the pipeline is opened.
 pub fn options() -> StoreOptions {
     StoreOptions { dedup: Some(DEDUP), ..StoreOptions::default() }
 }
@@ -37,10 +37,10 @@ pub fn options() -> StoreOptions {
 type Failed = Box<dyn Error + Send + Sync>;
 
 fn pipeline() -> Pipeline {
-    // Whoever is killed at random often enough may be quarantined; that is not what is tested here.
+    // A message that is often running at random kills might be quarantined, which is not tested here.
     let policy = Policy::fixed("1ms").retries(0).jitter("none").crash(100, "5m");
     let pipeline = Pipeline::new(PIPELINE).policy(policy).concurrency(CONCURRENCY).dedup(DEDUP);
-    // All of them are to be dead.
+    // All of the messages are supposed to die.
     pipeline.guard(GuardSettings::off())
 }
 
@@ -50,14 +50,14 @@ fn build(embedded: &Embedded, pipeline: Pipeline) -> Result<(Redrive, PipelineHa
     Ok((redrive, handle))
 }
 
-/// Every tenth letter dies again when it is replayed, and so many in a row now and then that the job is stopped. They are
-/// open then, and only the job's own memory keeps a job that goes on from taking them a second time.
+/// Every tenth letter dies again when it is replayed, and now and then so many in a row that the job is stopped. They
+/// are open then, and only the job's own record keeps a resumed job from replaying them again.
 pub fn dies_again(message: &Message) -> bool {
     let number: u64 = message.id().trim_start_matches("m-").parse().unwrap_or_default();
     number % 10 == 3 || number % 250 >= 200
 }
 
-/// Makes `count` dead letters, numbered from 0, of messages `m-0`, `m-1` …
+/// Creates `count` dead letters, numbered from 0, of messages `m-0`, `m-1` …
 pub async fn seed(dir: &Path, count: u64) -> Result<(), Failed> {
     let embedded = Embedded::open_with(dir, plan::tuning())?;
     let refuse = |_: Message| async { Err::<(), _>(Failure::permanent("422 refused")) };
@@ -72,7 +72,7 @@ pub async fn seed(dir: &Path, count: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Replays all letters as one job, or goes on with the job that is there; returns when it is done.
+/// Replays all letters as one job, or resumes the existing job; returns when it is done.
 pub async fn replay(dir: &Path, log_path: &Path, rate: f64) -> Result<(), Failed> {
     let embedded = Embedded::open_with(dir, plan::tuning())?;
     let log = Arc::new(File::options().create(true).append(true).open(log_path)?);
@@ -88,7 +88,7 @@ pub async fn replay(dir: &Path, log_path: &Path, rate: f64) -> Result<(), Failed
         }
     };
     let (redrive, handle) = build(&embedded, pipeline().handler_fn(handler))?;
-    // A handler may have returned, and the process been killed before that was durable.
+    // A handler may have returned just before the process was killed, when that was not durable yet.
     let report = embedded.report(PIPELINE).unwrap_or_default();
     let unsettled = report.started.iter().chain(&report.returned);
     let unsettled: Vec<String> = unsettled.map(|mark| mark.seq.to_string()).collect();
@@ -101,7 +101,7 @@ pub async fn replay(dir: &Path, log_path: &Path, rate: f64) -> Result<(), Failed
     job
 }
 
-/// A line for each time that the job was stopped for failures.
+/// Returns the file with a line for each time that the job was stopped for failures.
 pub fn stops(log: &Path) -> PathBuf {
     log.with_extension("stops")
 }
@@ -139,12 +139,12 @@ async fn carry_out(
     }
 }
 
-/// What the calls of all runs say.
+/// A summary of the calls of all runs.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct CallRecords {
     pub letters: u64,
     pub calls: u64,
-    /// Calls of a letter that had been called before, by a process that was killed during that call.
+    /// Repeated calls of a letter; each earlier call was interrupted by a kill.
     pub repeats: u64,
     pub runs: u64,
 }
@@ -159,7 +159,7 @@ impl fmt::Display for CallRecords {
     }
 }
 
-/// Every letter was called once, apart from calls that were in flight when their process was killed.
+/// Checks that every letter was called once, except for calls that were in flight when their process was killed.
 pub fn check_calls(log: &Path, letters: u64) -> Result<CallRecords, String> {
     let text = fs::read_to_string(log).map_err(|error| error.to_string())?;
     let mut in_flight: Vec<BTreeSet<u64>> = Vec::new();
@@ -181,7 +181,7 @@ pub fn check_calls(log: &Path, letters: u64) -> Result<CallRecords, String> {
         told.calls += runs.len() as u64;
         told.repeats += runs.len() as u64 - 1;
         for pair in runs.windows(2) {
-            // Runs are counted from 1, so this is what the opening after the earlier call said.
+            // Runs are counted from 1, so this is the line of the opening after the earlier call.
             let was_in_flight = in_flight.get(pair[0]).is_some_and(|marks| marks.contains(&letter));
             if pair[0] == pair[1] || !was_in_flight {
                 return Err(format!(

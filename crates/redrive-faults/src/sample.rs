@@ -1,5 +1,5 @@
-//! A small store with everything in it: letters in the letter log, several segments, tables of the index, ids that are
-//! remembered, messages that wait for their time or for their key. Clean end. What must be found in it is known.
+//! A small store with a bit of everything: letters in the letter log, several segments, index tables, remembered ids,
+//! messages that wait for their due time or their key. It ends cleanly, and what must be found in it is known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -16,14 +16,14 @@ use redrive_core::{Reason, Time};
 use crate::plan;
 use crate::settle;
 
-/// When the sample was made, as its messages tell it: the same on every day.
+/// The time of the sample according to its messages, the same on every day.
 pub const NOW: Time = Time::from_millis(1_790_000_000_000);
-/// Ids are remembered this long.
+/// How long ids are remembered.
 pub const DEDUP: Duration = Duration::from_hours(24);
 const LONG: Duration = Duration::from_hours(10);
 const HANG_GUARD: Duration = Duration::from_mins(1);
 
-/// What became of a message.
+/// The expected state of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SampleFate {
     Done,
@@ -40,7 +40,7 @@ pub fn options(pipeline: &str) -> StoreOptions {
     StoreOptions { dedup: Some(DEDUP), ..plan::options(pipeline) }
 }
 
-/// Makes the store of one pipeline with about this many messages.
+/// Creates the store of one pipeline with about this many messages.
 pub fn make(dir: &Path, pipeline: &str, messages: u64) -> Result<Fates, EngineError> {
     let mut maker = Maker::open(dir, pipeline, Fates::new())?;
     let begun = Instant::now();
@@ -56,7 +56,7 @@ pub fn make(dir: &Path, pipeline: &str, messages: u64) -> Result<Fates, EngineEr
     Ok(maker.fates)
 }
 
-/// Opens a store that was made earlier and works on in it with this many more messages; ends cleanly.
+/// Opens an existing store, adds this many messages, and ends cleanly.
 pub fn go_on(dir: &Path, pipeline: &str, fates: Fates, messages: u64) -> Result<Fates, EngineError> {
     let mut maker = Maker::open(dir, pipeline, fates)?;
     let until = maker.made + messages;
@@ -70,7 +70,7 @@ pub fn go_on(dir: &Path, pipeline: &str, fates: Fates, messages: u64) -> Result<
     Ok(maker.fates)
 }
 
-/// Whether the journal was cleaned often enough that the letter log has a segment that is closed.
+/// Whether the journal was cleaned often enough that the letter log has a closed segment.
 fn is_cleaned(journal: &Path) -> bool {
     let names = std::fs::read_dir(journal).into_iter().flatten().flatten();
     let names: Vec<_> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -161,7 +161,7 @@ impl Maker {
         Ok(())
     }
 
-    /// Gives checkpoints and the cleaner their time.
+    /// Gives checkpoints and the cleaner time to run.
     fn rest(&mut self) -> Result<(), EngineError> {
         for _ in 0..20 {
             self.store.poll(&mut Vec::new())?;
@@ -171,7 +171,7 @@ impl Maker {
     }
 }
 
-/// The fates as lines of text, for a store that is kept.
+/// Writes the fates as lines of text, for a store that is kept.
 pub fn write(fates: &Fates) -> String {
     let line = |(id, fate): (&String, &SampleFate)| format!("{id} {fate:?}\n");
     fates.iter().map(line).collect()
@@ -190,23 +190,23 @@ pub fn read(text: &str) -> Fates {
         .collect()
 }
 
-/// What is found in a store that was opened again.
+/// What was found in a reopened store.
 #[derive(Debug, Default)]
 pub struct FoundStore {
     pub letters: BTreeMap<String, LetterState>,
-    /// How many of them the filter `status:503` finds.
+    /// How many of the letters the filter `status:503` finds.
     pub unavailable: usize,
     /// Dead letters and deliveries whose content is damaged, by number.
     pub corrupt: BTreeSet<u64>,
     /// Messages that were pending and have been delivered now.
     pub delivered: BTreeSet<String>,
-    /// What the store says of each id, asked before anything is delivered.
+    /// The store's answer for each id, before anything is delivered.
     pub phases: BTreeMap<String, Option<MessagePhase>>,
     pub report: StoreReport,
     pub notices: Vec<StoreNotice>,
 }
 
-/// Opens the store of a pipeline, asks for every id, and drives what is pending to its end.
+/// Opens the store of a pipeline, queries every id, and delivers everything that is pending.
 pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<FoundStore, EngineError> {
     let embedded = Embedded::open_with(dir, plan::tuning())?;
     let mut store = embedded.store(pipeline, options(pipeline))?;
@@ -252,7 +252,7 @@ pub fn look(dir: &Path, pipeline: &str, fates: &Fates) -> Result<FoundStore, Eng
     }
 }
 
-/// Asks until the answer is not that the index is being built anew.
+/// Repeats a query for as long as the index is being rebuilt.
 pub fn patiently<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T, EngineError> {
     let begun = Instant::now();
     loop {
@@ -266,7 +266,7 @@ pub fn patiently<T>(mut ask: impl FnMut() -> Result<T, EngineError>) -> Result<T
 }
 
 impl FoundStore {
-    /// The acknowledged ids that are not where they must be.
+    /// Returns the acknowledged ids that are not where they must be.
     pub fn missing(&self, fates: &Fates) -> Vec<String> {
         let is_there = |id: &String, fate: &SampleFate| match fate {
             SampleFate::Done => true,

@@ -1,4 +1,4 @@
-//! Verdicts as the workload and the verifier give them.
+//! The verdicts that the workload and the verifier use.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use redrive_core::{Class, FailureKind, Reason, Time};
 use crate::acks::Step;
 use redrive_core::SplitMix64;
 
-/// Outlives the segment it is written into, so that the cleaner has to carry it.
+/// Outlives the segment it is written to, so that the cleaner has to carry it forward.
 const LONG_MS: u64 = 3_600_000;
 
-/// A settlement of any kind, and what it means for the message.
+/// Returns a random settlement, and what it means for the message.
 pub fn any(random: &mut SplitMix64, delivery: Delivery, now: Time) -> (Step, Settlement) {
     if let Some(reason) = delivery.doomed {
         return (Step::Dead, dead(delivery, reason, now));
     }
-    // Deaths grow likelier with the attempts, so that nothing retries forever.
+    // Death gets more likely with the attempts, so that nothing retries forever.
     match random.below(100) {
         0..45 => (Step::Done, done(delivery)),
         45..53 => (Step::Released, Settlement { delivery, verdict: Verdict::Release, attempt: None }),

@@ -1,4 +1,4 @@
-//! Opens a copy of what the victim left behind, drives everything to its end and holds it against the ledger.
+//! Opens a copy of what the victim left behind, drives everything to its end and compares it with the ledger.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::settle;
 /// Nothing takes this long unless it hangs.
 const HANG_GUARD: Duration = Duration::from_mins(5);
 
-/// What a verification looked at.
+/// What a verification covered.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct SeenEffects {
     pub acknowledged: u64,
@@ -53,10 +53,10 @@ impl std::ops::AddAssign for SeenEffects {
     }
 }
 
-/// What may be asked beyond that nothing is lost.
+/// What to check besides that nothing is lost.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
-    /// What was in flight is marked as started: true for a killed process, not for a power cut.
+    /// Whether everything in flight must be marked as started: true for a killed process, not for a power cut.
     pub started: bool,
     pub tuning: Tuning,
 }
@@ -65,7 +65,7 @@ pub fn verify(dir: &Path, acks: &Path) -> Result<SeenEffects, String> {
     verify_as(dir, acks, Asked { started: false, tuning: plan::tuning() })
 }
 
-/// Verifies copies of `dir`; the directory itself stays as it is.
+/// Verifies copies of `dir`; the directory itself is not changed.
 pub fn verify_as(dir: &Path, acks: &Path, asked: Asked) -> Result<SeenEffects, String> {
     let lines = acks::read(acks).map_err(|error| format!("{}: {error}", acks.display()))?;
     let ledger = Ledger::of(&lines)?;
@@ -95,7 +95,7 @@ pub fn verify_as(dir: &Path, acks: &Path, asked: Asked) -> Result<SeenEffects, S
     Ok(seen)
 }
 
-/// The index that follows from the journal alone is the one that was found or brought forward.
+/// Checks that the index rebuilt from the journal alone equals the one that was found and caught up.
 pub fn same_index(running: &[String], rebuilt: &[String]) -> Result<(), String> {
     let only = |these: &[String], those: &[String]| {
         these.iter().filter(|line| !those.contains(line)).take(5).cloned().collect::<Vec<_>>()
@@ -227,7 +227,7 @@ fn deliver_all(store: &mut impl Engine, book: &mut Book) -> Result<HashSet<u64>,
     }
 }
 
-/// A directory for copies, in memory where that is possible; it goes when it is dropped.
+/// A directory for copies, in memory if possible; it is removed on drop.
 #[derive(Debug)]
 pub struct Scratch(pub PathBuf);
 
@@ -250,7 +250,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A copy in which every index is missing.
+/// Copies a store without its indexes.
 pub fn copy_without_index(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for name in ["FORMAT", "LOCK", "PIPELINES"] {
@@ -267,7 +267,7 @@ pub fn copy_without_index(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Copies a directory with holes left as holes: the index reserves far more than it fills.
+/// Copies a directory and keeps holes: the index reserves far more than it fills.
 pub fn copy_dir(from: &Path, to: &Path) -> io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

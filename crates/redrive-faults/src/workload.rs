@@ -18,10 +18,10 @@ use crate::plan;
 use crate::settle;
 use redrive_core::SplitMix64;
 
-/// More than this in hand or on its way and the workload settles before it takes or offers more.
+/// Beyond this number of deliveries in hand or offers in progress, the workload settles before it takes or offers more.
 const OUT_MAX: usize = 64;
 
-/// One pipeline under work.
+/// One pipeline in use.
 struct Lane {
     name: &'static str,
     engine: EmbeddedStore,
@@ -31,11 +31,11 @@ struct Lane {
     answers: Vec<(Vec<String>, Receiver<IngestAnswer>)>,
 }
 
-/// Why a step did not come to its end.
+/// Why a step failed.
 enum StepFailure {
-    /// The storage failed: the store has stopped.
+    /// The storage failed, so the store has stopped.
     Stopped(EngineError),
-    /// Letters could not be read. The caller gets the error; the store goes on.
+    /// Letters could not be read. The caller gets the error, and the store goes on.
     Unread(EngineError),
 }
 
@@ -50,19 +50,19 @@ pub struct Work<'a> {
     pub dir: &'a Path,
     pub acks: &'a Path,
     pub seed: u64,
-    /// Zero: until it is killed.
+    /// 0: until it is killed.
     pub steps: u64,
-    /// The pipelines that are opened and worked on.
+    /// The pipelines that are opened and used.
     pub pipelines: &'a [&'static str],
     pub tuning: Tuning,
 }
 
 impl Work<'_> {
-    /// Runs the workload. A failure of the storage comes back as an error, after which nothing is acknowledged.
+    /// Runs the workload. A storage failure is returned as an error, after which nothing is acknowledged.
     pub fn run(&self) -> Result<(), EngineError> {
         let mut acks = AckFile::open(self.acks).expect("the file of acknowledgements opens");
         let mut random = SplitMix64::new(self.seed);
-        // Ids differ from run to run on one directory.
+        // Ids differ between runs on the same directory.
         let run = plan::now().as_millis();
         let embedded = Embedded::open_with(self.dir, self.tuning)?;
         let mut lanes = Vec::new();
@@ -114,18 +114,18 @@ impl Lane {
         Ok(self.hear(acks)?)
     }
 
-    /// A write that failed has stopped the store by now, and it says so; a read has not.
+    /// Classifies an error: a failed write has stopped the store by now, which `hear` reports; a failed read has not.
     fn asked(&mut self, result: Result<(), EngineError>, acks: &mut AckFile) -> Result<(), StepFailure> {
         let Err(error) = result else { return Ok(()) };
         self.hear(acks)?;
         match error {
-            // The index is being rebuilt. Whoever asks later gets an answer.
+            // The index is being rebuilt; a later query gets an answer.
             EngineError::Unavailable(_) => Ok(()),
             error => Err(StepFailure::Unread(error)),
         }
     }
 
-    /// Passes on what the engine has acknowledged since.
+    /// Writes down what the engine has acknowledged since the last call.
     fn hear(&mut self, acks: &mut AckFile) -> Result<(), EngineError> {
         let mut events = Vec::new();
         self.engine.poll(&mut events)?;
@@ -215,7 +215,7 @@ impl Lane {
 
     fn replay(&mut self, random: &mut SplitMix64, acks: &mut AckFile) -> Result<(), EngineError> {
         let now = plan::now();
-        // A process that was stopped may have begun the same row of numbers: a job of its own for each.
+        // An earlier process may have drawn the same random numbers, so mix in the time to get a new job.
         let job = random.draw() ^ now.as_millis().rotate_left(40);
         let ids = self.some_letters(LetterState::Open, random)?;
         for seq in &ids {
@@ -233,7 +233,7 @@ impl Lane {
         self.hear(acks)
     }
 
-    /// Discards some open letters, or takes some discards back.
+    /// Discards some open letters, or undoes some discards.
     fn discard(&mut self, random: &mut SplitMix64, acks: &mut AckFile) -> Result<(), EngineError> {
         let (state, change, step) = if random.chance(70) {
             (LetterState::Open, LetterChange::Discard, Step::Discard)
@@ -267,12 +267,12 @@ impl Lane {
         self.engine.close()
     }
 
-    /// After the storage failed nothing may be acknowledged any more.
+    /// Checks that nothing is acknowledged after the storage has failed.
     fn must_be_stopped(&mut self) {
         let message = NewMessage { message: plan::message("too-late", Some("k")), due: None };
         let answer = self.ingest.submit(vec![message], plan::now()).blocking_recv();
         assert!(!matches!(answer, Ok(Ok(_))), "accepted after the storage had failed");
-        // An answer may come a moment before the engine itself tells.
+        // An answer may arrive shortly before the engine itself reports the failure.
         let stopped = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(1));
             self.engine.poll(&mut Vec::new()).is_err()

@@ -15,8 +15,9 @@ use redrive_faults::settle;
 use redrive_faults::verify::Scratch;
 use support::{files_in, often};
 
-/// Journal and letter log. The marks of what was started have two files of 1 MiB, the index bounds of its own. The
-/// cleaner has a thread of its own and may lag on a loaded machine: it is given time to catch up before each look.
+/// Bound for journal and letter log. The marks of started messages have two files of 1 MiB, the index has its own
+/// bound. The cleaner has its own thread and may lag on a loaded machine, so it gets time to catch up before each
+/// check.
 const JOURNAL_BYTES_MAX: u64 = 512 * 1024;
 const INDEX_BYTES_MAX: u64 = 64 << 20;
 
@@ -25,7 +26,7 @@ fn open(dir: &Path) -> EmbeddedStore {
     embedded.store("plain", plan::options("plain")).expect("it opens")
 }
 
-/// What the files whose names end so take up, holes left out.
+/// Returns the disk usage of the files with this name suffix, without holes.
 fn bytes_in(dir: &Path, end: &str) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let size =
@@ -132,7 +133,8 @@ fn a_letter_that_is_replayed_again_and_again_does_not_fill_the_disk() {
     largest.check(&format!("one letter replayed {replays} times"));
 }
 
-/// A journal that held little but ids to remember was once rewritten over and over: each id cost more, the more there were.
+/// A journal with little but ids to remember used to be rewritten over and over: the more ids there were, the more each
+/// one cost.
 #[test]
 fn remembered_ids_are_not_carried_forward_again_and_again() {
     let scratch = Scratch::new().expect("a scratch directory");
@@ -153,7 +155,7 @@ fn remembered_ids_are_not_carried_forward_again_and_again() {
             settle_now(&mut store, settle::done(delivery));
         }
     }
-    // Nothing comes in any more: the cleaner finishes what there is to clean, and stops.
+    // Nothing arrives any more: the cleaner finishes its work and stops.
     let (mut before, mut idle_for) = (embedded.traffic().bytes(), 0);
     let written = before;
     while idle_for < 200 {

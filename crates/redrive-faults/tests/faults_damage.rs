@@ -1,7 +1,7 @@
-//! Every file of a cleaned store, damaged in every way: bits flipped, cut short, removed; with the index and without it.
-//! Every acknowledged message is there, or its absence is said; none is called `succeeded` that did not.
+//! Damages every file of a cleaned store in every way (bits flipped, truncated, removed), with and without the index.
+//! Every acknowledged message is found or reported as lost; none is called `succeeded` that was not.
 //!
-//! `REDRIVE_DAMAGE=N` sets how many cases each pipeline gets, with the index and without.
+//! `REDRIVE_DAMAGE=N` sets the number of cases per pipeline, with and without the index each.
 
 mod support;
 
@@ -17,7 +17,7 @@ use redrive_faults::sample::{self, Fates, FoundStore, SampleFate};
 use redrive_faults::verify::{Scratch, copy_dir};
 use support::{files_in, often};
 
-/// What is done to a file.
+/// How a file is damaged.
 #[derive(Debug, Clone, Copy)]
 enum Harm {
     Flip { at: u64, bit: u8 },
@@ -52,14 +52,14 @@ impl Harm {
     }
 }
 
-/// What came of the cases of one kind of file and harm.
+/// The results of the cases of one kind of file and damage.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     tried: u64,
     refused: u64,
     told: u64,
     corrupt: u64,
-    /// Gone, and said so.
+    /// Lost, and reported as lost.
     gone: u64,
 }
 
@@ -104,7 +104,7 @@ impl Suite {
         for file in &files {
             harms.push((file.clone(), Harm::Remove));
             let len = filled(file);
-            // Half of them over all files alike, half by their size.
+            // Half of them evenly over all files, half by their size.
             let flips = (cases / 2 / files.len() as u64).max(1) + cases * len / 2 / all.max(1);
             for _ in 0..if len == 0 { 0 } else { flips } {
                 let at = random.below(len);
@@ -152,7 +152,7 @@ impl Suite {
             self.fates.iter().filter(|(id, fate)| !is_there(&found, id, **fate)).map(|(id, _)| id).collect();
         tally.gone += gone.len() as u64;
         assert!(gone.is_empty() || said, "{what}: {gone:?} are gone, and nothing was said");
-        // With the index, whose message was hit is known; without it one may be gone with its frame's header.
+        // With the index it is known whose message was hit; without it, one may be lost with the header of its frame.
         let most = usize::from(!self.with_index);
         assert!(gone.len() <= most, "{what}: {gone:?} are gone: {:?}", found.report);
         let lied = self.fates.iter().filter(|(id, fate)| {
@@ -179,7 +179,7 @@ impl Suite {
     }
 }
 
-/// Whether anything tells that something is wrong: the report that goes to the log.
+/// Whether anything reports the damage.
 fn is_said(found: &FoundStore) -> bool {
     let report = &found.report;
     let logs = [&report.journal, &report.letters];
@@ -191,9 +191,9 @@ fn is_index_said(found: &FoundStore) -> bool {
     found.report.rebuilt.is_some() || found.notices.iter().any(StoreNotice::is_bad)
 }
 
-/// The message, or what is left of it, is where somebody finds it.
+/// Whether the message, or what is left of it, can still be found.
 fn is_there(found: &FoundStore, id: &str, fate: SampleFate) -> bool {
-    // Numbers are given in the order of the ids.
+    // Numbers are assigned in the order of the ids.
     let number: u64 = id.trim_start_matches("m-").parse().expect("a number");
     match fate {
         SampleFate::Done => true,
@@ -212,10 +212,10 @@ fn kind_of(file: &Path) -> String {
     }
 }
 
-/// A refusal names the file, or what it is about.
+/// Whether a refusal names the file, or something else that leads to it.
 fn names_it(text: &str, file: &Path) -> bool {
     let name = file.file_name().expect("a name").to_string_lossy();
-    // A file of another store than FORMAT says, or one that is missing behind another.
+    // Or the error is about another store than in FORMAT, or about a segment missing after another.
     text.contains(&*name) || (name == "FORMAT" && text.contains("FORMAT")) || text.contains(".seg")
 }
 

@@ -1,4 +1,4 @@
-//! Directories that must not be opened, or not as they are: each is refused with words that say what to do.
+//! Directories that must not be opened, or not as they are: each is refused with a message that says what to do.
 
 mod support;
 
@@ -57,7 +57,7 @@ fn a_missing_segment_is_refused_unless_it_is_accepted() {
     println!("{tried} holes refused, and opened when asked for");
 }
 
-/// The last segment is where a torn write may be; all of it missing is more than that.
+/// The last segment may have a torn write, but not be missing as a whole.
 #[test]
 fn a_missing_last_segment_is_never_passed_over_in_silence() {
     let rig = used();
@@ -69,7 +69,7 @@ fn a_missing_last_segment_is_never_passed_over_in_silence() {
     open(&rig.dir, accepting).expect("it opens when that is asked for");
 }
 
-/// A store that has written too little for its index to know of it.
+/// A store that has written too little for its index to know about it.
 #[test]
 fn a_journal_that_is_gone_is_not_a_new_one() {
     let rig = Rig::new();

@@ -1,5 +1,5 @@
-//! One bit wrong in any file: it is refused with the file's name, or everything is there but the message that was hit,
-//! and that one is a dead letter `corrupt`. Never a panic, never a silent loss.
+//! Flips one bit in any file: either the store is refused with the file's name, or everything is intact except the
+//! message that was hit, which becomes a dead letter `corrupt`. There is never a panic or a silent loss.
 
 mod support;
 
@@ -19,13 +19,13 @@ use redrive_faults::settle;
 use redrive_faults::verify::copy_dir;
 use support::{Rig, files_in, often};
 
-/// What became of everything in one pipeline.
+/// What was found in one pipeline.
 #[derive(Debug, Default, Clone)]
 struct Found {
     delivered: BTreeSet<u64>,
     corrupt: BTreeSet<u64>,
     letters: BTreeMap<u64, LetterState>,
-    /// Opening said that something is damaged.
+    /// Whether damage was reported on opening.
     told: bool,
 }
 
@@ -86,7 +86,7 @@ fn flip(file: &Path, at: u64, bit: u64) {
     open.write_all_at(&byte, at).expect("written");
 }
 
-/// Flips bits over the files whose path has `part` in it, and holds what is found against what was there before.
+/// Flips bits in the files whose path contains `part`, and compares what is found with what was there before.
 fn flips(part: &str, pipeline: &str, with_index: bool, budget: u64) {
     let mut random = SplitMix64::new(often("REDRIVE_SEED", 5));
     let rig = Rig::new();
@@ -116,7 +116,7 @@ fn flips(part: &str, pipeline: &str, with_index: bool, budget: u64) {
         .into_iter()
         .filter(|file| file.strip_prefix(&rig.dir).is_ok_and(|file| file.to_string_lossy().contains(part)))
         .collect();
-    // A file that is mostly a hole is looked at where it is filled.
+    // In a file that is mostly a hole, only the filled part is flipped.
     let filled = |file: &Path| {
         let metadata = fs::metadata(file).expect("it is there");
         metadata.len().min(std::os::unix::fs::MetadataExt::blocks(&metadata) * 512)
@@ -149,8 +149,8 @@ fn flips(part: &str, pipeline: &str, with_index: bool, budget: u64) {
             hit += u64::from(found.corrupt.len() > before.corrupt.len());
             let there = before.delivered.iter().chain(before.letters.keys());
             let lost: Vec<_> = there.filter(|seq| !found.has(**seq)).collect();
-            // Only where a frame's own header was hit, and the index that pointed at it is gone too, nobody can know
-            // whose it was. Even then it is told that something is missing.
+            // Only if a frame's own header was hit, and the index that pointed to it is gone too, the message cannot be
+            // identified. Even then a loss is reported.
             assert!(
                 lost.is_empty() || (lost.len() == 1 && found.told && !with_index),
                 "{what}: lost {lost:?}"

@@ -1,4 +1,5 @@
-//! A disk that fills up: below the reserve nothing is accepted and settling goes on; really full, the store stops.
+//! A disk that fills up: below the reserve nothing is accepted and settling continues; with a full disk the store
+//! stops.
 
 #[path = "support/image.rs"]
 mod image;
@@ -36,7 +37,7 @@ fn offer(store: &impl Engine, id: &str) -> Result<Vec<Accepted>, IngestError> {
     ingest.submit(vec![NewMessage { message, due: None }], plan::now()).blocking_recv().expect("answered")
 }
 
-/// Leaves about this much free.
+/// Fills the disk until about this much is free.
 fn fill(image: &Image, leave: u64) {
     let free = || {
         let stat = std::process::Command::new("stat").args(["-f", "-c", "%a %S"]).arg(&image.mount).output();
@@ -81,7 +82,7 @@ fn below_the_reserve_ingest_waits_and_settling_goes_on() {
     }
 
     fs::remove_file(image.mount.join("filler")).expect("removed");
-    // ext4 gives the blocks of a removed file back with its next commit, a few seconds later.
+    // ext4 frees the blocks of a removed file with its next commit, a few seconds later.
     let begun = Instant::now();
     while let Err(refused) = offer(&store, "after") {
         assert!(begun.elapsed() < support::HANG_GUARD, "space came back: {refused}");

@@ -1,4 +1,4 @@
-//! The index is a cache: deleted, truncated, half gone or older than the journal, it is rebuilt or brought forward.
+//! The index is a cache: if it is deleted, truncated, incomplete or older than the journal, it is rebuilt or caught up.
 
 mod support;
 
@@ -58,7 +58,7 @@ fn whatever_happens_to_the_index_nothing_is_lost() {
                 harm_index(harm, &index, &older.join(pipeline), &mut random);
             }
         }
-        // The verifier compares the index it finds with one that is built from the journal alone.
+        // The verifier compares the index with one that is built from the journal alone.
         seen += rig.check(false, &format!("round {round}, {harm:?}"));
     }
     println!("{rounds} times harmed, verified after each: {seen}");
@@ -74,7 +74,7 @@ fn harm_index(harm: Harm, index: &std::path::Path, older: &std::path::Path, rand
                 fs::remove_file(file).expect("removed");
             }
         }
-        // A victim that was killed before its first checkpoint has left an empty directory.
+        // A victim that was killed before its first checkpoint leaves an empty directory.
         Harm::Truncate if files.is_empty() => {}
         Harm::Truncate => {
             let file = &files[random.below(files.len() as u64) as usize];
@@ -90,8 +90,8 @@ fn harm_index(harm: Harm, index: &std::path::Path, older: &std::path::Path, rand
     }
 }
 
-/// Single bits in tables that were open already once left letters unlistable, known ids refused, and exits with "repair the
-/// disk".
+/// Flipped bits in tables that were already open used to make letters unlistable, known ids refused, and the process
+/// exit with "repair the disk".
 #[test]
 fn tables_that_are_damaged_while_they_are_open_are_built_anew_and_every_answer_is_right() {
     let scratch = Scratch::new().expect("a scratch directory");
@@ -113,7 +113,7 @@ fn tables_that_are_damaged_while_they_are_open_are_built_anew_and_every_answer_i
             let file = &runs[random.below(runs.len() as u64) as usize];
             let len = fs::metadata(file).expect("it is there").len();
             if len == 0 {
-                // Cut to nothing before: there is nothing left to damage.
+                // It was truncated to nothing before: there is nothing left to damage.
                 continue;
             }
             damage(file, random.below(len), round % 3 == 2 && len > 100);
@@ -169,8 +169,8 @@ fn damage(file: &std::path::Path, at: u64, cut: bool) {
     open.write_all_at(&byte, at).expect("written");
 }
 
-/// The cleaner carries ids forward, and a running store does not look up whether it knows them: it must know all of them, now
-/// and after a restart, with its index and without.
+/// The cleaner carries ids forward, and a running store does not check on disk whether it knows them: it must know all
+/// of them, now and after a restart, with and without its index.
 #[test]
 fn ids_outlive_the_segments_they_came_in() {
     let scratch = Scratch::new().expect("a scratch directory");
@@ -187,7 +187,7 @@ fn ids_outlive_the_segments_they_came_in() {
     let mut ids: Vec<String> = Vec::new();
     let mut store = open();
     let first = first_segment();
-    // The cleaner has a thread of its own, so it is not known when it has carried the first ids forward.
+    // The cleaner has its own thread, so it is unknown when it has carried the first ids forward.
     while first_segment() == first {
         let part: Vec<String> = (0..50).map(|i| format!("id-{}", ids.len() + i)).collect();
         assert_eq!(known(&mut store, &part), 0, "new ids");
@@ -211,7 +211,7 @@ fn ids_outlive_the_segments_they_came_in() {
 
 const WINDOW: std::time::Duration = std::time::Duration::from_hours(24);
 
-/// How many of these ids are refused as duplicates.
+/// Returns how many of these ids are refused as duplicates.
 fn known(store: &mut impl Engine, ids: &[String]) -> usize {
     let new = ids.iter().map(|id| NewMessage { message: plan::message(id, None), due: None }).collect();
     let ingest = store.ingest().expect("ingest");

@@ -1,6 +1,7 @@
-//! `kill -9` at random moments: nothing acknowledged is lost, nothing done comes back, what was running is known.
+//! `kill -9` at random moments: nothing acknowledged is lost, nothing done is delivered again, and it is known what was
+//! running.
 //!
-//! `REDRIVE_KILLS` says how many kills each of the two tests makes.
+//! `REDRIVE_KILLS` sets the number of kills in each of the two tests.
 
 mod support;
 
@@ -15,7 +16,7 @@ fn many_kills_in_a_row_on_one_directory_lose_nothing() {
     let mut rig = Rig::new();
     let mut seen = SeenEffects::default();
     for kill in 0..kills {
-        // Opening takes longer and longer; a new directory now and then keeps the number of kills per second up.
+        // Opening takes longer and longer; a new directory now and then keeps up the rate of kills.
         if kill % 20 == 19 {
             rig = Rig::new();
         }
@@ -39,7 +40,7 @@ fn kills_on_fresh_directories_lose_nothing() {
         random_moment(&rig, &mut random);
         victim.kill();
         seen += rig.check(true, &format!("kill {kill}"));
-        // It goes on as if nothing had been, to a clean end.
+        // Continue as if nothing had happened, to a clean end.
         rig.work(random.draw(), 20);
         seen += rig.check(false, &format!("after kill {kill}"));
     }

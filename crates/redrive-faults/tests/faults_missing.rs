@@ -1,5 +1,5 @@
-//! Files of a store that are gone or too short: refused in words that say which and how much, with the index and without
-//! it; and what is lost is never called `succeeded` once somebody has accepted that.
+//! Missing or truncated files of a store: refused with a message that says which and how much, with and without the
+//! index; and once the loss is accepted, no lost message is ever called `succeeded`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -138,7 +138,7 @@ fn a_tail_that_is_given_up_leaves_corrupt_letters_and_no_number_is_used_twice() 
         let size = |path: &Path| fs::metadata(path).expect("it is there").len();
         let mut all = segments(&dir, "j-");
         let mut last = all.pop().expect("a segment");
-        // One that was just begun holds nothing that could be lost: it goes with the tail of the one before.
+        // A segment that was just begun holds nothing to lose: remove it together with the tail of the previous one.
         while size(&last) < 1_024 {
             fs::remove_file(&last).expect("removed");
             last = all.pop().expect("a segment with messages");
@@ -172,7 +172,7 @@ fn a_watermark_that_is_gone_or_says_nothing_is_refused() {
         fs::remove_file(&file).expect("removed");
         let text = refused(&dir, &sample.fates);
         assert!(
-            text.contains("watermark is missing") || text.contains("which says where the logs end"),
+            text.contains("watermark is missing") || text.contains("which records where the logs end"),
             "{text}"
         );
         fs::write(&file, b"nonsense").expect("written");
@@ -187,7 +187,7 @@ fn a_watermark_that_is_gone_or_says_nothing_is_refused() {
     }
 }
 
-/// 780 acknowledged ids once went this way without a word.
+/// 780 acknowledged ids once vanished this way without any report.
 #[test]
 fn a_store_that_was_removed_is_refused_with_what_it_held_until_the_loss_is_accepted() {
     let sample = Sample::new();
@@ -249,7 +249,7 @@ fn a_cut_after_an_unclean_end_is_refused_up_to_the_last_acknowledgement() {
             let new = redrive::internal::engine::NewMessage { message, due: None };
             let now = Time::from_millis(sample::NOW.as_millis());
             ingest.submit(vec![new], now).blocking_recv().expect("answered").expect("accepted");
-            // As a process leaves it that is killed right after the answer.
+            // The directory as a process leaves it that is killed right after the answer.
             let killed = scratch.0.join(format!("killed-{n}"));
             copy_dir(&dir, &killed).expect("a copy");
             ends.push(killed);
@@ -258,7 +258,7 @@ fn a_cut_after_an_unclean_end_is_refused_up_to_the_last_acknowledgement() {
     for (n, killed) in ends.iter().enumerate() {
         let last = segments(killed, "j-").pop().expect("a segment");
         let len = fs::metadata(&last).expect("it is there").len();
-        // A mark of 64 bytes may stand behind the batch.
+        // A mark of 64 bytes may follow the batch.
         let cut = len - 64 - 8;
         fs::File::options().write(true).open(&last).and_then(|file| file.set_len(cut)).expect("cut");
         fs::remove_dir_all(killed.join("plain/index")).expect("removed");

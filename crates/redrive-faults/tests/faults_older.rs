@@ -1,5 +1,5 @@
-//! Stores that earlier versions wrote still open, and everything is in them. `tests/fixtures` has one per format; the
-//! binary `sample` of that version made it.
+//! Stores that earlier versions wrote still open, and everything is in them. `tests/fixtures` has one per format,
+//! created by the binary `sample` of that version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use redrive_faults::plan::PIPELINES;
 use redrive_faults::sample;
 use redrive_faults::verify::{Scratch, copy_dir};
 
-/// Format 2 as it was before the kind, the status and the code of a failure were stored with an attempt.
+/// Format 2 before attempts had the kind, status and code of their failures.
 const WITHOUT_KINDS: &str = "format-2-without-kinds";
 
-/// Everything that was ever written, the current format last.
+/// All fixtures; the last has the current format.
 const FORMATS: [&str; 6] = ["format-1", "format-2", WITHOUT_KINDS, "format-3", "format-4", "format-5"];
 
 fn fixture(format: &str) -> PathBuf {
@@ -70,7 +70,8 @@ fn a_store_of_format_5_opens_and_nothing_is_missing() {
     opens("format-5", false);
 }
 
-/// Before attempts had a kind, a status stood only in the text of the error. Letters from then are still found by it.
+/// Before attempts had kinds, the status was only in the text of the error. Letters from that time are still found by
+/// it.
 #[test]
 fn letters_of_a_store_without_kinds_are_found_by_their_status() {
     opens(WITHOUT_KINDS, true);
@@ -80,7 +81,7 @@ fn letters_of_a_store_without_kinds_are_found_by_their_status() {
         let dir = scratch.0.join("store");
         copy_dir(&fixture(WITHOUT_KINDS).join("store"), &dir).expect("a copy");
         let text = fs::read_to_string(fixture(WITHOUT_KINDS).join(format!("{pipeline}.txt"))).expect("fates");
-        // Behind them new letters are written, as this version writes them.
+        // This version writes new letters after them.
         let fates = sample::go_on(&dir, pipeline, sample::read(&text), 200).expect("it goes on");
         let found = sample::look(&dir, pipeline, &fates).expect("it opens again");
         assert_eq!(found.missing(&fates), [""; 0], "{pipeline}");
@@ -89,7 +90,7 @@ fn letters_of_a_store_without_kinds_are_found_by_their_status() {
     }
 }
 
-/// Also after new messages, letters and checkpoints were written behind what the earlier version had written.
+/// Even after new messages, letters and checkpoints were added to what the earlier version had written.
 #[test]
 fn a_store_of_every_format_is_continued() {
     for format in FORMATS {
@@ -113,7 +114,8 @@ fn a_store_of_every_format_is_continued() {
     }
 }
 
-/// The fixture of the current format must be one: a new format needs a new fixture, made by the version that introduces it.
+/// The fixture of the current format must be one: a new format needs a new fixture, made by the version that introduces
+/// it.
 #[test]
 fn the_newest_fixture_has_the_format_that_a_new_store_gets() {
     let scratch = Scratch::new().expect("a scratch directory");
@@ -130,8 +132,8 @@ fn the_newest_fixture_has_the_format_that_a_new_store_gets() {
     );
 }
 
-/// The version of the tables is the first number of their one meta entry. Tables of another version mean something else:
-/// they are built anew, and the store is not refused.
+/// The version of the tables is the first number of their only meta entry. Tables of another version have another
+/// meaning: they are rebuilt, and the store is not refused.
 #[test]
 fn tables_of_another_version_are_rebuilt() {
     for version in [0, 5, u64::MAX] {

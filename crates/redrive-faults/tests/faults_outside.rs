@@ -1,7 +1,7 @@
-//! Kills from outside, which the supervisor of a process with handlers of its own has seen: nothing is quarantined, and a pill
-//! among them is still found by three deaths.
+//! Kills from outside that the supervisor of a process with its own handlers has seen: nothing is quarantined, and a
+//! pill among them is still found after three deaths.
 //!
-//! `REDRIVE_OUTSIDE_KILLS` says how many kills there are.
+//! `REDRIVE_OUTSIDE_KILLS` sets the number of kills.
 
 mod support;
 
@@ -17,7 +17,7 @@ use redrive_faults::pill::{self, Death, PILL, PIPELINES};
 use redrive_faults::plan;
 use support::{HANG_GUARD, Rig, Victim, often};
 
-/// The supervisor's view of a victim that is started again and again.
+/// The supervisor's view of a victim that is restarted again and again.
 struct Lives {
     rig: Rig,
     death: Death,
@@ -48,8 +48,8 @@ impl Lives {
         Victim::spawn(&mut command)
     }
 
-    /// Waits until calls end, then a moment more, and kills it. In one case of four only the moment, which may fall into
-    /// opening.
+    /// Waits until a call ends, then a random time, and kills it. In one case of four it only waits the random time,
+    /// which may hit the opening.
     fn kill(&mut self, victim: Victim, random: &mut SplitMix64) {
         if !random.chance(25) {
             let (before, begun) = (self.calls(), Instant::now());
@@ -63,7 +63,7 @@ impl Lives {
         self.last_end = LastEnd::of(Some(9), false);
     }
 
-    /// The dead letters of each pipeline, after all messages of all starts but the dead were delivered.
+    /// Returns the dead letters of each pipeline, and checks that all other messages of the last start were delivered.
     fn dead(&self) -> Vec<(String, Reason, u32)> {
         let done = std::fs::read_to_string(self.log()).expect("the log of calls");
         let done: BTreeSet<&str> = done.lines().collect();
@@ -75,7 +75,7 @@ impl Lives {
             for letter in store.letters(None, None, 10_000).expect("letters") {
                 dead.push((letter.message.id().to_owned(), letter.reason, letter.meta.crashes));
             }
-            // The last start ended by itself, so what it brought along was accepted.
+            // The last start ended by itself, so its messages were accepted.
             for message in pill::brought(name, self.starts - 1) {
                 assert!(done.contains(message.id()), "{} was lost", message.id());
             }
@@ -108,7 +108,7 @@ fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
     let (mut deaths, mut kills_while_opening) = (0, 0);
     let said = loop {
         assert!(lives.starts < 16, "it never lived");
-        // Somebody ends every second process, if the pill leaves the time for it.
+        // Every second process is killed from outside, if the pill leaves time for it.
         if lives.starts % 2 == 1 {
             let (mut victim, calls) = (lives.start(true), lives.calls());
             std::thread::sleep(Duration::from_millis(random.draw() % 30));
@@ -130,7 +130,7 @@ fn a_pill_among_kills_from_outside_is_found_by_three_deaths_of_its_own() {
         deaths += 1;
         lives.last_end = LastEnd::of(status.signal(), false);
     };
-    // A process that is killed before it has taken note of the death before it takes that death along.
+    // A process that is killed before it has recorded the previous death loses that death.
     assert!((3..=3 + kills_while_opening).contains(&deaths), "{deaths} deaths: {said}");
     assert_eq!(lives.dead(), [(PILL.to_owned(), Reason::PoisonPill, 3)], "{said}");
 }

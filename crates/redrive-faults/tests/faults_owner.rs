@@ -1,5 +1,5 @@
-//! Two owners on one directory: the second is not let in, whatever was done to the lock file; and where it gets in all the
-//! same, nobody writes over what the other has acknowledged.
+//! Two owners on one directory: the second is refused, whatever was done to the lock file; and if it gets in anyway,
+//! neither overwrites what the other has acknowledged.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn a_second_process_is_refused_although_the_lock_file_was_removed() {
     Embedded::open_with(&scratch.0, plan::tuning()).expect("free again");
 }
 
-/// Opens the store below the lock, as a program would that knows nothing of it.
+/// Opens the store below the lock, as a program would that does not know about it.
 fn open_without_lock(path: &Path, owner: u64) -> EmbeddedStore {
     let disk = RealDisk::new(path.join("journal")).expect("a disk");
     let tuning = plan::tuning();
@@ -75,10 +75,10 @@ fn two_writers_never_write_over_each_other() {
                 say(&second, format!("second-{n}"));
                 say(&first, format!("first-too-{n}"));
             }
-            // Neither leaves a clean end that it could not vouch for.
+            // Neither may write a clean end that it cannot guarantee.
             std::mem::forget((first, second));
         }
-        // Both stop if each finds what the other has just written; else one goes on.
+        // Both stop if each finds what the other has just written; otherwise one continues.
         went_on += usize::from(acknowledged.len() as u64 >= round + 50);
         let mut store = open_without_lock(&scratch.0, 3);
         let mut taken = Vec::new();

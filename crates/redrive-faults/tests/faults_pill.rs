@@ -1,4 +1,4 @@
-//! One message among 64 in flight kills its process: three deaths, one message quarantined, nobody else touched.
+//! One message among 64 in flight kills its process: three deaths, one message quarantined, no other affected.
 
 mod support;
 
@@ -12,11 +12,11 @@ use redrive_faults::pill::{self, Death, PILL, PIPELINES, STUCK};
 use redrive_faults::plan;
 use support::{Rig, Victim};
 
-/// Virtual memory of the victim, in kibibytes: far more than it needs, far less than the pill takes.
+/// Virtual memory of the victim in kibibytes: far more than it needs, far less than the pill allocates.
 const MEMORY_KIB: u64 = 6 << 20;
 const STARTS_MAX: u64 = 8;
 
-/// Starts the victim again and again until it ends by itself. How often it died, and what it said.
+/// Restarts the victim until it ends by itself. Returns how often it died, and its output.
 fn until_it_lives(rig: &Rig, death: Death) -> (u64, String) {
     let (log, mut said) = (rig.scratch.0.join("log"), String::new());
     for start in 0..STARTS_MAX {
@@ -26,7 +26,7 @@ fn until_it_lives(rig: &Rig, death: Death) -> (u64, String) {
             .arg(env!("CARGO_BIN_EXE_pill"))
             .args([&rig.dir, &log])
             .args([death.name(), &start.to_string()]);
-        // A backtrace of the last moment takes longer than the watchdog's patience.
+        // A backtrace while dying takes longer than the watchdog waits.
         command.env("RUST_BACKTRACE", "0");
         let (status, stderr) = Victim::spawn(&mut command).wait();
         said.extend([format!("--- start {start}: {status}\n{stderr}")]);

@@ -1,8 +1,8 @@
-//! Power cuts on a real ext4: the store is on an image whose power goes at a random moment, the acknowledgements are on
-//! another file system. `REDRIVE_CUTS` says how many.
+//! Power cuts on a real ext4: the store is on an image that loses power at a random moment, the acknowledgements are on
+//! another file system. `REDRIVE_CUTS` sets the number of cuts.
 //!
-//! What is acknowledged after the cut does not count: the kernel lets a sync that is running at that moment return
-//! without an error although its data is gone (see `scripts/power-cut`).
+//! Acknowledgements after the cut do not count: the kernel lets a sync that is running at that moment return without an
+//! error although its data is gone (see `scripts/power-cut`).
 
 #[path = "support/image.rs"]
 mod image;
@@ -36,7 +36,7 @@ fn power_cuts_lose_nothing_that_was_acknowledged() {
             if let Err(missing) = image.cut(&rig.acks) {
                 return println!("skipped: {missing}");
             }
-            // It finds its storage failing, says so and stops.
+            // It notices that its storage fails, reports it and stops.
             let (status, said) = victim.wait();
             assert_eq!(status.code(), Some(74), "cut {cut}: {said}");
             stopped += 1;
@@ -47,8 +47,8 @@ fn power_cuts_lose_nothing_that_was_acknowledged() {
     println!("{cuts} power cuts, {stopped} times stopped with 74, verified after each: {seen}");
 }
 
-/// The control, without any code of ours: a loop of append and sync keeps what it was told before the cut. What it was
-/// told by a sync that ran during the cut, it may lose; how often is printed.
+/// The control, without any code of ours: a loop of append and sync keeps what was reported before the cut. What a sync
+/// reported that ran during the cut may be lost; how often that happens is printed.
 #[test]
 fn a_bare_loop_keeps_what_it_was_told_before_the_cut_and_no_more() {
     let cuts = often("REDRIVE_CUTS", 15);

@@ -1,8 +1,8 @@
-//! `kill -9` of a process with a running replay job, again and again: each letter is put back once, and delivered once
-//! apart from deliveries that were in flight at a kill. The job has a canary and is stopped for failures again and again;
-//! whoever runs it resumes it.
+//! `kill -9` of a process with a running replay job, again and again: each letter is requeued once, and delivered once
+//! apart from deliveries that were in flight at a kill. The job has a canary and is stopped for failures repeatedly;
+//! the process that runs it resumes it.
 //!
-//! `REDRIVE_REPLAY_KILLS` says how many kills.
+//! `REDRIVE_REPLAY_KILLS` sets the number of kills.
 
 mod support;
 
@@ -29,11 +29,12 @@ fn len(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |metadata| metadata.len())
 }
 
-/// Some time after the handler was called again; in one case of four at once, which falls into opening or starting.
+/// Waits a random time after the handler was called again; in one case of four from the start, which may hit the
+/// opening.
 fn random_moment(log: &Path, random: &mut SplitMix64) {
     if !random.chance(25) {
         let (before, begun) = (len(log), Instant::now());
-        // The line of the opening is shorter than 200 bytes, calls follow it.
+        // The line of the opening is shorter than 200 bytes; calls follow it.
         while len(log) < before + 200 {
             assert!(begun.elapsed() < HANG_GUARD, "the replay does not go on");
             std::thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Damage in files that nobody reads is found by the scrub, while the store runs.
+//! The scrub finds damage in files that are not being read, while the store runs.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -27,7 +27,7 @@ fn first(dir: &Path, prefix: &str) -> std::path::PathBuf {
     files.swap_remove(0)
 }
 
-/// A bit that counts: sections in older files of the index may have been merged into newer ones.
+/// Flips a bit that matters: sections in older files of the index may have been merged into newer ones.
 fn flip_in_index(dir: &Path) {
     let files = fs::read_dir(dir).expect("an index").map(|entry| entry.expect("an entry").path());
     let newest = files.filter(|file| file.extension().is_some()).max().expect("a run");

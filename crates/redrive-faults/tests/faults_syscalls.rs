@@ -1,9 +1,10 @@
-//! The Nth system call of a thread fails or is the last one, for every N = 1, 2, 3, … until the workload gets through.
+//! The Nth system call of a thread fails, or the process is killed at it, for N = 1, 2, 3, … until the workload
+//! completes.
 //!
 //! After a failed write or sync of the journal the process must stop with exit code 74 and acknowledge nothing more;
-//! whatever failed, what was acknowledged is there afterwards. Two thirds of the calls are those with which an index is made or
-//! opened, so each run has one pipeline and few steps; `REDRIVE_SYSCALLS=long` takes both pipelines, more steps and a
-//! directory that has seen more work, which takes about ten times as long.
+//! whatever failed, everything acknowledged is found afterwards. Two thirds of the calls create or open an index, so
+//! each run has one pipeline and few steps; `REDRIVE_SYSCALLS=long` uses both pipelines, more steps and a directory
+//! with more history, which takes about ten times as long.
 
 mod support;
 
@@ -16,7 +17,7 @@ use support::{Rig, Victim};
 
 const SYNCS: &str = "fdatasync,fsync";
 const WRITES: &str = "pwrite64";
-/// The index and the small files; the file of acknowledgements is written with `writev`.
+/// The index and the small files; the acknowledgement file is written with `writev`.
 const PLAIN_WRITES: &str = "write";
 const NAMES: &str = "openat";
 const CUTS: &str = "ftruncate,unlink,rename";
@@ -24,22 +25,22 @@ const CUTS: &str = "ftruncate,unlink,rename";
 /// How much the victim does.
 #[derive(Debug, Clone, Copy)]
 struct Size {
-    /// The steps the used directory has seen, and those of a run that is struck.
+    /// The steps that the used directory has seen, and those of a run with a fault.
     used: u64,
     steps: u64,
-    /// The pipeline that works on a used directory, and on a new one; none: both pipelines.
+    /// The pipeline that runs on a used directory, and on a new one; `None`: both pipelines.
     pipelines: Option<[&'static str; 2]>,
 }
 
 const SHORT: Size = Size { used: 400, steps: 24, pipelines: Some(["keyed", "plain"]) };
 const LONG: Size = Size { used: 3000, steps: 80, pipelines: None };
 
-/// What is done to the Nth call.
+/// The fault of the Nth call.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     calls: &'static str,
     fault: &'static str,
-    /// On a new directory, or on one that has seen work.
+    /// Whether it is on a new directory, or on a used one.
     fresh: bool,
 }
 
@@ -52,7 +53,7 @@ impl Size {
 }
 
 impl Case {
-    /// The call fails; otherwise the process is killed at it.
+    /// Whether the call fails; otherwise the process is killed at it.
     fn fails(self) -> bool {
         self.fault.starts_with("error")
     }
@@ -122,7 +123,7 @@ fn run(cases: &[Case]) {
     }
 }
 
-/// One run with the Nth call struck; `None` once there are fewer calls than that.
+/// Makes one run with a fault at the Nth call; `None` once there are fewer calls than that.
 fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<SeenEffects>, Option<i32>) {
     let rig = Rig::new();
     if !case.fresh {
@@ -135,12 +136,12 @@ fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<SeenEffects>, O
     strace.args(["-f", "-qq", "-y", "-o"]).arg(&log);
     strace.args(["-e", &format!("trace={}", case.calls)]);
     strace.args(["-e", &format!("inject={}:{}:when={n}", case.calls, case.fault)]);
-    // Stops at nothing but these calls, which is several times faster; but then strace injects no signals.
+    // It stops only at these calls, which is several times faster; but then strace injects no signals.
     if case.fails() {
         strace.arg("--seccomp-bpf");
     }
     strace.arg(victim.get_program()).args(victim.get_args()).env("RUST_BACKTRACE", "0");
-    // Else the loader looks for the libraries of the victim wherever cargo says, and each look is a call.
+    // Otherwise the loader searches the victim's libraries in all of cargo's directories, and each search is a call.
     strace.env_remove("LD_LIBRARY_PATH");
     let (status, said) = Victim::spawn(&mut strace).wait();
     let log = std::fs::read_to_string(&log).unwrap_or_default();
@@ -148,7 +149,7 @@ fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<SeenEffects>, O
         std::fs::read_to_string(&rig.acks).unwrap_or_default().ends_with("CLOSED\n") && status.success();
     let struck: Vec<&str> = log.lines().filter(|line| line.contains("INJECTED")).collect();
     if struck.iter().any(|line| line.contains("/acks\"")) {
-        // The file of acknowledgements is the test's own: without it nothing was begun.
+        // The acknowledgement file belongs to the test: without it nothing was begun.
         return (Some(SeenEffects::default()), status.code());
     }
     let what = format!("{case:?} at {n}: {status}, {said}\nstruck: {struck:#?}");
@@ -170,7 +171,8 @@ fn strike(base: &Rig, size: Size, case: Case, n: u64) -> (Option<SeenEffects>, O
     (Some(seen), status.code())
 }
 
-/// A segment that is there and only opened to be read may be opened a second time.
+/// Whether the call changes the journal. An existing segment that is only opened for reading may be opened a second
+/// time.
 fn changes_the_journal(call: &str) -> bool {
     let reads = call.contains("openat(") && !call.contains("O_CREAT");
     !reads && (call.contains("/journal/j-") || call.contains("/journal/l-"))

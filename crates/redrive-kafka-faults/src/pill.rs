@@ -1,4 +1,4 @@
-//! A handler that one order kills: the others are done as ever.
+//! A handler that one order kills; the others are handled as usual.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ pub use redrive_faults::pill::{Death, STUCK};
 use redrive_lab::kafka::applier::Applier;
 use redrive_lab::kafka::orders;
 
-/// How long an innocent order takes. Long enough that all are in flight when the pill begins to work.
+/// How long an innocent order takes: long enough that all are in flight when the pill starts to run.
 const TAKES: Duration = Duration::from_millis(60);
 const PILL_AFTER: Duration = Duration::from_millis(30);
-/// After this the watchdog may look whether the handler yields.
+/// After this time the watchdog may check whether the handler yields.
 pub const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// Which order kills, and how.
@@ -18,11 +18,11 @@ pub const TIMEOUT: Duration = Duration::from_millis(300);
 pub struct Pill {
     pub order: u64,
     pub death: Death,
-    /// The first attempt that kills; those before it fail.
+    /// The first attempt that kills; earlier ones fail.
     pub from_attempt: u32,
 }
 
-/// The handler of a process that has a pill among its orders, or none.
+/// The handler of a process that may have a pill among its orders.
 #[derive(Debug)]
 pub struct CrashingApplier {
     pub applier: Applier,

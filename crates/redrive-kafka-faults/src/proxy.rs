@@ -1,8 +1,8 @@
-//! A fault-injecting broker proxy. It knows as much of the protocol as it needs for that: it lets a request through, waits
-//! until the broker has answered it, and closes the connection instead of passing the answer on.
+//! A fault-injecting broker proxy. It knows only as much of the protocol as it needs: it passes a request on, waits
+//! until the broker has answered it, and closes the connection instead of passing the answer back.
 //!
-//! So the work is done, and whoever asked for it cannot know. Requests and answers are frames with a length in front; a
-//! request begins with its kind, its version and a number, an answer with the number of its request.
+//! So the work is done, and the client cannot know. Requests and answers are frames with a length prefix; a request
+//! begins with its kind, its version and a number, an answer with the number of its request.
 
 use std::collections::HashSet;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bigger than anything a client or a broker sends; a length beyond it means that we lost the frames.
+/// Larger than anything a client or a broker sends; a larger length means that we lost the frame boundaries.
 const FRAME_BYTES_MAX: usize = 256 << 20;
 
 /// Kinds of requests whose answers are worth losing.
@@ -32,7 +32,7 @@ impl Kind {
     }
 }
 
-/// What happens to answers: one in so many of a kind is lost; 0: none.
+/// Which answers are lost: one in this many of a kind; 0: none.
 #[derive(Debug, Default)]
 struct Rules {
     one_in: [AtomicU64; 2],
@@ -51,7 +51,7 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Listens on a port of its own. Connections are refused until it knows its broker.
+    /// Listens on a port of its own. Connections are closed until it knows its broker.
     pub fn listen() -> io::Result<Self> {
         let listener = TcpListener::bind(("127.0.0.1", 0))?;
         let port = listener.local_addr()?.port();
@@ -80,17 +80,17 @@ impl Proxy {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Where the broker listens.
+    /// Sets the broker's port.
     pub fn forward_to(&self, port: u16) {
         self.rules.upstream.store(port, Ordering::Relaxed);
     }
 
-    /// From now on one in `n` answers of this kind is lost, with its connection; 0: none.
+    /// From now on loses one in `n` answers of this kind, with its connection; 0: none.
     pub fn lose_one_in(&self, kind: Kind, n: u64) {
         self.rules.one_in[kind as usize].store(n, Ordering::Relaxed);
     }
 
-    /// Answers that were lost so far.
+    /// Returns how many answers were lost so far.
     pub fn lost(&self, kind: Kind) -> u64 {
         self.rules.cut[kind as usize].load(Ordering::Relaxed)
     }
@@ -105,14 +105,14 @@ impl Drop for Proxy {
 }
 
 impl Rules {
-    /// Whether the answer to this request shall be lost. Counted, not drawn: one in two is every second one.
+    /// Whether the answer to this request is to be lost. Counted, not random: one in two is every second one.
     fn loses(&self, kind: Kind) -> bool {
         let one_in = self.one_in[kind as usize].load(Ordering::Relaxed);
         one_in > 0 && self.seen[kind as usize].fetch_add(1, Ordering::Relaxed) % one_in == one_in - 1
     }
 }
 
-/// Two ends, and the requests between them whose answers shall be lost.
+/// The two sockets of a connection, and the requests on it whose answers are to be lost.
 struct Connection {
     client: TcpStream,
     broker: TcpStream,
@@ -141,7 +141,7 @@ fn connect(client: TcpStream, broker: TcpStream, rules: &Arc<Rules>) {
     {
         let connection = if name == "proxy-requests" { Arc::clone(&connection) } else { Arc::clone(&back) };
         let thread = std::thread::Builder::new().name(name.into());
-        // Either way ends with its connection; an error is such an end.
+        // Both directions end with their connection; an error is such an end.
         let _ = thread.spawn(move || {
             let _ = way(&connection);
             connection.close();
@@ -158,7 +158,7 @@ fn requests(connection: &Connection) -> io::Result<()> {
             && let Some(kind) = Kind::of(i16::from_be_bytes([k0, k1]))
             && connection.rules.loses(kind)
         {
-            // Before it is sent: the answer may be there at once.
+            // Before it is sent, because the answer may arrive at once.
             connection.doomed().insert((i32::from_be_bytes([n0, n1, n2, n3]), kind as u8));
         }
         (&connection.broker).write_all(&frame)?;
@@ -181,7 +181,7 @@ fn answers(connection: &Connection) -> io::Result<()> {
     }
 }
 
-/// Reads a frame with its length in front.
+/// Reads a frame including its length prefix.
 fn read_frame(mut from: &TcpStream, frame: &mut Vec<u8>) -> io::Result<()> {
     let mut length = [0; 4];
     from.read_exact(&mut length)?;

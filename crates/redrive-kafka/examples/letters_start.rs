@@ -78,7 +78,7 @@ fn prepare(count: i64, name: &str) -> Result<(), Error> {
     topics::prepare(&cluster, &pipeline, TopicsMode::Create)?;
     let Topics { dlq, dlq_state, .. } = Topics::of(&pipeline);
     let producer: BaseProducer = config.create()?;
-    // As if they had been resolved two hours ago.
+    // Pretend that they were resolved two hours ago.
     let at = Time::from_millis(u64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_millis())? - 7_200_000);
     for n in 0..count {
         let partition = i32::try_from(n % i64::from(PARTITIONS))?;
@@ -138,7 +138,7 @@ fn start(name: &str) -> Result<(), Error> {
         counts.letters_succeeded,
         resident().saturating_sub(before) >> 20,
     );
-    // Given back and closed: the next start has the same to do, and waits for nobody.
+    // Leave the group properly, so that the next start does not have to wait for a session timeout.
     engine.close()?;
     Ok(())
 }
@@ -158,7 +158,7 @@ fn trim(name: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the process has in memory.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,5 +1,5 @@
-//! Wall-clock time, for what people read and for comparison with earlier records, and intervals of upkeep. The engine is given
-//! its own time.
+//! Wall-clock time, for people and for comparison with earlier records, and intervals of maintenance work. The engine
+//! gets its time as an argument.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ pub(crate) fn wall_time() -> Time {
     Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(0))
 }
 
-/// Work that is done once in a while.
+/// When periodic work is due.
 #[derive(Debug)]
 pub(crate) struct Interval {
     every: Duration,
@@ -22,12 +22,12 @@ impl Interval {
         Self { every, last: now }
     }
 
-    /// At least that often.
+    /// Makes the work due at least this often.
     pub(crate) fn shorten(&mut self, every: Duration) {
         self.every = self.every.min(every);
     }
 
-    /// Whether it is time; then the next time is counted from now.
+    /// Whether the work is due; if so, the next interval starts now.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now.duration_since(self.last) >= self.every;
         if is_due {

@@ -1,21 +1,21 @@
 //! The Kafka engine: the messages of a pipeline live in a topic, its retries in tiers beside it, its dead letters in
 //! `T.DLQ`, and everything can be read with any Kafka tool.
 //!
-//! # Layout, in the order a record meets it
+//! # Layout, in the order in which a record passes through
 //!
 //! - [`options`]: which cluster, which topics, how they are read; [`stores`]: opens an engine for each pipeline
-//! - [`client`]: how librdkafka is configured, what this build can do, why a cluster does not answer
-//! - [`topics`]: which topics there are and must be; scanned and trimmed from outside
+//! - [`client`]: how librdkafka is configured, what this build supports, why a cluster does not answer
+//! - [`topics`]: which topics exist and must exist; scanned and trimmed from outside the group
 //! - [`consume`]: the polling thread, and where assigned partitions begin
 //! - [`record`]: from a record to a message and back
-//! - `backlog`: messages in memory, by partition, by time and by key
+//! - `backlog`: messages in memory, by partition, due time and key
 //! - `duplicates`: which of two records of a message counts
 //! - `crash`: which message may have killed a process
-//! - [`engine`]: the parts together
-//! - [`produce`]: copies on their way, and what Kafka refuses
+//! - [`engine`]: wires the parts
+//! - [`produce`]: copies until they are acknowledged, and what Kafka refuses
 //! - `commit`: what is done, and how that becomes durable
-//! - [`letters`]: dead letters, their states, and their way back
-//! - [`group`]: what holds for all processes of the group, and its members
+//! - [`letters`]: dead letters, their states, and replays
+//! - [`group`]: state that all processes of the group share, and its members
 
 mod clock;
 mod locked;

@@ -1,4 +1,4 @@
-//! Locks a mutex although a panic of another thread has poisoned it.
+//! Locks a mutex even if a panic of another thread has poisoned it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

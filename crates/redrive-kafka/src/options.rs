@@ -6,24 +6,25 @@ use std::time::Duration;
 
 use redrive_core::Pick;
 
-/// One cluster as every pipeline of a process sees it.
+/// One cluster, as every pipeline of a process sees it.
 #[derive(Clone)]
 pub struct Cluster {
     pub brokers: Vec<String>,
     pub group: String,
-    /// Static membership: a restart under the same name moves no partition.
+    /// Name for static membership: a restart under the same name moves no partitions.
     pub member: Option<String>,
-    /// Where a group without committed offsets begins. There is no default: it is never guessed.
+    /// Where a group without committed offsets begins. It has no default, because it is never guessed.
     pub start: Option<GroupStart>,
     pub topics: TopicsMode,
-    /// Local files that can be thrown away: spilled look-ahead, the mirror of the letters. The spool is the exception.
+    /// Directory for local files. They can be deleted (spilled look-ahead, the mirror of the letters), except for the
+    /// spool.
     pub state_dir: PathBuf,
-    /// Passed on to librdkafka as they are. Values may be secrets.
+    /// Settings passed on to librdkafka unchanged. Values may be secrets.
     pub passed_on: Vec<(String, String)>,
 }
 
 impl fmt::Debug for Cluster {
-    /// Never prints a value that was passed on: it may be a password.
+    /// Omits the values that are passed on: one may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.passed_on.iter().map(|(name, _)| name).collect();
         f.debug_struct("Cluster")
@@ -43,7 +44,7 @@ pub enum GroupStart {
     Latest,
 }
 
-/// Whether missing topics are made or reported.
+/// Whether missing topics are created or reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TopicsMode {
     #[default]
@@ -51,17 +52,17 @@ pub enum TopicsMode {
     Create,
 }
 
-/// Which records a process takes on.
+/// Which records a process handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Only {
     #[default]
     Everything,
     Source,
-    /// Retries and replays.
+    /// Retries and replays only.
     Tiers,
 }
 
-/// One pipeline as the engine needs to know it.
+/// One pipeline, as the engine needs to know it.
 #[derive(Clone, Debug)]
 pub struct KafkaPipeline {
     /// Prefix of every topic the pipeline owns.
@@ -69,14 +70,14 @@ pub struct KafkaPipeline {
     pub source: String,
     /// Delays of the tiers, shortest first.
     pub tiers: Vec<Duration>,
-    /// Where the stable id comes from; the record's place otherwise.
+    /// Where the stable id is taken from; the record's position if `None`.
     pub id: Option<Pick>,
     pub tenant: Option<Pick>,
     /// How long after its creation a message may be attempted.
     pub ttl: Option<Duration>,
-    /// Retries happen in place: one delivery at a time for each partition.
+    /// Whether retries happen in place: one delivery at a time for each partition.
     pub blocking: bool,
     pub only: Only,
-    /// Whether its sink keeps a table of subscriptions, which is a topic of its own.
+    /// Whether its sink keeps a table of subscriptions, in a topic of its own.
     pub subscriptions: bool,
 }

@@ -22,11 +22,11 @@ impl KafkaStores {
         &self.cluster
     }
 
-    /// The engine of a pipeline as it is, to look inside.
+    /// Opens a pipeline and returns the concrete engine.
     pub fn engine(&self, pipeline: &str, options: StoreOptions) -> Result<KafkaEngine, EngineError> {
         let found = self.pipelines.iter().find(|one| one.name == pipeline);
         let found = found.ok_or_else(|| EngineError::Directory {
-            problem: format!("nothing is said about the Kafka topics of the pipeline {pipeline}"),
+            problem: format!("no Kafka topics are configured for the pipeline {pipeline}"),
             fix: "name its source",
         })?;
         engine::open(&self.cluster, found, options)

@@ -1,5 +1,5 @@
-//! What the hand-over between threads is made of. `redrive-models` compiles the same file with a model checker's threads and
-//! locks under the same names.
+//! The primitives of the hand-over between threads. `redrive-models` compiles the same hand-over with a model checker's
+//! threads and locks under these names.
 
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

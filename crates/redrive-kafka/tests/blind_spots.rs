@@ -1,4 +1,4 @@
-//! What the engine tells of itself: lag and records by real topic and partition, and partitions that do not move.
+//! What the engine reports about itself: lag and records by real topic and partition, and partitions that do not move.
 
 mod support;
 
@@ -25,8 +25,8 @@ fn lag(engine: &mut KafkaEngine, topic: &str, partition: i32) -> Option<u64> {
     flow(engine, topic, partition)?.lag
 }
 
-/// Before: one lag for the whole pipeline, named as partition 0 of a topic with the pipeline's name; behind a transaction it
-/// never was 0 again.
+/// Used to report one lag for the whole pipeline, as partition 0 of a topic with the pipeline's name, and it never
+/// reached 0 again after a transaction.
 #[test]
 fn lag_and_records_are_told_by_topic_and_partition_and_ends_of_transactions_are_no_lag() {
     let world = World::new(2, &TIERS);
@@ -58,7 +58,7 @@ fn lag_and_records_are_told_by_topic_and_partition_and_ends_of_transactions_are_
     assert_eq!(flow(&mut engine, &tier, 1).unwrap().consumed, 1);
     let cluster = engine.condition().cluster.unwrap();
     assert!(cluster.member && cluster.reachable && cluster.rebalances > 0, "{cluster:?}");
-    // The client tells of the end of the partition once a second: it stays so.
+    // The client reports the end of the partition once a second; the lag must stay 0.
     let until = std::time::Instant::now() + Duration::from_secs(3);
     while std::time::Instant::now() < until {
         assert_eq!(lag(&mut engine, &source, 1), Some(0));
@@ -67,7 +67,7 @@ fn lag_and_records_are_told_by_topic_and_partition_and_ends_of_transactions_are_
     engine.close().unwrap();
 }
 
-/// Before: lag 0 and a clean status.
+/// Used to report lag 0 and a clean status.
 #[test]
 fn a_partition_whose_position_has_expired_shows_its_lag() {
     let world = World::new(1, &TIERS);
@@ -85,7 +85,7 @@ fn a_partition_whose_position_has_expired_shows_its_lag() {
     drop(engine);
 }
 
-/// Before: the lag stood still as soon as there was no room for more records, however many came.
+/// The lag used to stop growing once there was no room for more records, however many arrived.
 #[test]
 fn the_lag_of_a_partition_that_does_not_move_goes_on_growing() {
     let world = World::new(1, &TIERS);

@@ -1,4 +1,4 @@
-//! Records and messages, there and back.
+//! Round trips between records and messages.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn copied(reader: &RecordReader, record: &OwnedMessage) -> CopyRecord {
     }
 }
 
-/// The record that keeps `copy`, in `topic`.
+/// Returns the record that stores `copy`, in `topic`.
 fn stored(copy: &CopyRecord, topic: &str) -> OwnedMessage {
     record(
         topic,
@@ -180,7 +180,7 @@ proptest! {
     ) {
         let history = attempts.iter().fold(History::default(), |history, attempt| history.with(attempt));
         let origin = Origin { topic: source.as_str().into(), partition, offset };
-        // A letter waits for nothing.
+        // A letter is not waiting, so it is not deferred.
         let meta = Meta { deferred: deferred && reason.is_none(), ..meta };
         let group = reason.map(|reason| Grouping::default().of(reason, history.attempts().last()));
         let options = reason.map(|_| "{\"attempts\":4}".into());
@@ -189,7 +189,7 @@ proptest! {
         let reader = RecordReader::new(&pipeline());
         let once = copied(&reader, &stored(&copy, "orders.retry.5s"));
         prop_assert_eq!(&once, &copy);
-        // And a second time: nothing is added on the way.
+        // A second round trip adds nothing.
         let twice = copied(&reader, &stored(&once, "orders.DLQ"));
         prop_assert_eq!(&twice, &copy);
     }
@@ -260,7 +260,7 @@ fn a_letter_is_readable_text() {
     );
 }
 
-/// A copy in the first tier, and its headers as lines.
+/// Returns a copy in the first tier, and its headers as lines.
 fn first_retry() -> (CopyRecord, Vec<String>) {
     let attempt = Attempt {
         number: 1,
@@ -308,7 +308,7 @@ fn a_retry_leaves_out_what_follows_from_its_other_headers() {
             r#"x-attempt-errors=[{"n":1,"at":1700000000100,"took_ms":12,"class":"transient","kind":"timeout","counted":true,"ambiguous":false,"error":"no answer within 5s"}]"#,
         ]
     );
-    // Where they say something, they are there.
+    // Values that do not follow from the others are written.
     let (first, _) = first_retry();
     let again = CopyRecord { meta: Meta { replays: 2, ..first.meta }, ..first };
     let from = Origin::parse("orders.retry.5s/3/9");
@@ -325,7 +325,7 @@ fn a_copy_that_says_everything_means_the_same_as_one_that_leaves_defaults_out() 
         .filter_map(|line| line.split_once('='))
         .map(|(name, value)| (name, value.as_bytes()))
         .collect();
-    // As it was written before.
+    // Add the headers that earlier versions wrote.
     whole.insert(6, ("x-replays", b"0"));
     whole.insert(10, ("x-from", b"orders/7/1182"));
     whole.insert(13, ("x-class", b"transient"));
@@ -354,7 +354,7 @@ fn headers_of_ours_on_a_source_record_are_the_producers_unless_they_are_whole() 
     let whole = copy_of(Message::builder("o-1").build().unwrap(), Meta { attempts: 3, ..Meta::default() });
     let replayed = CopyRecord { job: Some(7), ..whole.clone() };
     assert_eq!(copied(&reader, &stored(&replayed, "orders")).meta.attempts, 3, "a replay onto the source");
-    // Somebody has taken it out of another topic and put it back: a new message with the old id.
+    // Copied by hand from another topic: a new message with the old id.
     let letter = CopyRecord { reason: Some(Reason::MaxRetries), ..replayed };
     for by_hand in [&whole, &letter] {
         let (message, meta) = fresh(&reader, &stored(by_hand, "orders"));
@@ -391,7 +391,7 @@ fn the_id_is_the_place_or_stands_where_the_pipeline_says() {
     assert_eq!((message.id(), message.tenant()), ("o-1", Some("acme")));
     let number = KafkaPipeline { id: Some(Pick::Json("/customer/id".to_owned())), ..pipeline() };
     assert_eq!(fresh(&RecordReader::new(&number), &record).0.id(), "7");
-    // A record without it still has its place, which is as stable.
+    // A record without the configured id falls back to its position, which is as stable.
     let missing = KafkaPipeline { id: Some(Pick::Json("/nothing".to_owned())), ..pipeline() };
     assert_eq!(fresh(&RecordReader::new(&missing), &record).0.id(), "orders/7/1182");
 }
@@ -427,10 +427,10 @@ fn a_record_that_cannot_be_a_message_is_told_and_keeps_what_fits() {
     assert_eq!((fault.rest.message.key(), fault.rest.message.payload()), (None, Some(&b"{}"[..])));
 }
 
-/// What the topics of a pipeline take beyond the largest record of its source, as they are planned.
+/// Planned room in the topics of a pipeline beyond the largest record of its source.
 const HEADER_ROOM_BYTES: usize = 131_072;
 
-/// Bytes of a record as a broker counts them, or a few more.
+/// Returns the size of a record as a broker counts it, or slightly more.
 fn size(record: &OwnedMessage) -> usize {
     let headers = record.headers().map_or(0, |headers| {
         headers.iter().map(|header| header.key.len() + header.value.map_or(0, <[u8]>::len) + 10).sum()
@@ -454,8 +454,8 @@ fn any_long_text() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any message that was accepted fits as a dead letter, whatever was said about it and however often: what is added
-    /// to its record stays within the room that the topics have for it.
+    /// Any accepted message fits as a dead letter, whatever its errors and however many: the additions to its record
+    /// stay within the room that the topics have for them.
     #[test]
     fn any_message_with_any_story_fits_as_a_dead_letter(
         message in any_message(),
@@ -504,7 +504,7 @@ proptest! {
         let letter = stored(&copy, "orders.DLQ");
         let added = size(&letter) - size(&bare);
         prop_assert!(added <= HEADER_ROOM_BYTES, "{added} bytes more than the message itself");
-        // What was cut says so, and what is left reads back.
+        // A truncated error ends with a mark, and the rest can be read back.
         for attempt in copy.history.attempts() {
             prop_assert!(attempt.error.len() <= 1_100, "{} bytes", attempt.error.len());
         }

@@ -1,4 +1,5 @@
-//! Compression: what producers and clusters use is read, and what cannot be decoded stops its partition loudly and nothing else.
+//! Compression: every codec that producers and clusters use is read; a batch that cannot be decoded stops only its own
+//! partition, and is reported.
 
 mod support;
 
@@ -18,7 +19,7 @@ fn private_broker(dir: &Path) -> Broker {
     Broker::up(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), dir).expect("a broker")
 }
 
-/// Gives the first batch of a partition another codec, as if it came from a producer that knows more than we do.
+/// Marks the first batch of a partition with another codec, as if its producer knew more codecs than we do.
 fn recode(broker: &Broker, topic: &str, partition: i32, codec: u8) {
     const ATTRIBUTES: u64 = 22;
     let log = broker.partition_dir(topic, partition).unwrap().join("00000000000000000000.log");
@@ -47,7 +48,7 @@ fn every_codec_is_read_in_the_source_and_in_our_own_topics() {
         world.produce_by(&producer, &messages(n..n + 10));
     }
     let mut engine = world.open_caught_up(StoreOptions::default());
-    // As a cluster may do with every topic.
+    // A cluster may compress every topic.
     for topic in ["retry.1s", "DLQ", "DLQ.state", "progress"] {
         support::compress(&format!("{}.{topic}", world.pipeline.name), "zstd");
     }
@@ -75,7 +76,7 @@ fn a_batch_that_cannot_be_decoded_stops_its_partition_and_nothing_else_also_afte
     let producer =
         config.set("compression.type", "lz4").create_with_context(ProducedOffsets::default()).unwrap();
     world.produce_by(&producer, &messages(0..20));
-    // A codec that is not made yet.
+    // A codec that does not exist yet.
     recode(&broker, &world.pipeline.source, 0, 5);
     for _ in 0..2 {
         let mut engine = world.open(StoreOptions::default());
@@ -89,20 +90,20 @@ fn a_batch_that_cannot_be_decoded_stops_its_partition_and_nothing_else_also_afte
     let mut engine = world.open(StoreOptions::default());
     let done = finish_all(&mut [&mut engine], at(0), 10);
     assert_eq!(done.len(), 10, "the other partition goes on");
-    // Damage, not a codec: zstd is expected and something else is there.
+    // Damaged data rather than an unknown codec: the batch is marked as zstd but is not.
     recode(&broker, &world.pipeline.source, 0, 4);
     wait("it is told as damage", || {
         engine.poll(&mut Vec::new()).unwrap();
         engine.condition().problems.iter().any(|problem| problem.text.contains("cannot be decoded"))
     });
-    // Somebody repaired it, or another replica leads: it goes on by itself.
+    // Somebody repaired it, or another replica leads: reading continues by itself.
     recode(&broker, &world.pipeline.source, 0, 3);
     let rest = take(&mut engine, at(0), 10);
     assert_eq!((ids(&rest).len(), engine.condition().problems.len()), (10, 0));
     engine.close().unwrap();
 }
 
-/// First deliveries do not wait for letters, and letters that cannot be read keep nobody from anything else.
+/// First deliveries do not wait for letters, and unreadable letters block nothing else.
 #[test]
 fn letters_that_cannot_be_decoded_hold_up_no_delivery_and_are_told() {
     let dir = tempfile::tempdir().unwrap();

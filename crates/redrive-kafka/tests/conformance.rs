@@ -1,4 +1,4 @@
-//! The Kafka engine against the conformance suite, on a real broker.
+//! Runs the conformance suite on the Kafka engine, with a real broker.
 
 mod support;
 
@@ -29,7 +29,7 @@ impl KafkaHarness {
     }
 
     fn open(&mut self) {
-        // The one before has to be gone first.
+        // The previous engine has to be dropped first.
         self.engine = None;
         self.engine = Some(self.world.open_caught_up(self.options.clone()));
     }
@@ -52,7 +52,7 @@ impl Harness for KafkaHarness {
         0
     }
 
-    /// Ids are not remembered: Kafka has no index of them.
+    /// Kafka has no index of ids, so they are not remembered.
     fn options(&self, asked: StoreOptions) -> StoreOptions {
         StoreOptions { dedup: None, ..asked }
     }
@@ -81,7 +81,7 @@ impl Harness for KafkaHarness {
         true
     }
 
-    /// A copy is listed once it is read.
+    /// A copy is listed only once it has been read.
     fn lists_everything(&self) -> bool {
         false
     }
@@ -92,7 +92,7 @@ impl Harness for KafkaHarness {
         let source = self.world.pipeline.source.clone();
         let engine = self.engine.as_mut().expect("open");
         wait("the engine reads what is there", || {
-            // What became durable meanwhile is for the suite to collect.
+            // Leave the events that report durability for the suite to collect.
             engine.process_events();
             let read = |(partition, offset): &(i32, i64)| {
                 engine.read_up_to(&source, *partition).is_some_and(|next| next > *offset as u64)

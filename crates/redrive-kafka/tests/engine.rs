@@ -1,4 +1,4 @@
-//! The Kafka engine's promises one by one, on a real broker.
+//! The guarantees of the Kafka engine one by one, on a real broker.
 
 mod support;
 
@@ -58,7 +58,7 @@ fn what_was_not_settled_comes_again_after_a_crash_and_what_was_does_not() {
     world.produce(&messages(0..20));
     let mut engine = world.open(StoreOptions::default());
     let mut taken = take(&mut engine, at(0), 20);
-    // Every second one is done, so that the offset alone says nothing of them.
+    // Every second message is done, so the committed offset alone does not tell which.
     taken.retain(|delivery| delivery.receipt.at % 2 == 1);
     settle(&mut engine, taken, |_| Verdict::Done);
     drop(engine);

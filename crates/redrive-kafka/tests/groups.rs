@@ -1,4 +1,5 @@
-//! Groups of dead letters on Kafka: all members count the same, and a decision holds for all of them and over restarts.
+//! Groups of dead letters on Kafka: all members count the same, and a decision applies to all of them and survives
+//! restarts.
 
 mod support;
 
@@ -31,7 +32,7 @@ fn attempt(error: &str) -> Attempt {
     }
 }
 
-/// Lets the next messages die, each of the error that `error` says for its number.
+/// Lets the next messages die, each with the error that `error` returns for its number.
 fn kill(engine: &mut KafkaEngine, count: usize, now: u64, error: impl Fn(usize) -> String) {
     let taken = take(engine, at(now), count);
     let settlement = |(n, delivery): (usize, redrive::internal::engine::Delivery)| {
@@ -84,7 +85,7 @@ fn members_count_the_same_groups_and_share_what_was_decided() {
     second.mark_group(&mark).unwrap();
     wait("the first knows", || groups(&mut first)[0].state == GroupState::Resolved);
 
-    // All of its letters are discarded: the group stays, with its decision and its title.
+    // After all of its letters are discarded, the group stays, with its decision and its title.
     let letters = first.letters_in_group(gone, None, 10).unwrap();
     assert_eq!(first.change_letters(&LetterChange::Discard, &letters, at(60).into()).unwrap(), [true; 3]);
     assert_eq!(
@@ -100,7 +101,7 @@ fn members_count_the_same_groups_and_share_what_was_decided() {
     first.close().unwrap();
     drop(first);
 
-    // It comes back after a restart, of which nobody has told the new process but the topic.
+    // After a restart the new process learns the decision from the topic alone.
     let mut third = world.open_caught_up(StoreOptions::default());
     world.produce(&messages(5..6));
     kill(&mut third, 1, 70, |_| "404 order 77 is gone".to_owned());
@@ -112,7 +113,7 @@ fn members_count_the_same_groups_and_share_what_was_decided() {
     third.close().unwrap();
 }
 
-/// One has no fingerprint; another has one of another version, which it keeps.
+/// One letter has no fingerprint; another has one of a different version, which it keeps.
 #[test]
 fn a_letter_that_an_older_program_wrote_is_grouped_when_it_is_read() {
     let world = World::new(1, &TIERS);
@@ -150,7 +151,7 @@ fn a_letter_that_an_older_program_wrote_is_grouped_when_it_is_read() {
     engine.close().unwrap();
 }
 
-/// A word of its own for each number, with nothing in it that a fingerprint takes for a value.
+/// Returns a distinct word for each number that a fingerprint does not take for a value.
 fn word(mut number: usize) -> String {
     let mut word = String::from("word");
     for _ in 0..4 {

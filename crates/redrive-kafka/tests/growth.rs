@@ -1,4 +1,5 @@
-//! A source that is given more partitions while keys are ordered: one rule at every start, and a way out that works.
+//! A source that gets more partitions while keys are ordered: every start applies the same rule, and the documented fix
+//! works.
 
 mod support;
 
@@ -19,8 +20,8 @@ fn partitions(topic: &str) -> usize {
     metadata.topics()[0].partitions().len()
 }
 
-/// Before: every process ended with "try again", the next start extended the tiers by itself, so that a retry was overtaken
-/// without being counted, and a static member was never given the new partitions of the tiers.
+/// Every process used to end with "try again", and the next start extended the tiers by itself, so that a retry was
+/// overtaken without being counted, and a static member never got the new partitions of the tiers.
 #[test]
 fn a_grown_source_is_refused_until_the_tiers_are_extended_and_then_everything_is_read() {
     let mut world = World::new(1, &TIERS);
@@ -43,7 +44,7 @@ fn a_grown_source_is_refused_until_the_tiers_are_extended_and_then_everything_is
     assert!(matches!(fault, Some(EngineError::Directory { .. })), "{fault:?}");
     drop(engine);
 
-    // Again and again, also where topics may be made.
+    // Every start is refused, even if topics may be created.
     for _ in 0..2 {
         let refused = world.stores().engine(&world.pipeline.name, ordered()).unwrap_err();
         let EngineError::Directory { problem, fix } = refused else { panic!("{refused:?}") };

@@ -1,5 +1,5 @@
-//! Copies that were written for an assignment that is over and come only now: by a producer that lost its broker, or by a
-//! process that was frozen. Whatever the order, one of the two records of a message goes on.
+//! Late copies: written for an assignment that is over, by a producer that lost its broker or a process that was
+//! frozen. Whatever the order, exactly one of the two records of a message goes on.
 
 mod support;
 
@@ -15,7 +15,7 @@ use support::{World, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
-/// Writes the copy of a delivery as another process would have done, and waits until the topic has it.
+/// Writes the copy of a delivery as another process would, and waits until it is in the topic.
 fn copy_late(world: &World, delivery: &Delivery, topic: &str, from: &str, dead: bool) {
     let copy = CopyRecord {
         message: delivery.message.clone(),
@@ -47,7 +47,7 @@ fn wait_read(engine: &mut KafkaEngine, world: &World, offset: u64) {
     });
 }
 
-/// Everything that is still to come, settled as done: ids with their attempts.
+/// Settles everything that remains as done, and returns the ids with their attempts.
 fn rest(engine: &mut KafkaEngine) -> Vec<(String, u32)> {
     let mut rest = Vec::new();
     wait("nothing is left", || {
@@ -67,7 +67,7 @@ fn records_in(world: &World, topic: &str) -> u64 {
     scan.read(&spans, |span| span.low, |_| {}).unwrap()
 }
 
-/// An engine that has read `m0` of partition 0 and not started it, and what `m0` is when it is handed out.
+/// Returns an engine that has read `m0` of partition 0 and not started it, and `m0` as it was handed out.
 fn waiting_message(world: &World, options: StoreOptions) -> (KafkaEngine, Delivery) {
     let mut engine = world.open_caught_up(options);
     let delivery = take(&mut engine, at(0), 1).remove(0);
@@ -94,7 +94,7 @@ fn a_record_that_runs_goes_on_and_its_late_copy_does_not_count() {
     let running = take(&mut engine, at(0), 1);
     copy_late(&world, &running[0], &tier(&world), &from(&running[0], &world.pipeline.source), false);
     wait_read(&mut engine, &world, 1);
-    // And a second one, of a producer that sent it twice.
+    // A second copy, from a producer that sent it twice.
     copy_late(&world, &running[0], &tier(&world), &from(&running[0], &world.pipeline.source), false);
     settle(&mut engine, running, |delivery| Verdict::Retry {
         due: at(200),
@@ -127,7 +127,7 @@ fn a_late_copy_in_a_tier_counts_for_its_record_in_another() {
     engine.close().unwrap();
 }
 
-/// The other way round: what was done with before is in the copy alone, and that must not be passed over.
+/// The opposite case: the record was done before, so the copy is all there is and must not be skipped.
 #[test]
 fn the_copy_of_a_record_that_was_done_with_before_is_the_message() {
     let world = World::new(1, &TIERS);
@@ -194,8 +194,8 @@ fn a_key_stays_in_order_when_a_late_copy_takes_a_place_in_its_line() {
     engine.close().unwrap();
 }
 
-/// A process that stood still does not know whether its partitions are its own. What it settles then is durable only once
-/// that is known and written.
+/// A process that was frozen does not know whether its partitions are still its own. A batch settled then is durable
+/// only once that is known and the batch is written.
 #[test]
 fn what_is_settled_after_a_long_pause_is_durable_when_it_says_so() {
     let mut world = World::new(1, &TIERS);

@@ -1,5 +1,6 @@
-//! Records that earlier versions wrote are still read. `tests/fixtures` has a file per change of the headers, written by
-//! the version before it: `REDRIVE_REGENERATE=1 cargo test -p redrive-kafka --test older_records` writes one with this version.
+//! Records that earlier versions wrote can still be read. `tests/fixtures` has a file for each change of the headers,
+//! written by the version before it: `REDRIVE_REGENERATE=1 cargo test -p redrive-kafka --test older_records` writes one
+//! with this version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use redrive_kafka::record::{CopyRecord, LetterMarks, Origin, Read, RecordReader,
 use redrive_kafka::{KafkaPipeline, Only};
 use serde::{Deserialize, Serialize};
 
-/// Written before an attempt had the kind, the status and the code of its failure.
+/// Written before attempts had the kind, status and code of their failures.
 const WITHOUT_KINDS: &str = "records-without-kinds.json";
 const AT: u64 = 1_790_000_000_000;
 
@@ -47,7 +48,7 @@ fn attempt(number: u32, class: Class, kind: FailureKind, error: &str) -> Attempt
     }
 }
 
-/// A message that waits in a tier, and one that became a letter.
+/// Returns a message that waits in a tier, and one that became a letter.
 fn copies() -> [(&'static str, CopyRecord); 2] {
     let message =
         Message::builder("o-1").key("c-7").payload("{\"n\":1}").tenant("acme").header("trace", "abc");

@@ -1,6 +1,7 @@
-//! Topics that earlier versions wrote are continued: opened on a real broker, what waits is delivered, letters are listed and
-//! replayed. `tests/fixtures/topics-*.json` holds everything that a pipeline has in its topics and its commits, and
-//! `REDRIVE_REGENERATE=1 cargo test -p redrive-kafka --test older_topics` writes one with this version.
+//! This version continues with topics that earlier versions wrote: on a real broker, waiting messages are delivered,
+//! and letters are listed and replayed. `tests/fixtures/topics-*.json` holds everything a pipeline has in its topics
+//! and commits, and `REDRIVE_REGENERATE=1 cargo test -p redrive-kafka --test older_topics` writes one with this
+//! version.
 
 mod support;
 
@@ -26,16 +27,16 @@ use support::drive::{at, ids, messages, settle, take};
 use support::{LIMIT, World, wait};
 
 const TIERS: [Duration; 1] = [Duration::from_secs(5)];
-/// Records of the source: so many that a note beside an offset does not hold what is done, which then is in `T.progress`.
+/// Records of the source: so many that the completions do not fit into a note beside an offset and go to `T.progress`.
 const SOURCE: u32 = 4_000;
 /// Written by the version that introduced this test.
 const FIRST: &str = "topics-2026-11-18.json";
-/// Written before an attempt had the kind, the status and the code of its failure.
+/// Written before attempts had the kind, status and code of their failures.
 const WITHOUT_KINDS: &str = "records-without-kinds.json";
-/// Stands for the name of the pipeline.
+/// Placeholder for the name of the pipeline.
 const T: &str = "{T}";
 
-/// All that is stored of a pipeline, but its source.
+/// Everything that is stored of a pipeline except its source.
 #[derive(Default, Serialize, Deserialize)]
 struct StoredTopics {
     records: Vec<StoredRecord>,
@@ -66,7 +67,7 @@ fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-/// Text as it is, other bytes as digits behind `hex:`.
+/// Writes text unchanged, and other bytes as hex digits after `hex:`.
 fn text(bytes: &[u8], name: &str) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) => text.replace(name, T),
@@ -80,7 +81,7 @@ fn bytes(text: &str, name: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(byte).collect()
 }
 
-/// What a pipeline has in its topics and has committed.
+/// Returns everything a pipeline has in its topics and has committed.
 fn stored(world: &World) -> StoredTopics {
     let name = &world.pipeline.name;
     let topics = Topics::of(&world.pipeline);
@@ -119,7 +120,7 @@ fn stored(world: &World) -> StoredTopics {
     all
 }
 
-/// Makes the topics of a world what is stored.
+/// Writes what is stored to the topics of a world.
 fn load(world: &World, stored: &StoredTopics) {
     let name = &world.pipeline.name;
     prepare(&world.cluster, &world.pipeline, TopicsMode::Create).unwrap();
@@ -152,8 +153,8 @@ fn number(delivery: &Delivery) -> u32 {
     delivery.message.id()[1..].parse().unwrap()
 }
 
-/// Odd messages are done, but m1 waits in the tier, m3 is an open letter and m5 a discarded one; the others were not reached.
-/// The pipeline is paused.
+/// Settles the odd messages as done, except that m1 waits in the tier, m3 is an open letter and m5 a discarded one. The
+/// even ones are not delivered, and the pipeline is paused.
 fn write_with_this_version() -> StoredTopics {
     let world = World::new(1, &TIERS);
     world.produce(&messages(0..SOURCE));
@@ -187,7 +188,7 @@ fn topics_of_the_first_fixture_are_continued() {
     assert_continued(&stored);
 }
 
-/// What this version writes it reads again by the same way, so a fixture can be made of it at any time.
+/// This version can read its own records in the same way, so a fixture can be written at any time.
 #[test]
 fn topics_of_this_version_are_continued() {
     assert_continued(&write_with_this_version());
@@ -219,7 +220,7 @@ fn assert_continued(stored: &StoredTopics) {
     engine.close().unwrap();
 }
 
-/// The one open letter is of this message, and a replay delivers it.
+/// Checks that the only open letter is that of message `id`, and that a replay delivers it.
 fn replays(engine: &mut redrive_kafka::KafkaEngine, id: &str, now: Time) {
     let letters = engine.letters(Some(LetterState::Open), None, 10).unwrap();
     assert_eq!(letters.iter().map(|letter| letter.message.id()).collect::<Vec<_>>(), [id]);
@@ -231,14 +232,14 @@ fn replays(engine: &mut redrive_kafka::KafkaEngine, id: &str, now: Time) {
     assert_eq!(engine.counts().letters_open, 0);
 }
 
-/// The records of the version before attempts had kinds, with a commit, a letter's state and a pause as it wrote them.
+/// Records of the version before attempts had kinds, with a commit, a letter's state and a pause as it wrote them.
 #[test]
 fn topics_without_kinds_are_continued() {
     let world = World::new(1, &TIERS);
     world.produce(&messages(0..4));
     let mut records: Vec<StoredRecord> =
         serde_json::from_slice(&fs::read(fixture(WITHOUT_KINDS)).unwrap()).unwrap();
-    // The fixture has one message as it waited and as it died; here the second is a message of its own.
+    // The fixture has one message, once waiting and once dead; here the second is a message of its own.
     for (offset, record) in records.iter_mut().enumerate() {
         record.topic = record.topic.replace("orders", T);
         record.key = Some("c-7".to_owned());

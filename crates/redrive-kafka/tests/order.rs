@@ -1,5 +1,5 @@
-//! Key order where it is hard: backlogs longer than the look-ahead, partitions that go while a key runs, and letters that
-//! others put back.
+//! Key order in hard cases: backlogs longer than the look-ahead, partitions that are revoked while a key runs, and
+//! letters that other processes replay.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::{World, message, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
-/// Ten tiers on four partitions: the look-ahead is divided by so many that some twenty thousand records fill a part of it.
+/// Ten tiers with four partitions divide the look-ahead so far that about twenty thousand records fill one share.
 const MANY: [Duration; 10] = {
     let mut tiers = [Duration::ZERO; 10];
     let mut at = 0;
@@ -30,7 +30,7 @@ const MANY: [Duration; 10] = {
 };
 const LOOK_AHEAD: u64 = 1_000_000 / 44;
 
-/// Copies of messages that were made long ago, due far off, each with a key of its own.
+/// Returns copies of old messages that are due far in the future, each with a key of its own.
 fn backlog(world: &World, count: u64) -> Vec<CopyRecord> {
     let copy = |n: u64| CopyRecord {
         message: message(&format!("old{n}")).key(format!("k{n}")).created(at(0)).build().unwrap(),
@@ -61,7 +61,7 @@ fn a_backlog_longer_than_the_look_ahead_holds_its_partition_back_only_until_it_i
     let running = take(&mut engine, at(0), 2);
     assert_eq!(ids(&running), ["a0".to_owned(), "e0".to_owned()].into());
     support::write_copies(&first_tier, "", &backlog(&world, LOOK_AHEAD + 1_000));
-    // The retry of `a0` stands behind all of them.
+    // The retry of `a0` is behind all of them.
     settle(&mut engine, running, |delivery| match delivery.message.id() {
         "a0" => Verdict::Retry { due: at(100_000), meta: Meta { attempts: 1, ..delivery.meta } },
         _ => Verdict::Done,
@@ -103,7 +103,7 @@ fn what_does_not_end_within_the_drain_is_delivered_again_and_its_key_counts_as_v
     });
     assert_eq!(again[0].message.id(), "a0", "the next owner begins where the first did not end");
     assert_eq!(first.counts().key_order_voided, 1);
-    // Its late end settles nothing, and above all it loses nothing.
+    // Its late result settles nothing, and above all loses nothing.
     let late =
         running.into_iter().map(|delivery| Settlement { delivery, verdict: Verdict::Done, attempt: None });
     first.settle(late.collect()).unwrap();
@@ -139,14 +139,14 @@ fn dead(delivery: &Delivery) -> Verdict {
     Verdict::Dead { reason: Reason::Permanent, meta: delivery.meta, at: at(1) }
 }
 
-/// One that owns the only partition, and one that owns nothing; the first message of key `a` is a letter.
+/// Returns an engine that owns the only partition, and one that owns nothing; the first message of key `a` is a letter.
 fn owner_and_other(world: &mut World) -> (KafkaEngine, KafkaEngine, u64) {
     world.produce(&of_key(0..2, "a"));
     let mut owner = world.open_caught_up(blocking_keys());
     let first = take(&mut owner, at(0), 1);
     let letter = first[0].receipt.seq;
     settle(&mut owner, first, dead);
-    // Another group: it mirrors the same letters and has no part in the work.
+    // Another group: it mirrors the same letters and does none of the work.
     world.cluster.group.push_str("-other");
     support::commit_as(&world.cluster.group, &world.brokers, &world.pipeline.source, 0, 0);
     let mut other = world.open_caught_up(blocking_keys());
@@ -206,7 +206,7 @@ fn a_new_owner_knows_the_letters_that_block_keys() {
     world.produce(&of_key(0..2, "a"));
     let mut first = world.open_caught_up(blocking_keys());
     let mut second = world.open(blocking_keys());
-    // Whoever has the partition makes the letter; the other is there already and gets it then.
+    // The owner of the partition creates the letter; the other engine is open already and takes over.
     let mut taken = Vec::new();
     wait("somebody has the partition", || {
         for engine in [&mut first, &mut second] {
@@ -224,8 +224,8 @@ fn a_new_owner_knows_the_letters_that_block_keys() {
     other.close().unwrap();
 }
 
-/// An import leaves the marker of a transaction at the end of `T.DLQ`, which no consumer is given. A pipeline whose letters
-/// block their keys waited to have read it, and delivered nothing any more.
+/// An import leaves a transaction marker at the end of `T.DLQ`, which no consumer receives. A pipeline whose letters
+/// block their keys used to wait until it was read, and never delivered anything again.
 #[test]
 fn after_an_import_a_pipeline_whose_letters_block_their_keys_starts_again() {
     let world = World::new(1, &TIERS);

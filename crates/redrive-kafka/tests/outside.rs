@@ -1,4 +1,4 @@
-//! What is asked from outside of the engine: spans, records, members; and what is done is cut off.
+//! Queries from outside the engine: spans, records, members; and trimming of finished records.
 
 mod broker;
 
@@ -46,7 +46,7 @@ async fn records_are_read_from_where_one_says_to_the_end_that_was_known() {
     let spans = scan.spans(&topic).unwrap();
     let facts: Vec<_> = spans.iter().map(|span| (span.low, span.end, span.committed, span.lag())).collect();
     assert_eq!(facts, [(0, 10, Some(4), 6), (0, 0, None, 0), (0, 5, None, 5)]);
-    // What comes later is not read.
+    // Records written later are not read.
     produce(&cluster, &topic, 2, 5);
     let mut seen = Vec::new();
     let read = scan
@@ -87,7 +87,7 @@ async fn what_is_done_is_cut_off_the_tiers_and_nothing_else() {
     assert_eq!(trim(&cluster, &topics).unwrap(), 0, "once is enough");
 }
 
-/// A consumer of a share group, by Kafka's own tool. It goes when this is dropped.
+/// A consumer of a share group, run by Kafka's own tool. It is killed when this is dropped.
 struct ShareConsumer(Child);
 
 impl ShareConsumer {
@@ -107,7 +107,7 @@ impl Drop for ShareConsumer {
     }
 }
 
-/// A share group commits no offsets that others can ask for, so it is named whatever it reads.
+/// A share group's offsets cannot be queried, so it is listed whatever it reads.
 #[tokio::test]
 async fn a_share_group_is_among_those_that_may_read_the_source() {
     let cluster = cluster(&std::env::temp_dir());
@@ -116,7 +116,7 @@ async fn a_share_group_is_among_those_that_may_read_the_source() {
     let _consumer = ShareConsumer::start(&cluster.brokers.join(","), &topic, &group);
     let begun = Instant::now();
     loop {
-        // A coordinator that is loading its groups says so, and is asked again.
+        // A coordinator that is still loading its groups returns an error; ask again then.
         let groups = other_groups(&cluster, &topic).unwrap_or_default();
         if groups.iter().any(|found| found.starts_with(&format!("{group} (a share group"))) {
             return;

@@ -20,7 +20,7 @@ fn took(engine: &mut KafkaEngine) -> Vec<Delivery> {
     out
 }
 
-/// Before: with all members paused, one that joined delivered what the rebalance gave it.
+/// A member that joined while all others were paused used to deliver what the rebalance gave it.
 #[test]
 fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resumed() {
     let mut world = World::new(2, &TIERS);
@@ -38,7 +38,7 @@ fn a_member_that_joins_a_paused_group_delivers_nothing_until_any_member_is_resum
     let pause = control::read(&world.cluster, &Topics::of(&world.pipeline)).unwrap();
     assert!(pause.is_some_and(|pause| !pause.at.is_empty()));
 
-    // What it had comes to a member that has only heard of the pause.
+    // The partitions of the first go to a member that only heard of the pause.
     first.close().unwrap();
     drop(first);
     wait("the second has everything", || {

@@ -1,5 +1,5 @@
-//! A user that may do only what it was given: what it cannot see is not missing, the commands that are printed are enough,
-//! and what it may not write ends with the reason.
+//! A user with limited permissions: topics it cannot see are not reported as missing, the printed commands are
+//! sufficient, and a forbidden write fails with the reason.
 
 mod support;
 
@@ -44,7 +44,7 @@ fn the_printed_permissions_are_enough_and_a_replay_that_may_not_write_says_so() 
         }
     };
     prepare(&superuser, &world.pipeline, TopicsMode::Create).unwrap();
-    // As soon as anybody has a permission, everybody else needs one.
+    // Once anybody has a permission, everybody else needs one.
     for resource in ["--topic *", "--group *", "--transactional-id *"] {
         let line = format!(
             "kafka-acls.sh --bootstrap-server {} --add --allow-principal User:somebody --operation All {resource}",
@@ -56,8 +56,8 @@ fn the_printed_permissions_are_enough_and_a_replay_that_may_not_write_says_so() 
         matches!(survey(&world.cluster, &world.pipeline), Err(TopicsFault::Hidden { .. }))
     });
 
-    // Only the source: the pipeline's own topics are not missing, they are not visible; and without DescribeConfigs nobody
-    // knows what their settings are.
+    // Only the source: the pipeline's own topics are not missing but invisible, and without DescribeConfigs their
+    // settings are unknown.
     let source = &world.pipeline.source;
     let see = format!(
         "kafka-acls.sh --bootstrap-server {} --add --allow-principal User:redrive --operation Describe --topic {source}",

@@ -1,5 +1,5 @@
-//! Records that somebody put back onto the source by hand, with the headers of a letter or a retry on them, as `kcat` does:
-//! each is delivered, whenever it is read. And what is passed over is counted.
+//! Records that were put back onto the source by hand, for example with `kcat`, with the headers of a letter or a
+//! retry: each is delivered, whenever it is read. Skipped records are counted.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn dead(delivery: &Delivery) -> Verdict {
     Verdict::Dead { reason: Reason::MaxRetries, meta, at: at(50) }
 }
 
-/// Copies the records of a topic onto the source, key, value and headers as they are.
+/// Copies the records of a topic onto the source, with key, value and headers.
 fn put_back(world: &World, topic: &str) -> u64 {
     let producer: BaseProducer = support::client_at(&world.brokers).create().unwrap();
     let copy = |record: &BorrowedMessage<'_>| {
@@ -44,7 +44,7 @@ fn put_back(world: &World, topic: &str) -> u64 {
     copied
 }
 
-/// Five letters, in a world whose engine is closed, or has died.
+/// Returns a world with five letters, whose engine was closed or crashed.
 fn with_letters(in_order: bool) -> World {
     let world = World::new(1, &TIERS);
     world.produce(&messages(0..5));
@@ -68,7 +68,7 @@ fn delivers_them_as_new(engine: &mut KafkaEngine) {
         again.iter().all(|one| one.message.headers().count() == 1),
         "our headers tell of an earlier life"
     );
-    // They may die again, and are letters of their own then.
+    // They may die again, and are new letters then.
     settle(engine, again, dead);
     assert_eq!(engine.counts().letters_open, 10);
     assert_eq!((engine.condition().passed_over, engine.condition().letter_twins), (0, 0));
@@ -114,7 +114,7 @@ fn retries_put_back_by_hand_are_delivered_beside_those_that_wait() {
     engine.close().unwrap();
 }
 
-/// A replay onto the source is ours: after a crash its record and what came of it are one message.
+/// A replay onto the source is our own: after a crash, its record and its successor count as one message.
 #[test]
 fn a_replay_onto_the_source_that_died_again_is_not_delivered_a_second_time_after_a_crash() {
     let world = with_letters(true);
@@ -122,7 +122,7 @@ fn a_replay_onto_the_source_that_died_again_is_not_delivered_a_second_time_after
     let all: Vec<u64> = engine.letters(None, None, 10).unwrap().iter().map(|letter| letter.id).collect();
     let job = ReplayJob { id: 7, due: at(60), force: false, target: ReplayTarget::Source };
     engine.replay(&job, &all, at(60).into()).unwrap();
-    // Nothing is committed from here on, as if the process died at once.
+    // From here on nothing is committed, as if the process died at once.
     engine.commit_every(Duration::from_hours(1));
     let again = take(&mut engine, at(100), 5);
     assert!(again.iter().all(|one| one.meta.replays == 1));
@@ -146,7 +146,7 @@ fn a_replay_onto_the_source_that_died_again_is_not_delivered_a_second_time_after
     engine.close().unwrap();
 }
 
-/// Somebody moves the group back on purpose: letters of long ago do not keep their records from being delivered.
+/// An operator moves the group back on purpose: old letters do not keep their records from being delivered.
 #[test]
 fn a_group_that_was_moved_back_delivers_everything_again_also_what_had_died() {
     let world = with_letters(true);

@@ -1,5 +1,6 @@
-//! What Kafka does not take. What is forbidden or cannot be written for now holds its partition, and nothing is lost with the
-//! local disk; what is too large in itself becomes a dead letter that was cut, and holds up nobody.
+//! Records that Kafka refuses. If a record is forbidden or cannot be written for now, its partition is held, and
+//! nothing is lost with the local disk; a record that is too large becomes a truncated dead letter, and holds up
+//! nothing.
 
 mod support;
 
@@ -18,11 +19,11 @@ use redrive_lab::kafka::broker::Broker;
 use support::drive::{at, finish_all, ids, messages, settle, take};
 use support::{World, message, wait};
 
-/// Room for a record of the source that is not compressed.
+/// Room for an uncompressed record of the source.
 const LOWERED: &str = "1179660";
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
-/// A broker of its own where ACLs count.
+/// A broker of its own that enforces ACLs.
 struct Guarded {
     broker: Broker,
     _dir: tempfile::TempDir,
@@ -54,7 +55,7 @@ impl Guarded {
         self.acl(&format!("--remove --deny-principal User:redrive --operation Write --topic {topic}"));
     }
 
-    /// A pipeline whose engine comes with a password, while the test itself may do everything.
+    /// Returns a pipeline whose engine logs in with a password, while the test itself may do everything.
     fn world(&self, partitions: i32) -> World {
         let mut world = World::at(self.broker.address(), partitions, &TIERS);
         world.cluster.brokers = vec![self.broker.secure("sasl_plaintext").unwrap()];
@@ -70,7 +71,7 @@ impl Guarded {
     }
 }
 
-/// Gives verdicts without waiting until they are durable.
+/// Settles deliveries without waiting until that is durable.
 fn give(engine: &mut KafkaEngine, deliveries: Vec<Delivery>, verdict: impl Fn(&Delivery) -> Verdict) {
     let settlement = |delivery: Delivery| Settlement { verdict: verdict(&delivery), delivery, attempt: None };
     engine.settle(deliveries.into_iter().map(settlement).collect()).expect("settling works");
@@ -94,7 +95,7 @@ fn wait_problem(engine: &mut KafkaEngine, kind: ProblemKind) -> String {
     found.map(|problem| format!("{}: {}", problem.place, problem.text)).unwrap()
 }
 
-/// What the group has committed of the source.
+/// Returns the sum of the group's committed offsets of the source.
 fn committed(world: &World) -> i64 {
     let spans = Scan::new(&world.cluster).unwrap().spans(&world.pipeline.source).unwrap();
     spans.iter().filter_map(|span| span.committed).sum()
@@ -107,7 +108,7 @@ fn held_and_not_lost(topic: &str, verdict: fn(&Delivery) -> Verdict) {
     let mut engine = world.open_caught_up(StoreOptions::default());
     let topic = format!("{}.{topic}", world.pipeline.name);
     guarded.revoke_write(&topic);
-    // The broker minds it a moment after it was told.
+    // The broker applies the change with a delay.
     let taken = take(&mut engine, at(0), 12);
     give(&mut engine, taken, verdict);
     let told = wait_problem(&mut engine, ProblemKind::Write);
@@ -126,7 +127,7 @@ fn held_and_not_lost(topic: &str, verdict: fn(&Delivery) -> Verdict) {
     assert!(more.is_empty(), "nothing more of the partition is delivered: {:?}", ids(&more));
     assert_eq!(committed(&world), 0, "nothing is committed beyond what is not written");
     assert!(!world.cluster.state_dir.join("kafka/spool").exists());
-    // The pod and its disk are gone.
+    // Simulate the loss of the pod and its disk.
     drop(engine);
     std::fs::remove_dir_all(&world.cluster.state_dir).unwrap();
     guarded.grant_write(&topic);
@@ -138,7 +139,7 @@ fn held_and_not_lost(topic: &str, verdict: fn(&Delivery) -> Verdict) {
     engine.close().unwrap();
 }
 
-/// Everything there is, settled as done; whoever is a suspect is announced before.
+/// Delivers everything and settles it as done; suspects are announced first.
 fn finish_suspects(engine: &mut KafkaEngine, count: usize) -> Vec<String> {
     let mut done = Vec::new();
     wait("everything is delivered", || {
@@ -171,7 +172,7 @@ fn retries_that_may_not_be_written_hold_their_partition_and_outlive_the_disk() {
     held_and_not_lost("retry.1s", retry);
 }
 
-/// Only the partition whose record cannot be written stands still, and it goes on by itself.
+/// Only the partition whose record cannot be written stands still, and it resumes by itself.
 #[test]
 fn a_partition_goes_on_once_its_letters_may_be_written_again() {
     let guarded = Guarded::up();
@@ -207,7 +208,7 @@ fn records(world: &World, topic: &str) -> u64 {
     scan.read(&scan.spans(topic).unwrap(), |span| span.low, |_| {}).unwrap()
 }
 
-/// Digits that gzip makes half as long and lz4 does not: the source has it in one batch.
+/// Returns a message of digits that gzip halves and lz4 does not; the source has it in one batch.
 fn large(id: &str) -> redrive_core::Message {
     let mut state = 7_u64;
     let digits = (0..1_800_000).map(|_| {
@@ -226,7 +227,7 @@ fn produce_large(world: &World, ids: &[&str]) {
     }
 }
 
-/// What the source took in a compressed batch fits into every topic of ours, whatever the source's limit is.
+/// Whatever the source accepts in a compressed batch fits into each of our topics, whatever the source's limit is.
 #[test]
 fn a_record_that_only_a_compressed_batch_holds_waits_dies_and_is_replayed_whole() {
     let world = World::new(1, &TIERS);
@@ -264,8 +265,8 @@ fn a_record_that_only_a_compressed_batch_holds_waits_dies_and_is_replayed_whole(
     engine.close().unwrap();
 }
 
-/// A record that no topic of ours takes, because somebody lowered their limits: its letter says what is known of it, and
-/// where the whole of it is.
+/// A record that none of our topics accepts, because their limits were lowered: its letter holds what is known about
+/// it, and where the whole record is.
 #[test]
 fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_nobody() {
     let world = World::new(1, &TIERS);
@@ -291,7 +292,7 @@ fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_n
     drop(engine);
     assert_eq!(committed(&world), 32, "the partition went on");
 
-    // A disk that is lost takes nothing with it that Kafka does not have.
+    // Losing the disk loses nothing that is not in Kafka.
     let disk = world.cluster.state_dir.join("kafka/spool");
     let aside = world.cluster.state_dir.join("aside");
     std::fs::rename(&disk, &aside).unwrap();
@@ -318,7 +319,7 @@ fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_n
     engine.close().unwrap();
     drop(engine);
 
-    // With the disk they become whole as soon as the topic takes them, without a restart.
+    // With the disk they become whole without a restart as soon as the topic accepts them.
     std::fs::rename(&aside, &disk).unwrap();
     let mut engine = world.open_caught_up(StoreOptions::default());
     engine.offer_spooled_every(Duration::from_millis(100));
@@ -338,7 +339,7 @@ fn a_record_too_large_to_be_written_becomes_a_letter_that_was_cut_and_holds_up_n
     engine.close().unwrap();
 }
 
-/// Lowers how large records of a topic may be, and waits until its broker minds it.
+/// Lowers the maximum record size of a topic, and waits until the broker applies it.
 fn lower_limit(world: &World, topic: &str) {
     support::bound_records(topic, LOWERED);
     let facts = |name: &str| {
@@ -348,7 +349,7 @@ fn lower_limit(world: &World, topic: &str) {
     wait("the limit is known", || facts(topic).as_deref() == Some(LOWERED));
 }
 
-/// A batch is refused as a whole when it is too large, or when one record of it is.
+/// A batch is refused as a whole if it is too large, or if one of its records is.
 #[test]
 fn small_records_are_not_to_blame_for_a_batch_that_is_too_large() {
     let world = World::with(&support::brokers(), 1, &TIERS, &[("max.message.bytes", "20000")]);
@@ -371,14 +372,14 @@ fn small_records_are_not_to_blame_for_a_batch_that_is_too_large() {
     engine.close().unwrap();
 }
 
-/// Where a topic takes nothing at all, the partition is held as for everything else that can be repaired.
+/// If a topic accepts nothing at all, the partition is held, as for every problem that can be repaired.
 #[test]
 fn a_letter_that_fits_in_no_way_holds_its_partition_until_the_topic_takes_it() {
     let world = World::new(1, &TIERS);
     let mut engine = world.open_caught_up(StoreOptions::default());
     let letters = format!("{}.DLQ", world.pipeline.name);
     support::bound_records(&letters, "100");
-    // The broker minds the bound a moment after it was told.
+    // The broker applies the limit with a delay.
     let mut died = 0;
     wait("a letter is refused", || {
         world.produce(&messages(died..died + 1));

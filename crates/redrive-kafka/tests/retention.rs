@@ -1,4 +1,4 @@
-//! `letter_retention` on Kafka: a sweep discards what died long ago, records it, and a later start knows it.
+//! `letter_retention` on Kafka: a sweep discards letters that died long ago and records it, and a later start knows.
 
 mod broker;
 
@@ -35,7 +35,7 @@ fn produce(topic: &str, records: &[String]) {
     producer.flush(Duration::from_secs(30)).unwrap();
 }
 
-/// A member that refuses everything, at its own time.
+/// Runs a member that refuses everything, with its own clock.
 async fn member(cluster: &Cluster, pipeline: &KafkaPipeline, clock: &Arc<VirtualClock>) -> PipelineHandle {
     let (cluster, pipeline, clock) = (cluster.clone(), pipeline.clone(), Arc::clone(clock));
     let build = move || {
@@ -79,13 +79,16 @@ async fn letters_that_died_long_ago_are_discarded_and_recorded_for_the_group() {
     actions.attach(&handle);
     // The sweep begins 5 s after its start; the next would come an hour later.
     clock.advance(DAY * 3);
-    tokio::spawn(sweep_hourly(actions.clone(), handle.clone(), DAY * 5, |swept| drop(swept.unwrap())));
+    let replays = redrive::replay::Replays::open(None).unwrap();
+    tokio::spawn(sweep_hourly(actions.clone(), handle.clone(), DAY * 5, replays, |swept| {
+        drop(swept.unwrap())
+    }));
     eventually("the old ones are discarded", async || {
         let counts = handle.counts().await.unwrap();
         (counts.letters_discarded, counts.letters_open) == (3, 2)
     })
     .await;
-    // Another member sees who did it and takes it back.
+    // Another member sees who did it, and undoes it.
     let elsewhere = tempfile::tempdir().unwrap();
     let other = Cluster {
         member: Some("other".to_owned()),

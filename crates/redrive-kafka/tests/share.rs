@@ -1,4 +1,4 @@
-//! A sink with a limit for the pipeline as a whole is told which part of the work its process does, as the retry budget is.
+//! A sink with a limit for the whole pipeline is told its process's share of the work, like the retry budget.
 
 mod broker;
 
@@ -10,12 +10,12 @@ use redrive_kafka::topics::{self, TopicsFault};
 use redrive_kafka::{Cluster, KafkaPipeline, KafkaStores, TopicsMode};
 use tokio::sync::Notify;
 
-/// The latest share, as parts of all parts.
+/// The latest share, as owned parts of all parts.
 #[derive(Clone, Default)]
 struct Sharing(Arc<Mutex<Option<(u32, u32)>>>);
 
 impl Sharing {
-    /// How many hundredths of the work are its own.
+    /// Returns its share of the work in percent.
     fn percent(&self) -> Option<u32> {
         self.0.lock().unwrap().map(|(owned, all)| owned * 100 / all)
     }

@@ -1,4 +1,4 @@
-//! A group that has lost its offsets: a pipeline that has run before begins nowhere by itself.
+//! A group that has lost its offsets: a pipeline that has run before does not choose a start by itself.
 
 mod support;
 
@@ -18,7 +18,7 @@ use support::{World, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
-/// As Kafka does with a group that was empty for a week.
+/// Deletes the offsets, as Kafka does for a group that was empty for a week.
 fn forget_offsets(world: &World) {
     let admin: AdminClient<DefaultClientContext> = support::client_at(&world.brokers).create().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -29,7 +29,8 @@ fn forget_offsets(world: &World) {
     });
 }
 
-/// A pipeline that has run, of a member that nobody waits for, and a backlog that came after its offsets were gone.
+/// Returns a pipeline that has run, without a static member to wait for, and with a backlog written after its offsets
+/// were gone.
 fn without_offsets(fails: bool) -> World {
     let mut world = World::new(2, &TIERS);
     world.cluster.member = None;

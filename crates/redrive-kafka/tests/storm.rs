@@ -1,4 +1,4 @@
-//! Members that come and go all the time, in order or not: every message becomes terminal.
+//! Members that come and go all the time, cleanly or not: every message becomes terminal.
 
 mod support;
 
@@ -21,7 +21,7 @@ fn now() -> Time {
     Time::from_millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64)
 }
 
-/// How a message ends, by its number: at once, after two failures, or never.
+/// Decides how a message ends, by its number: at once, after two failures, or never.
 fn verdict(delivery: &Delivery, now: Time) -> Verdict {
     let number: u32 = delivery.message.id()[1..].parse().unwrap();
     let Meta { attempts, .. } = delivery.meta;
@@ -37,7 +37,7 @@ fn verdict(delivery: &Delivery, now: Time) -> Verdict {
     }
 }
 
-/// What was seen of each message: how often it was taken, how often it was delivered, whether it died.
+/// What was seen of each message: how often it was taken and delivered, and whether it died.
 #[derive(Default)]
 struct Seen {
     taken: BTreeMap<String, u32>,
@@ -52,7 +52,7 @@ impl Seen {
     }
 }
 
-/// One life of a member: it works for a while and then ends, in order or not.
+/// One life of a member: it works for a while and then ends, cleanly or not.
 fn live(world: &World, seen: &Mutex<Seen>, over: &AtomicBool, life: Duration, in_order: bool) {
     let mut engine = world.open(StoreOptions::default());
     let began = Instant::now();
@@ -141,7 +141,7 @@ fn members_that_come_and_go_in_order_deliver_everything_once() {
 fn members_that_die_lose_nothing() {
     let seed = seeds_from_env("REDRIVE_SEED").unwrap_or(2);
     let (world, seen) = storm(seed, true);
-    // What was under way when somebody died may be there twice; it ends as well.
+    // A message in progress when a member died may exist twice; both records become terminal.
     let mut engine = world.open_caught_up(StoreOptions::default());
     let mut events = Vec::new();
     wait("what is left becomes terminal", || {

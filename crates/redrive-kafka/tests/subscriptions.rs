@@ -1,4 +1,4 @@
-//! The table of subscriptions belongs to the group: what one member finds out, the others know, and so does one that
+//! The table of subscriptions belongs to the group: what one member learns, the others know, and so does one that
 //! starts later.
 
 mod broker;
@@ -25,7 +25,7 @@ async fn prepared(dir: &tempfile::TempDir) -> (Cluster, KafkaPipeline) {
     let cluster = broker::cluster(dir.path());
     let pipeline = KafkaPipeline { subscriptions: true, ..broker::pipeline(&broker::name("push")) };
     broker::create(&cluster, &pipeline.source, 3, &[]).await;
-    // A new topic is known to the whole cluster a moment later.
+    // It takes a moment until the whole cluster knows a new topic.
     eventually("the source is known", async || {
         let (made, of) = (cluster.clone(), pipeline.clone());
         let prepare = move || topics::prepare(&made, &of, TopicsMode::Create);
@@ -97,7 +97,7 @@ async fn the_guard_counts_the_purges_of_all_members_and_stops_all_of_them() {
     eventually("the second member goes on", async || second.counts(now()).stopped.is_none()).await;
 }
 
-/// Each member counted only those that it had pushed to, and after a restart a fifth too few of them.
+/// Each member used to count only subscriptions that it had pushed to, and a fifth too few of them after a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_estimate_together_how_many_are_active_and_so_does_one_that_starts_later() {
     let dir = tempfile::tempdir().unwrap();
@@ -109,7 +109,7 @@ async fn members_estimate_together_how_many_are_active_and_so_does_one_that_star
         first.answered(random(number), Answer::Delivered, now()).await;
         second.answered(random(10_000 + number), Answer::Delivered, now()).await;
     }
-    // The last one of each says what the other's latest write left out.
+    // The last write of each contains what the other's latest write left out.
     let close = |active: u64| active.abs_diff(1_200) < 60;
     eventually("both know of all", async || {
         first.answered(random(0), Answer::Delivered, now()).await;

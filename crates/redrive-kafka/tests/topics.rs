@@ -1,4 +1,4 @@
-//! The topics of a pipeline on a real broker: what is missing, what is wrong, what is made.
+//! The topics of a pipeline on a real broker: what is missing, what is wrong, what is created.
 
 mod broker;
 
@@ -9,7 +9,7 @@ use redrive_kafka::client::build::Build;
 use redrive_kafka::topics::{Topics, TopicsFault, prepare, survey};
 use redrive_kafka::{Cluster, KafkaPipeline, TopicsMode};
 
-/// The broker learns of a change a moment after the tool that made it has ended.
+/// Waits until the broker has applied a change, which it does some time after the tool has ended.
 fn wait(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -45,7 +45,7 @@ fn names_are_those_of_the_pipeline() {
     }
 }
 
-/// The largest message with our headers, whatever the source says of its compressed batches.
+/// The size of the largest message with our headers, whatever limit the source has for its compressed batches.
 const ANY_RECORD_BYTES: i64 = 33_980_928;
 
 #[tokio::test]
@@ -110,7 +110,7 @@ async fn a_topic_that_would_lose_messages_is_refused_with_the_command_that_helps
         orders.name
     ));
     wait("the setting is known", || prepare(&cluster, &orders, TopicsMode::Verify).is_err());
-    // Not even where topics may be made: somebody has set this on purpose.
+    // It is not changed even if topics may be created: it was set on purpose.
     let Err(TopicsFault::Wrong { wrong, bootstrap }) = prepare(&cluster, &orders, TopicsMode::Create) else {
         panic!("a tier that expires was accepted");
     };
@@ -120,7 +120,8 @@ async fn a_topic_that_would_lose_messages_is_refused_with_the_command_that_helps
     wait("the setting is known", || prepare(&cluster, &orders, TopicsMode::Verify).is_ok());
 }
 
-/// Topics of an earlier version had the source's limit and our headers: they go on working, and the warning has the command.
+/// Topics of an earlier version had the source's limit plus our headers. They continue to work, and the warning
+/// contains the command.
 #[tokio::test]
 async fn a_topic_with_room_for_uncompressed_records_only_is_warned_of_and_not_refused() {
     let cluster = cluster(&std::env::temp_dir());
@@ -137,7 +138,7 @@ async fn a_topic_with_room_for_uncompressed_records_only_is_warned_of_and_not_re
     run_tool(command);
     wait("the setting is known", || survey(&cluster, &orders).unwrap().warnings.is_empty());
 
-    // Less than the source takes uncompressed is refused as before.
+    // Less than the source accepts uncompressed is still refused.
     let less = command.replace(&ANY_RECORD_BYTES.to_string(), "2000000");
     run_tool(&less);
     wait("the setting is known", || prepare(&cluster, &orders, TopicsMode::Verify).is_err());
@@ -180,7 +181,7 @@ fn a_cluster_that_does_not_answer_and_a_source_that_is_not_there_are_told_apart(
         panic!("a source was made up");
     };
     assert_eq!(topic, orders.source);
-    // Nobody listens on a port that was free a moment ago.
+    // Nothing listens on a port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nobody = Cluster { brokers: vec![free.to_string()], ..cluster };
     let fault = prepare(&nobody, &orders, TopicsMode::Verify).unwrap_err();

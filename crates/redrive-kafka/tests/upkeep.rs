@@ -1,4 +1,5 @@
-//! What the engine does beside the deliveries: stragglers, bitmaps, spilled bytes, retired tiers, new producers, long waits.
+//! What the engine does besides deliveries: stragglers, bitmaps, spilled bytes, retired tiers, new producers, long
+//! waits.
 
 mod support;
 
@@ -30,14 +31,14 @@ fn span(world: &World, topic: &str) -> Span {
     Scan::new(&world.cluster).unwrap().spans(topic).unwrap().remove(0)
 }
 
-/// A wait of hours in a tier of a minute would hold the committed offset up for as long.
+/// A message that waits for hours in a one-minute tier would hold up the committed offset for as long.
 #[test]
 fn a_straggler_is_written_again_and_comes_once_at_its_own_time() {
     let world = World::new(1, &TIERS);
     world.produce(&messages(0..10));
     let mut engine = world.open(StoreOptions::default());
     engine.move_stragglers_after(Duration::from_millis(200));
-    // The first of the tier waits for hours, those behind it for seconds.
+    // The first message of the tier waits for hours, those behind it for seconds.
     let straggler = take(&mut engine, at(0), 1);
     let id = straggler[0].message.id().to_owned();
     settle(&mut engine, straggler, retry(7_200_000));
@@ -66,7 +67,7 @@ fn a_straggler_is_written_again_and_comes_once_at_its_own_time() {
     engine.close().unwrap();
 }
 
-/// The last value of each key of a compacted topic.
+/// Returns the size of the last value of each key of a compacted topic.
 fn latest(world: &World, topic: &str) -> BTreeMap<String, Option<usize>> {
     let scan = Scan::new(&world.cluster).unwrap();
     let spans = scan.spans(topic).unwrap();
@@ -170,7 +171,7 @@ fn tiers_that_are_no_longer_configured_are_read_until_they_are_empty() {
     engine.close().unwrap();
 }
 
-/// As after a fatal error: what the old producer had is sent again by the new one, and every record ends once.
+/// As after a fatal error: the new producer resends the records of the old one, and every record ends once.
 #[test]
 fn a_producer_that_is_made_anew_sends_again_what_was_on_its_way() {
     let world = World::new(1, &TIERS);
@@ -200,8 +201,8 @@ fn a_producer_that_is_made_anew_sends_again_what_was_on_its_way() {
     assert_eq!(written.len(), 1_000, "and is there");
 }
 
-/// The engine does not look for longer than the group waits for a poll, and its queues are full: the polling thread goes
-/// on by itself, and nobody gets the partitions.
+/// The engine does not poll for longer than the group's poll interval, and its queues are full: the polling thread
+/// continues by itself, and no other member gets the partitions.
 #[test]
 fn a_member_that_takes_nothing_for_long_stays_in_its_group() {
     const INTERVAL: Duration = Duration::from_secs(6);

@@ -1,4 +1,4 @@
-//! The Kafka of the tests and the one that users with Docker get are the same.
+//! The tests and the Docker Compose file for users have the same Kafka version.
 
 use std::path::Path;
 

@@ -7,7 +7,7 @@ mod support {
 
 use redrive_lab::experiments::{Order, OrderedEngine, run};
 use redrive_lab::testbed::Silent;
-use support::quick::{must_hold_on, order};
+use support::quick::{Insist, must_hold_on, order};
 
 /// The same load and the same figures, on topics of a real broker. They mostly wait, so they run at once.
 #[test]
@@ -20,7 +20,7 @@ fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
     // Processes that are killed and start again ask the broker for much, so they are alone.
     let together: [&[&str]; 5] = [
         &["blocking-vs-non-blocking"],
-        &["failure-sweep", "ordering", "misclassification", "replay"],
+        &["failure-sweep", "ordering", "misclassification", "mixed", "replay"],
         &["kills"],
         &["lateness", "soak-50k", "time-to-dead-letter"],
         &["backoff-sweep", "poison-growth", "retry-storm"],
@@ -28,11 +28,18 @@ fn scenarios_by_the_real_clock_run_on_kafka_and_others_say_why_they_do_not() {
     for names in together {
         std::thread::scope(|scope| {
             for name in names {
-                scope.spawn(|| must_hold_on(name, kafka.clone(), "Kafka engine, real clock"));
+                scope.spawn(|| {
+                    must_hold_on(
+                        name,
+                        kafka.clone(),
+                        "Kafka engine, real clock",
+                        Insist::OnWhatSpeedCannotChange,
+                    );
+                });
             }
         });
     }
-    let on_kafka = |name: &str| Order { engine: Some(kafka.clone()), ..order(name, false, None) };
+    let on_kafka = |name: &str| Order { engine: Some(kafka.clone()), ..order(name, None, None) };
     let refused = |name: &str| run(&on_kafka(name), &Silent).unwrap_err().to_string();
     assert!(refused("metastability").contains("its clock is virtual"), "{}", refused("metastability"));
     assert!(refused("bloom").contains("it is a model"), "{}", refused("bloom"));

@@ -17,7 +17,7 @@ fn every_effect_is_there_once(engine: OrderedEngine, ran_on: &str) {
         file: None,
         seed: 7,
         quick: true,
-        broken: false,
+        broken: None,
         engine: Some(engine),
         postgres: Some(server_url()),
         out: Some(out.path().to_owned()),

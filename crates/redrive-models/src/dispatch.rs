@@ -1,4 +1,4 @@
-//! As much of a call as its hand-over needs.
+//! The parts of a call that its hand-over needs.
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallId(pub u32);

@@ -1,5 +1,5 @@
-//! What threads do with the hand-overs, and what must hold in every order of their steps. Each is run by the checker; a
-//! thread that waits for ever is a deadlock, which it reports with the schedule that leads there.
+//! What threads do with the hand-overs, and what must hold in every order of their steps. The checker runs each of
+//! these; a thread that waits forever is a deadlock, which it reports with the schedule that leads there.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::run::wake::Wake;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 use crate::write::mailbox::{Mailbox, Refused};
 
-/// Nobody sleeps that long here: see `sync::park_timeout`.
+/// No thread ever sleeps that long here: see `sync::park_timeout`.
 const FOR_EVER: Duration = Duration::MAX;
 
-/// A sleeper that looks before it sleeps misses no call.
+/// A sleeper that checks before it sleeps misses no call.
 pub fn no_call_is_missed(callers: usize) {
     let (wake, done) = (Arc::new(Wake::default()), Arc::new(AtomicUsize::new(0)));
     let callers: Vec<_> = (0..callers)
@@ -60,7 +60,7 @@ pub fn everything_posted_is_taken_once(posters: usize, each: usize) {
     assert_eq!(mailbox.offer((0, 0), 1, 1), Err(((0, 0), Refused::Closed)));
 }
 
-/// During an exclusive run nothing of another pipeline runs.
+/// During an exclusive run no other pipeline runs anything.
 pub fn exclusive_means_exclusive(pipelines: usize) {
     let mut turns = ExclusiveRuns::of(pipelines);
     let suspect = turns.remove(0);
@@ -79,7 +79,7 @@ pub fn exclusive_means_exclusive(pipelines: usize) {
         }));
     }
     threads.push(thread::spawn(move || {
-        // A turn that is not granted is asked for again; twice is enough to meet every order.
+        // A turn that is not granted is requested again; twice is enough to cover every order.
         for _ in 0..2 {
             if suspect.ask(Run::Exclusive) {
                 is_exclusive.store(true, Ordering::SeqCst);
@@ -93,7 +93,7 @@ pub fn exclusive_means_exclusive(pipelines: usize) {
     join(threads);
 }
 
-/// Two pipelines with suspects: one turn at a time.
+/// Two pipelines with suspects: one suspect runs at a time.
 pub fn one_suspect_at_a_time() {
     let running = Arc::new(AtomicUsize::new(0));
     let threads: Vec<_> = ExclusiveRuns::of(2)
@@ -112,7 +112,7 @@ pub fn one_suspect_at_a_time() {
     join(threads);
 }
 
-/// Every call that is started ends once, whoever sleeps when.
+/// Every call that is started ends once, whichever thread sleeps when.
 pub fn every_start_is_run_and_every_end_is_heard(calls: u32) {
     let wake = Arc::new(Wake::default());
     let exchange = Arc::new(Exchange::new(calls as usize, Arc::clone(&wake)));
@@ -138,7 +138,7 @@ pub fn every_start_is_run_and_every_end_is_heard(calls: u32) {
     join(vec![runner]);
 }
 
-/// Ends that tasks report in one go are all heard.
+/// Ends that tasks report at once are all received.
 pub fn ends_that_are_told_together_are_all_heard(tasks: u32) {
     let wake = Arc::new(Wake::default());
     let exchange = Arc::new(Exchange::new(tasks as usize, Arc::clone(&wake)));
@@ -155,8 +155,8 @@ pub fn ends_that_are_told_together_are_all_heard(tasks: u32) {
     telling.abort();
 }
 
-/// The polling thread takes every order once and in order, also one that was given before it had named itself; the engine hears
-/// every note. Neither sleeps while something is there.
+/// The polling thread takes every order once and in sequence, including one given before the thread has registered
+/// itself; the engine receives every note. Neither sleeps while something is there.
 pub fn every_order_is_taken_and_every_note_is_heard(each: u32) {
     let handover = Arc::new(Handover::<u32, u32>::default());
     let wake = Arc::new(Wake::default());

@@ -1,5 +1,5 @@
-//! What the hand-overs are made of, under the model checker. Waiting never times out here, so that a wake-up that is lost
-//! shows as a deadlock.
+//! The primitives of the hand-overs, under the model checker. Waits never time out here, so that a lost wake-up shows
+//! as a deadlock.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -17,7 +17,7 @@ pub(crate) fn park_timeout(_longest: Duration) {
     shuttle::thread::park();
 }
 
-/// Stands for crossbeam's queue with a bound.
+/// Replaces crossbeam's bounded queue.
 #[derive(Debug)]
 pub(crate) struct ArrayQueue<T> {
     items: Mutex<VecDeque<T>>,
@@ -47,7 +47,7 @@ impl<T> ArrayQueue<T> {
     }
 }
 
-/// Stands for crossbeam's queue without one.
+/// Replaces crossbeam's unbounded queue.
 #[derive(Debug)]
 pub(crate) struct SegQueue<T>(Mutex<VecDeque<T>>);
 
@@ -65,13 +65,13 @@ impl<T> SegQueue<T> {
     }
 }
 
-/// Stands for tokio's: `notify_one` leaves a permit if nobody waits, `notify_waiters` wakes those who wait. Each operation
-/// is one step, as tokio's promise to be; others may run before it.
+/// Replaces tokio's `Notify`: `notify_one` leaves a permit if no task waits, `notify_waiters` wakes the waiting ones.
+/// Each operation is one atomic step, as tokio guarantees; others may run before it.
 #[derive(Debug, Default)]
 pub(crate) struct Notify {
     /// The checker does not see this lock, so that dropping needs no step.
     waiters: std::sync::Mutex<Waiters>,
-    /// Where others may run.
+    /// Marks a step before which others may run.
     step: AtomicUsize,
 }
 
@@ -137,7 +137,7 @@ impl Waiters {
 }
 
 impl Notified<'_> {
-    /// From here on it is notified although nobody has polled it yet.
+    /// Registers it, so that it is notified even before it is first polled.
     pub(crate) fn enable(mut self: Pin<&mut Self>) {
         self.notify.let_others_run();
         let number = self.notify.waiters().add(None);

@@ -1,12 +1,12 @@
-//! Every order of steps for the smallest cases that end within seconds ([`ALL`]), the first of them for the others ([`SOME`]),
-//! and orders at random for larger cases.
+//! Tries every order of steps for the smallest cases that finish within seconds ([`ALL`]), the first of them for the
+//! others ([`SOME`]), and random orders for larger cases.
 
 use redrive_models::models;
 use shuttle::{check_dfs, check_pct, check_random};
 
 /// Every order of steps, where that takes seconds.
 const ALL: Option<usize> = None;
-/// Orders of steps that are tried in turn elsewhere; the deepest choices vary first.
+/// How many orders are tried in sequence otherwise; the deepest choices vary first.
 const SOME: usize = 5_000;
 const RANDOM: usize = 5_000;
 
@@ -43,7 +43,7 @@ fn every_start_is_run_and_every_end_is_heard() {
 fn ends_that_are_told_together_are_all_heard() {
     check_dfs(|| models::ends_that_are_told_together_are_all_heard(1), Some(SOME));
     check_random(|| models::ends_that_are_told_together_are_all_heard(3), RANDOM);
-    // A thread that is held up in the middle of something while the others go on.
+    // Cases in which a thread is held up in the middle of something while the others go on.
     check_pct(|| models::ends_that_are_told_together_are_all_heard(2), RANDOM, 3);
 }
 

@@ -17,7 +17,7 @@ pub enum LedgerError {
     /// A table of the same name belongs to somebody else.
     #[error(
         "the table `applied` is not a Redrive ledger ({found}); \
-         rename it, or give the handler's connections a search_path with a schema of its own"
+         rename it, or give the handler's connections a search_path with its own schema"
     )]
     NotALedger {
         /// What is different about it.

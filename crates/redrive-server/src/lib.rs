@@ -33,6 +33,7 @@ mod router;
 pub mod routes;
 
 mod body;
+mod changes;
 mod extract;
 pub mod import;
 pub mod ingest;

@@ -369,8 +369,8 @@ pub fn docs() -> String {
     let mut page = String::from(
         "# Metrics\n\n<!-- Generated from crates/redrive-server/src/metrics.rs; a test says how when it is out of date. -->\n\n\
          `GET /metrics` answers in the text format of Prometheus. Counters start at zero with the process. Labels come \
-         from closed sets: the names of pipelines and tiers are those of the configuration.\n\n\
-         | metric | type | labels | what it says |\n| --- | --- | --- | --- |\n",
+         from fixed sets: the names of pipelines and tiers are those of the configuration.\n\n\
+         | metric | type | labels | meaning |\n| --- | --- | --- | --- |\n",
     );
     for Metric { name, kind, labels, help } in METRICS {
         let labels = labels.iter().map(|label| format!("`{label}`")).collect::<Vec<_>>().join(", ");

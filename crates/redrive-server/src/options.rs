@@ -71,7 +71,7 @@ pub enum ServerError {
          name, scopes and secret_file, give one with --token-file or REDRIVE_TOKEN, or listen on 127.0.0.1"
     )]
     Exposed { listen: SocketAddr },
-    #[error("two tokens are named `{name}`; names say who did what, so give each its own")]
+    #[error("two tokens are named `{name}`; names identify who did what, so give each its own")]
     SameName { name: String },
     #[error("cannot listen on {listen}: {source}; {}", way_out(.source.kind()))]
     Listen { listen: SocketAddr, source: io::Error },

@@ -25,7 +25,7 @@ impl Readers {
 
     pub(crate) async fn others(&self) -> Result<Vec<String>, Problem> {
         let Some(ask) = self.ask.clone() else {
-            let message = "this processor cannot tell who else reads the topic";
+            let message = "this processor cannot determine who else reads the topic";
             return Err(Problem::new(
                 Code::Conflict,
                 message,

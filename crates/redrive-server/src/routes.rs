@@ -161,6 +161,12 @@ impl Operation {
             _ => Method::GET,
         }
     }
+
+    /// Whether it goes on when its client has gone. Messages that nobody was told were accepted are sent again under the same
+    /// ids, so half of them may be left.
+    pub(crate) fn runs_to_its_end(self) -> bool {
+        self.method() == Method::POST && self != Self::Ingest
+    }
 }
 
 /// An id takes the rest of the path, including slashes, so the router cannot distinguish routes by a word after it:

@@ -74,7 +74,9 @@ impl Server {
             shared.service.actions.attach(&served.handle);
             // Resumes replay jobs that an earlier process left running. There is a runtime here, so this cannot fail.
             let _ = shared.service.replays.attach(&served.handle);
+            shared.service.replays.record_missing(&served.handle, &shared.service.actions);
         }
+        let changes = shared.changes.clone();
         let mut listening =
             Listening { listener, connections: Arc::clone(&shared.connections), files: shared.files };
         let router = router(shared);
@@ -116,7 +118,11 @@ impl Server {
         readiness.stopping();
         drop(listening);
         // Unfinished requests are cut off, so that stopping always ends.
-        let _ = tokio::time::timeout(options.grace, graceful.shutdown()).await;
+        let all_ended = async {
+            graceful.shutdown().await;
+            changes.all_ended().await;
+        };
+        let _ = tokio::time::timeout(options.grace, all_ended).await;
         Ok(())
     }
 }

@@ -11,6 +11,7 @@ use crate::access::auth::{ServerAccess, Unguarded};
 use crate::access::token::Token;
 use crate::access::wrong_tokens::WrongTokens;
 use crate::answer_memory::Answers;
+use crate::changes::Changes;
 use crate::connections::files::FileBudget;
 use crate::connections::registry::Connections;
 use crate::group_watch::GroupWatch;
@@ -34,6 +35,7 @@ pub(crate) struct ServiceParts {
     /// The memory for bodies, in units of [`GRAIN_BYTES`].
     pub bodies: Arc<Semaphore>,
     pub answers: Answers,
+    pub changes: Changes,
     /// Permits for event streams.
     pub event_streams: Arc<Semaphore>,
     pub wrong_tokens: WrongTokens,
@@ -58,6 +60,7 @@ impl Shared {
             body_bytes_max: options.body_bytes_max,
             bodies: Arc::new(Semaphore::new(grains)),
             answers: Answers::new(options.answers_bytes_max),
+            changes: Changes::default(),
             event_streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             wrong_tokens: WrongTokens::new(Instant::now()),
             connections: Connections::new(files.connections(options.connections_max)),

@@ -730,3 +730,32 @@ async fn a_compaction_is_in_the_log_with_who_asked_for_it_and_what_went() {
     }
     server.stop().await;
 }
+
+/// A later message of `c-0` was delivered: the letter of that key is left out if that is asked for, and only then.
+#[tokio::test(flavor = "multi_thread")]
+async fn letters_with_a_later_success_stay_open_if_that_is_asked_for() {
+    let server = with_letters(2, 0).await;
+    let later = json!({ "id": "later", "key": "c-0", "payload": "good" }).to_string();
+    server.post("/v1/pipelines/orders/messages", &later).await.expect(202);
+    let plan = async |wish: Value| server.post("/v1/replays", &wish.to_string()).await;
+    let begun = std::time::Instant::now();
+    loop {
+        let plan = plan(json!({ "pipeline": "orders", "all": true, "dry_run": true })).await.expect(200);
+        if plan["superseded"]["letters"] == 1 {
+            assert_eq!((&plan["would_replay"], plan.get("superseded_skipped")), (&json!(2), None));
+            break;
+        }
+        assert!(begun.elapsed() < support::PATIENCE, "{plan}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let wish = json!({ "pipeline": "orders", "all": true, "skip_superseded": true, "dry_run": true });
+    let without = plan(wish).await.expect(200);
+    assert_eq!((&without["would_replay"], &without["superseded_skipped"]), (&json!(1), &json!(1)));
+    let wish = json!({ "pipeline": "orders", "filter": "key:c-0", "skip_superseded": true });
+    let nothing = plan(wish).await.expect(404);
+    assert!(nothing["message"].as_str().unwrap().contains("--skip-superseded"), "{nothing}");
+    server.downstream.healed.store(true, Ordering::SeqCst);
+    plan(json!({ "pipeline": "orders", "all": true, "skip_superseded": true })).await.expect(202);
+    server.wait_for("/v1/replays/r-1", |replay| replay["state"] == "done" && replay["total"] == 1).await;
+    server.stop().await;
+}

@@ -36,7 +36,7 @@ impl Secret {
         let read = file.take(bytes_max + 1).read_to_string(&mut text);
         read.map_err(|error| failed(error.to_string()))?;
         if text.len() as u64 > bytes_max {
-            return Err(failed(format!("it has more than {bytes_max} bytes, which is no secret")));
+            return Err(failed(format!("it has more than {bytes_max} bytes, too long for a secret")));
         }
         if text.trim().is_empty() {
             return Err(failed("the file is empty".to_owned()));

@@ -1,4 +1,4 @@
-//! A pipeline's own backoff: the user's code says how long a failed message waits, knowing the message and the error.
+//! Custom backoff: a function of the user computes the delay from the message and the error.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,9 +25,9 @@ use crate::failure::Failure;
 pub struct FailedAttempt<'a> {
     /// The message that failed.
     pub message: &'a Message,
-    /// Which retry is to be scheduled: 1 after the first counted failure.
+    /// The number of the retry to schedule: 1 after the first counted failure.
     pub retry: u32,
-    /// What the handler returned: its class, `Retry-After`, kind, code, and the error with its type
+    /// The failure that the handler returned: its class, `Retry-After`, kind, code, and the error with its type
     /// ([`Failure::downcast_ref`]).
     pub failure: &'a Failure,
 }
@@ -38,7 +38,7 @@ impl FailedAttempt<'_> {
         self.failure.class()
     }
 
-    /// What the receiver asked for. It stays the least that is waited, whatever the backoff says.
+    /// The delay that the receiver asked for. It is a lower bound, whatever the backoff returns.
     pub fn retry_after(&self) -> Option<Duration> {
         self.failure.retry_after()
     }
@@ -46,7 +46,7 @@ impl FailedAttempt<'_> {
 
 type ChooseDelay = dyn Fn(&FailedAttempt<'_>) -> Option<Duration> + Send + Sync;
 
-/// The user's function, shared by the runs of a pipeline.
+/// The user's function, shared by all runs of a pipeline.
 #[derive(Clone)]
 pub struct Backoff(Arc<ChooseDelay>);
 
@@ -56,8 +56,8 @@ impl Backoff {
         Self(Arc::new(choose))
     }
 
-    /// The delay it chooses; `None` leaves it to the policy's schedule. It runs on the dispatch thread, which must not die:
-    /// a panic in it leaves the delay to the schedule as well.
+    /// The delay that the function chooses; `None` leaves it to the policy's schedule. It runs on the dispatch
+    /// thread, which must not die, so a panic counts as `None`.
     pub(crate) fn delay(&self, failed: &FailedAttempt<'_>) -> Option<Duration> {
         catch_unwind(AssertUnwindSafe(|| (self.0)(failed))).unwrap_or(None)
     }

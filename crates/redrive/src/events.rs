@@ -1,7 +1,6 @@
-//! What happens in a pipeline, for subscribers: a bounded ring of numbered events.
+//! Events of a pipeline, for subscribers: a bounded ring of numbered events.
 //!
-//! Readers go at their own pace and hold nothing back. One that is too slow finds that events have left the ring, and how
-//! many.
+//! Readers read at their own pace and block nothing. A reader that is too slow learns how many events it has missed.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,20 +10,20 @@ use redrive_core::Time;
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// Events that can be read again after a break.
+/// Events that are kept for readers that reconnect.
 pub const EVENTS_MAX: usize = 10_000;
-/// What they may hold together.
+/// Bytes of the events that are kept.
 pub const BYTES_MAX: usize = 8 << 20;
-/// Events of one read.
+/// Most events of one read.
 const READ_MAX: usize = 256;
 
-/// What an event tells of.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     DeadLetter,
     /// The breaker opened or closed.
     Breaker,
-    /// Something else about the health of the sink.
+    /// Any other health change of the sink.
     Health,
     Replay,
     Flagged,
@@ -82,15 +81,15 @@ pub struct Event {
     /// 1 for the first one of the process.
     pub number: u64,
     pub kind: EventKind,
-    /// A JSON object in one line.
+    /// A JSON object on one line.
     pub data: String,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Read {
     pub events: Vec<Arc<Event>>,
-    /// How many were there before these and have left the ring.
+    /// How many earlier events have already left the ring.
     pub missed: u64,
 }
 
@@ -142,7 +141,7 @@ impl Events {
         *self.shared.latest.borrow()
     }
 
-    /// Woken when there is a new event.
+    /// A receiver that is notified of each new event.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.shared.latest.subscribe()
     }

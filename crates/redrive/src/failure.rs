@@ -1,4 +1,4 @@
-//! What a handler returns when it fails: a class for the decision, and the cause as the type the user gave.
+//! The error of a handler: a class for the decision, and the cause as the type that the user gave.
 
 use std::error::Error;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::engine::history::{CODE_BYTES_MAX, ERROR_BYTES_MAX};
 
 /// Notes that one failure may carry; further ones are dropped.
 pub const NOTES_MAX: usize = 16;
-/// Longest value of a note; the rest is cut off.
+/// Longest value of a note in bytes; the rest is cut off.
 pub const NOTE_BYTES_MAX: usize = 256;
 
 /// The cause of a failure, of any type.
@@ -18,8 +18,8 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 
 /// Why an attempt failed.
 ///
-/// `?` on any error makes a transient failure; the constructors say it more exactly. Like `anyhow::Error` this is not
-/// itself a [`std::error::Error`], because only so every error can be converted into it.
+/// `?` on any error makes a transient failure; use the constructors to be more specific. Like `anyhow::Error` this
+/// does not implement [`std::error::Error`], so that every error can be converted into it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -38,7 +38,7 @@ pub type Cause = Box<dyn Error + Send + Sync>;
 /// assert_eq!(read("/no/such/file").unwrap_err().class(), Class::Transient);
 /// ```
 pub struct Failure {
-    // One pointer: the result of an attempt stays small, and success, the common case, carries nothing.
+    // One pointer, so that the result of an attempt stays small and success, the common case, costs nothing.
     parts: Box<FailureParts>,
 }
 
@@ -55,34 +55,34 @@ struct FailureParts {
 }
 
 impl Failure {
-    /// Likely to heal by itself; retried with the pipeline's delays.
+    /// A failure that is likely to be temporary; retried with the pipeline's delays.
     pub fn transient(cause: impl Into<Cause>) -> Self {
         Self::of(Class::Transient, cause)
     }
 
-    /// No retry can help; becomes a dead letter now.
+    /// A failure that no retry can fix; the message becomes a dead letter at once.
     pub fn permanent(cause: impl Into<Cause>) -> Self {
         Self::of(Class::Permanent, cause)
     }
 
-    /// The downstream asked to slow down (429). A `retry_after` is the least that is waited.
+    /// The downstream asked to slow down (429). `retry_after` is a lower bound of the wait.
     pub fn rate_limited(retry_after: impl Into<Option<Duration>>, cause: impl Into<Cause>) -> Self {
         let mut failure = Self::of(Class::RateLimited, cause);
         failure.parts.retry_after = retry_after.into();
         failure
     }
 
-    /// The receiver is gone for good; becomes a dead letter now.
+    /// The receiver is gone for good; the message becomes a dead letter at once.
     pub fn gone(cause: impl Into<Cause>) -> Self {
         Self::of(Class::Gone, cause)
     }
 
-    /// Our own key was refused. Burns no attempt: a person has to act.
+    /// Our own credential was refused. Uses up no attempt, since a person has to act.
     pub fn credential(cause: impl Into<Cause>) -> Self {
         Self::of(Class::Credential, cause)
     }
 
-    /// The connection was stale; tried once more at once.
+    /// The connection was stale; retried once at once.
     pub fn reconnect(cause: impl Into<Cause>) -> Self {
         Self::of(Class::Reconnect, cause)
     }
@@ -106,24 +106,24 @@ impl Failure {
         Self { parts: Box::new(parts) }
     }
 
-    /// Says that the effect may have happened although the attempt failed, as after a timeout.
+    /// Marks that the effect may have happened although the attempt failed, as after a timeout.
     #[must_use]
     pub fn ambiguous(mut self) -> Self {
         self.parts.ambiguous = true;
         self
     }
 
-    /// Says that it failed before the receiver had a part in it: at a proxy, a token endpoint or a command of ours. It is
-    /// not counted against the endpoint, and does not end the message for exhausted retries: it is deferred instead, for
-    /// `hold_max` at most.
+    /// Marks that it failed before reaching the receiver: at a proxy, a token endpoint or a command of ours. It does
+    /// not count against the endpoint, and the message is not dead-lettered for exhausted retries but deferred, for
+    /// at most `hold_max`.
     #[must_use]
     pub fn before_receiver(mut self) -> Self {
         self.parts.before_receiver = true;
         self
     }
 
-    /// Says that no call was made, because its outcome is already known: the receiver is gone for good, or the
-    /// message is none that it could take. It says nothing about the receiver, good or bad, and no breaker counts it.
+    /// Marks that no call was made, because the outcome was already known: the receiver is gone for good, or could
+    /// not accept such a message. It says nothing about the receiver, good or bad, and no breaker counts it.
     #[must_use]
     pub fn uncalled(mut self) -> Self {
         self.parts.uncalled = true;
@@ -135,13 +135,13 @@ impl Failure {
         self.parts.uncalled
     }
 
-    /// Whether the receiver had no part in it.
+    /// Whether it failed before reaching the receiver.
     pub fn is_before_receiver(&self) -> bool {
         self.parts.before_receiver
     }
 
-    /// Says how it failed: a status, a timeout, or no answer. The breaker counts it, it is stored with the attempt, and the
-    /// filter `status:503` finds it.
+    /// Sets how it failed: a status, a timeout, or no answer. The breaker counts it, it is stored with the attempt,
+    /// and the filter `status:503` finds it.
     ///
     /// ```
     /// use redrive::{Failure, FailureKind};
@@ -154,14 +154,14 @@ impl Failure {
         self
     }
 
-    /// What came back, in one word.
+    /// How it failed: a status, a timeout, or no answer.
     pub fn kind(&self) -> FailureKind {
         self.parts.kind
     }
 
-    /// Adds the receiver's own word for the failure, such as `BadDeviceToken`; it is stored with the attempt. A code is one
-    /// word of letters, digits, `_`, `-`, `.` and `:`, of at most 64 bytes. Anything else is a text: it
-    /// belongs into the error and is ignored here.
+    /// Adds the receiver's own code for the failure, such as `BadDeviceToken`; it is stored with the attempt. A code
+    /// is one word of letters, digits, `_`, `-`, `.` and `:`, of at most 64 bytes. Anything else is ignored here and
+    /// belongs into the error text.
     #[must_use]
     pub fn with_code(mut self, code: &str) -> Self {
         let in_code = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:".contains(&byte);
@@ -171,12 +171,12 @@ impl Failure {
         self
     }
 
-    /// The reason code of the receiver.
+    /// The receiver's own code for the failure.
     pub fn code(&self) -> Option<&str> {
         self.parts.code.as_deref()
     }
 
-    /// The least that is waited before the next attempt, for a receiver that says so with any class: a 503 can carry a
+    /// Sets a lower bound of the wait before the next attempt. It can be combined with any class: a 503 may carry a
     /// `Retry-After` as well as a 429.
     #[must_use]
     pub fn wait(mut self, at_least: impl Into<Option<Duration>>) -> Self {
@@ -184,8 +184,8 @@ impl Failure {
         self
     }
 
-    /// Adds a field for the structured log, such as a status code. It goes to [`crate::AttemptFailed::notes`] and is not
-    /// stored. At most [`NOTES_MAX`], each of at most [`NOTE_BYTES_MAX`] bytes; never put a secret here.
+    /// Adds a field for the structured log, such as a status code. It goes to [`crate::AttemptFailed::notes`] and is
+    /// not stored. At most [`NOTES_MAX`] notes of at most [`NOTE_BYTES_MAX`] bytes each; never put a secret here.
     #[must_use]
     pub fn note(mut self, name: &'static str, value: impl Into<String>) -> Self {
         if self.parts.notes.len() < NOTES_MAX {
@@ -197,7 +197,7 @@ impl Failure {
         self
     }
 
-    /// The same failure with another cause, for example one that says more.
+    /// Replaces the cause, for example with a more informative one.
     #[must_use]
     pub fn map_cause(mut self, map: impl FnOnce(Cause) -> Cause) -> Self {
         let none: Cause = "".into();
@@ -205,7 +205,7 @@ impl Failure {
         self
     }
 
-    /// What a log may show beside the error.
+    /// Fields for the structured log, besides the error.
     pub fn notes(&self) -> &[(&'static str, String)] {
         &self.parts.notes
     }
@@ -218,7 +218,7 @@ impl Failure {
         }
     }
 
-    /// The class, by which it is decided what follows.
+    /// The class, which determines the decision.
     pub fn class(&self) -> Class {
         self.parts.class
     }
@@ -228,12 +228,12 @@ impl Failure {
         self.parts.retry_after
     }
 
-    /// Whether the receiver may have done its work all the same.
+    /// Whether the receiver may have done its work nevertheless.
     pub fn is_ambiguous(&self) -> bool {
         self.parts.ambiguous
     }
 
-    /// The error the handler gave.
+    /// The error that the handler returned.
     pub fn source(&self) -> &(dyn Error + 'static) {
         &*self.parts.cause
     }
@@ -243,9 +243,10 @@ impl Failure {
         self.causes().find_map(|cause| cause.downcast_ref::<T>())
     }
 
-    /// The error and all its causes, outermost first, joined by `: `. This is what is stored.
+    /// The error and all its causes, outermost first, joined by `: `. This text is stored.
     ///
-    /// The texts are the user's code, and this runs on the thread that must not die: a panic in them is a text too.
+    /// The error's `Display` is the user's code, and this runs on a thread that must not die, so a panic is replaced
+    /// by a text.
     pub fn chain(&self) -> String {
         let text = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.join_causes()));
         text.unwrap_or_else(|_| "the error could not be printed: its Display panicked".into())
@@ -254,7 +255,7 @@ impl Failure {
     fn join_causes(&self) -> String {
         let mut text = String::new();
         for cause in self.causes() {
-            // A chain longer than what is stored is not worth building.
+            // Enough: a longer text would be cut when stored.
             if text.len() > ERROR_BYTES_MAX {
                 break;
             }
@@ -270,7 +271,7 @@ impl Failure {
         std::iter::successors(Some(self.source()), |cause: &&(dyn Error + 'static)| (*cause).source())
     }
 
-    /// What the decision needs to know of it.
+    /// The outcome, as input for the decision.
     pub(crate) fn outcome(&self) -> Outcome {
         Outcome::Failed {
             class: self.parts.class,
@@ -307,11 +308,11 @@ impl fmt::Debug for Failure {
     }
 }
 
-/// The handler did not finish in time. What it started may have taken effect.
+/// The handler did not finish in time. Its effect may have happened nevertheless.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the handler timed out after {} ms", .after.as_millis())]
 pub struct TimedOut {
-    /// The time after which it was given up.
+    /// The time after which the call was abandoned.
     pub after: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! One pipeline from outside: new messages in, dead letters out and back.
+//! A pipeline from outside: ingest messages, and look up, replay and change dead letters.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,11 +27,11 @@ use crate::run::built::Built;
 use crate::run::clock::Clock;
 use crate::run::command::EngineAccess;
 
-/// How long a question about letters waits until they are read: ten seconds.
+/// How long a query about letters waits for them to be loaded: ten seconds.
 const LOADING_LOOK_EVERY: Duration = Duration::from_millis(25);
 const LOADING_LOOKS_MAX: u32 = 400;
 
-/// How a pipeline shall go on.
+/// How to resume a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Resume {
     /// Resumes even if the messages that triggered the guard will be dead-lettered, until that flood is over.
@@ -40,7 +40,7 @@ pub struct Resume {
     pub now: bool,
 }
 
-/// How letters are put back with [`PipelineHandle::replay_with`].
+/// How [`PipelineHandle::replay_with`] replays letters.
 ///
 /// ```
 /// use redrive::ReplayOptions;
@@ -49,17 +49,17 @@ pub struct Resume {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ReplayOptions {
-    /// The job it belongs to: a job takes no letter twice, also when it is resumed. `None` is a job of its own.
+    /// The job it belongs to: a job takes no letter twice, even if it is resumed. `None` starts a new job.
     pub job: Option<u64>,
-    /// Also take letters that were replayed three times.
+    /// Also replay letters that were replayed three times.
     pub force: bool,
-    /// Where letters are put back.
+    /// Where letters are replayed to.
     pub target: ReplayTarget,
-    /// Who asks for it; an engine whose records others read writes it beside the change.
+    /// Who asks for it. An engine whose records are shared stores the name with the change.
     pub actor: Option<String>,
 }
 
-/// A handle to one pipeline. It works before and while the pipeline runs; clone it freely.
+/// A handle to one pipeline. It works both before and while the pipeline runs, and is cheap to clone.
 ///
 /// ```
 /// use redrive::{HandleError, LetterState, PipelineHandle};
@@ -83,10 +83,9 @@ pub struct PipelineHandle {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HandleError {
-    /// The pipeline does not run any more.
+    /// The pipeline has stopped.
     #[error("pipeline `{0}` has stopped")]
     Stopped(String),
-    /// Messages are found by id only where ids are remembered.
     /// Ids are not remembered, so messages cannot be found by id.
     #[error(
         "pipeline `{0}` does not remember ids, so a message cannot be asked for by its id; set `dedup` to a window, for \
@@ -123,7 +122,7 @@ impl PipelineHandle {
         self.built.settings.ordering
     }
 
-    /// The rules of the user that put dead letters into groups.
+    /// The user's rules for grouping dead letters.
     pub fn group_rules(&self) -> &GroupRules {
         &self.built.settings.grouping.rules
     }
@@ -133,7 +132,7 @@ impl PipelineHandle {
         self.built.settings.ledger_horizon
     }
 
-    /// What delivers the messages: a handler or a sink, and where to.
+    /// The handler or sink that delivers the messages, and its target.
     pub fn sink(&self) -> &SinkDescription {
         &self.built.settings.handler.description
     }
@@ -143,37 +142,38 @@ impl PipelineHandle {
         self.built.settings.concurrency
     }
 
-    /// Whether new messages are given to [`Self::ingest`]; they come from a topic otherwise.
+    /// Whether [`Self::ingest`] accepts new messages; otherwise they come from a topic.
     pub fn takes_messages(&self) -> bool {
         self.built.ingest.is_some()
     }
 
-    /// Whether it was paused and not resumed since.
+    /// Whether it is paused.
     pub fn is_paused(&self) -> bool {
         self.built.slot.is_paused()
     }
 
-    /// Whether a pause holds for all processes that share the pipeline, and is kept by the engine. EngineAccess before it runs.
+    /// Whether a pause applies to all processes that share the pipeline, and is stored by the engine. Call it before
+    /// the pipeline runs; while it runs, the answer is `false`.
     pub fn shares_pause(&self) -> bool {
         self.built.slot.look(|engine| engine.shared_gate().is_some()).unwrap_or(false)
     }
 
-    /// The records that all processes of this pipeline share; `None` where it has one process only.
+    /// The records that all processes of this pipeline share; `None` if it has one process only.
     pub(crate) fn shared_records(&self) -> Option<Arc<dyn SharedRecords>> {
         self.built.shared_records.clone()
     }
 
-    /// The time by which messages of this pipeline come due.
+    /// The current time of the clock that determines when messages are due.
     pub fn now(&self) -> Time {
         self.clock.now()
     }
 
-    /// What the pipeline has done and what it holds. A copy: while it runs as of at most 50 ms ago, afterwards as of its
-    /// end. Never makes the dispatch thread wait.
+    /// The figures of the pipeline: a copy that is at most 50 ms old while it runs, and final afterwards. Never makes
+    /// the dispatch thread wait.
     pub fn figures(&self) -> Figures {
         let board = &self.built.board;
         let at_rest = self.built.slot.look(|engine| {
-            // A store that has failed says so when it runs; here it only shows what it knew last.
+            // A store that has failed reports that when it runs; here only its last known state is shown.
             let _ = engine.poll(&mut Vec::new());
             (engine.counts(), engine.oldest().unwrap_or_default(), engine.condition())
         });
@@ -184,7 +184,7 @@ impl PipelineHandle {
         Figures { pending, oldest_pending, oldest_letter, paused, condition, ..board.figures() }
     }
 
-    /// Accepts messages that wait for `delay` before they are delivered. See [`Self::ingest`].
+    /// Accepts messages that are due after `delay`. See [`Self::ingest`].
     pub async fn ingest_in(
         &self,
         delay: Duration,
@@ -194,9 +194,9 @@ impl PipelineHandle {
         self.ingest(messages.into_iter().map(|message| (message, due))).await
     }
 
-    /// Accepts messages, all or nothing; they are durable when this returns. A message without a time of creation gets
-    /// the present one, a message without a deadline that of the policy. Give `(message, due)` for one that shall wait,
-    /// with a time from [`Self::now`] and at most [`DUE_MAX`] later, or use [`Self::ingest_in`].
+    /// Accepts messages, all or nothing; they are durable when this returns. A message without a creation time gets
+    /// the current time, one without a deadline that of the policy. To delay a message, pass `(message, due)`, with a
+    /// time from [`Self::now`] that is at most [`DUE_MAX`] ahead, or use [`Self::ingest_in`].
     pub async fn ingest<I>(&self, messages: I) -> Result<Vec<Accepted>, IngestError>
     where
         I: IntoIterator,
@@ -223,12 +223,12 @@ impl PipelineHandle {
             rest.extend(given.is_none().then_some(new));
         }
         let submitted = if rest.is_empty() { Vec::new() } else { self.submit(rest, ingest, now).await? };
-        // As many as have no answer yet.
+        // There is one submitted answer for each message without an answer.
         let mut submitted = submitted.into_iter();
         Ok(answers.into_iter().filter_map(|answer| answer.or_else(|| submitted.next())).collect())
     }
 
-    /// The letter to which an edit has given this id: it is taken, however long ago that was.
+    /// The letter that got this id from an edit. Such an id stays taken, however long ago the edit was.
     async fn letter_with(&self, id: &str) -> Option<u64> {
         ids_before(id).next()?;
         for number in self.letters_of(id).await.ok().flatten()? {
@@ -249,7 +249,7 @@ impl PipelineHandle {
         let board = &self.built.board;
         let entering = match board.enter(batch.len(), self.built.settings.max_pending) {
             Ok(entering) => entering,
-            // What was accepted before takes no place: its sender must hear so, or it would try for ever.
+            // Duplicates need no room. Report them as such, or the sender would retry for ever.
             Err(full) => return self.duplicates(&batch).await.ok_or(full),
         };
         let accepted = ingest.submit(batch, now).await.unwrap_or(Err(IngestError::Stopped))?;
@@ -267,7 +267,7 @@ impl PipelineHandle {
         Some(accepted)
     }
 
-    /// Up to `limit` letters in the order of their ids, after the id `after`; all states if none is given.
+    /// Up to `limit` letters in the order of their ids, after the id `after`; in all states if `state` is `None`.
     pub async fn letters(
         &self,
         state: Option<LetterState>,
@@ -277,8 +277,7 @@ impl PipelineHandle {
         self.ask_about_letters(move |asked| asked.engine.letters(state, after, limit)).await
     }
 
-    /// Like [`Self::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
-    /// came.
+    /// Like [`Self::letters`], but scans at most `look_max` letters of whatever state, and says how far it got.
     #[doc(hidden)]
     pub async fn scan_letters(
         &self,
@@ -287,7 +286,7 @@ impl PipelineHandle {
         limit: usize,
         look_max: usize,
     ) -> Result<LetterScan, HandleError> {
-        // A search that looks at nothing would never come to an end.
+        // A scan that looks at no letters would never end.
         let (limit, look_max) = (limit.max(1), look_max.max(1));
         self.ask_about_letters(move |asked| asked.engine.scan_letters(state, after, limit, look_max)).await
     }
@@ -297,15 +296,16 @@ impl PipelineHandle {
         self.ask_about_letters(move |asked| asked.engine.letter(id)).await
     }
 
-    /// The numbers of letters among which are all of the message with this id; `None` if the engine would have to search.
+    /// The numbers of letters that include all letters of the message with this id; `None` if the engine would have
+    /// to search.
     pub(crate) async fn letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, HandleError> {
         let id = id.to_owned();
         self.ask_about_letters(move |asked| asked.engine.letters_of(&id)).await
     }
 
-    /// Where the message with this id is now, with its story. `None` if no such id is known: it was never accepted, or
-    /// longer ago than the window of [`crate::Pipeline::dedup`]. A pipeline without such a window answers
-    /// [`HandleError::NotRemembered`].
+    /// The current state of the message with this id, with its history. `None` if the id is unknown: it was never
+    /// accepted, or longer ago than the window of [`crate::Pipeline::dedup`]. A pipeline without such a window
+    /// returns [`HandleError::NotRemembered`].
     pub async fn message(&self, id: &str) -> Result<Option<MessageState>, HandleError> {
         let id = id.to_owned();
         let answer = self.ask(move |asked| asked.engine.message(&id, asked.now)).await;
@@ -321,16 +321,17 @@ impl PipelineHandle {
         }
     }
 
-    /// Whom the messages of a key wait for, and how many wait, in a pipeline with [`crate::DeliveryOrder::Key`]. `None` if
-    /// nothing of the key waits or runs. A pipeline without a window of [`crate::Pipeline::dedup`] answers
-    /// [`HandleError::NotRemembered`].
+    /// The message that blocks a key, and how many wait behind it, in a pipeline with [`crate::DeliveryOrder::Key`].
+    /// `None` if no message of the key waits or runs. A pipeline without a window of [`crate::Pipeline::dedup`]
+    /// returns [`HandleError::NotRemembered`].
     pub async fn key_line(&self, key: &[u8]) -> Result<Option<KeyLine>, HandleError> {
         let key = key.to_vec();
         let answer = self.ask(move |asked| asked.engine.key_line(&key)).await;
         answer.map_err(|error| self.unless_remembered(error))
     }
 
-    /// How letters stand towards a replay job, without reading their content; `None` where there is no such letter.
+    /// The standing of letters with regard to a replay job, without reading their content; `None` for letters that do
+    /// not exist.
     pub(crate) async fn letter_standings(
         &self,
         job: u64,
@@ -340,18 +341,19 @@ impl PipelineHandle {
         self.ask_about_letters(move |asked| asked.engine.letter_standings(job, &ids)).await
     }
 
-    /// Which keys had a success lately in this process. A copy of up to 100,000 entries.
+    /// The keys with a recent success in this process. A copy of up to 100,000 entries.
     pub(crate) async fn key_successes(&self) -> Result<KeySuccesses, HandleError> {
         self.ask(|asked| {
             // While it does not run, nothing is delivered.
             let running = asked.running.as_ref();
-            Ok(running.map(|running| running.machine.key_successes().clone()).unwrap_or_default())
+            let successes = running.map(|running| running.machine.key_successes().clone());
+            Ok(successes.unwrap_or_default().of_share(asked.engine.own_share()))
         })
         .await
     }
 
-    /// Puts letters back to be delivered at once, as a job of its own. [`crate::replay::Replays`] replays many of them, with
-    /// a pace and over restarts.
+    /// Replays letters at once, as a job of their own. [`crate::replay::Replays`] replays large numbers, at a pace
+    /// and across restarts.
     ///
     /// ```
     /// # async fn example(orders: &redrive::PipelineHandle) -> Result<(), redrive::HandleError> {
@@ -367,7 +369,7 @@ impl PipelineHandle {
         self.replay_with(ReplayOptions::default(), ids).await
     }
 
-    /// Puts letters back to be delivered at once, as `options` say.
+    /// Replays letters at once, with `options`.
     pub async fn replay_with(
         &self,
         options: ReplayOptions,
@@ -376,14 +378,14 @@ impl PipelineHandle {
         static JOBS: AtomicU64 = AtomicU64::new(0);
         let ReplayOptions { job, force, target, actor } = options;
         let due = self.clock.now();
-        // Unique over restarts as long as fewer than a thousand jobs begin in one millisecond.
+        // Unique across restarts as long as fewer than 1024 jobs begin per millisecond.
         let unique = || due.as_millis().wrapping_mul(1024).wrapping_add(JOBS.fetch_add(1, Ordering::Relaxed));
         let job = ReplayJob { id: job.unwrap_or_else(unique), due, force, target };
         self.replay_by(actor.as_deref(), job, ids).await
     }
 
-    /// Puts letters back under a job that the caller names, on behalf of an actor: an engine whose records others read writes their name
-    /// beside the change.
+    /// Replays letters under a job of the caller, on behalf of an actor. An engine whose records are shared stores
+    /// the actor's name with the change.
     pub(crate) async fn replay_by(
         &self,
         actor: Option<&str>,
@@ -399,7 +401,7 @@ impl PipelineHandle {
         self.discard_by(None, ids).await
     }
 
-    /// The same, on behalf of an actor.
+    /// Like [`Self::discard`], on behalf of an actor.
     pub(crate) async fn discard_by(
         &self,
         actor: Option<&str>,
@@ -410,12 +412,12 @@ impl PipelineHandle {
             .await
     }
 
-    /// Takes a discard back; `false` where a letter was not discarded.
+    /// Undoes a discard; `false` for a letter that was not discarded.
     pub async fn undo(&self, ids: impl Into<Vec<u64>>) -> Result<Vec<bool>, HandleError> {
         self.undo_by(None, ids).await
     }
 
-    /// The same, on behalf of an actor.
+    /// Like [`Self::undo`], on behalf of an actor.
     pub(crate) async fn undo_by(
         &self,
         actor: Option<&str>,
@@ -426,8 +428,9 @@ impl PipelineHandle {
             .await
     }
 
-    /// Makes open letters of messages that died elsewhere, each unless there is one with the same message. Durable on return;
-    /// a dry run only says what would become of each. Deliveries wait meanwhile: give no more than a hundred at once.
+    /// Creates open letters of messages that died elsewhere, except for messages that have a letter already. They are
+    /// durable when this returns; a dry run only returns what would happen to each. Deliveries wait meanwhile, so
+    /// pass at most a hundred at once.
     pub(crate) async fn import_by(
         &self,
         actor: Option<&str>,
@@ -437,7 +440,8 @@ impl PipelineHandle {
         self.change_as(actor, move |engine, asked| engine.import(letters, dry_run, asked)).await
     }
 
-    /// Changes letters on behalf of an actor: an engine whose records others read writes their name beside the change.
+    /// Changes letters on behalf of an actor. An engine whose records are shared stores the actor's name with the
+    /// change.
     async fn change_as<T: Send + 'static>(
         &self,
         actor: Option<&str>,
@@ -450,7 +454,7 @@ impl PipelineHandle {
         .await
     }
 
-    /// Gives open letters new messages; the ones before stay with them under the name of the edit. See
+    /// Replaces the messages of open letters; the previous versions are kept under the name of the edit. See
     /// [`crate::actions::Actions::edit`], which names and records edits.
     pub(crate) async fn edit_by(
         &self,
@@ -462,7 +466,7 @@ impl PipelineHandle {
         self.change_as(actor, move |engine, asked| engine.edit_letters(&edit, &letters, asked)).await
     }
 
-    /// Gives letters back the messages they had before this edit, where it is their last one.
+    /// Restores the messages that letters had before this edit, if it is their last one.
     pub(crate) async fn undo_edit_by(
         &self,
         actor: Option<&str>,
@@ -473,8 +477,8 @@ impl PipelineHandle {
         self.change_as(actor, move |engine, asked| engine.undo_edit(&edit, &ids, asked)).await
     }
 
-    /// Erases what letters said, except those in a replay. It cannot be undone. The copies that are still stored are
-    /// overwritten by [`Self::wipe`]; see [`crate::actions::Actions::erase`], which does both and records it.
+    /// Erases the content of letters, except those in a replay. It cannot be undone. [`Self::wipe`] overwrites the
+    /// copies that are still stored; see [`crate::actions::Actions::erase`], which does both and records it.
     pub async fn erase(
         &self,
         order: EraseOrder,
@@ -484,7 +488,7 @@ impl PipelineHandle {
         self.ask_about_letters(move |asked| asked.engine.erase_letters(&order, &ids, asked.now)).await
     }
 
-    /// Goes on with overwriting the stored copies of erased letters, and says what is left to do.
+    /// Continues to overwrite the stored copies of erased letters, and returns what is left to do.
     pub async fn wipe(&self) -> Result<WipeProgress, HandleError> {
         self.ask_about_letters(|asked| asked.engine.wipe(asked.now)).await
     }
@@ -495,12 +499,12 @@ impl PipelineHandle {
         self.ask_about_letters(move |asked| asked.engine.message_before(id, &edit)).await
     }
 
-    /// How many messages are in which state.
+    /// The number of messages in each state.
     pub async fn counts(&self) -> Result<Counts, HandleError> {
         self.ask(|asked| Ok(asked.engine.counts())).await
     }
 
-    /// Takes nothing until [`Self::resume`]; what runs goes on, new messages are still accepted.
+    /// Takes nothing until [`Self::resume`]. Running calls continue, and new messages are still accepted.
     pub async fn pause(&self) -> Result<(), HandleError> {
         self.ask(|asked| {
             asked.gate_all(TakeGate::Shut)?;
@@ -512,12 +516,12 @@ impl PipelineHandle {
         .await
     }
 
-    /// Lets a paused pipeline go on. [`Self::resume_with`] also lifts what keeps it waiting.
+    /// Resumes a paused pipeline. [`Self::resume_with`] can also lift other obstacles.
     pub async fn resume(&self) -> Result<(), HandleError> {
         self.resume_with(Resume::default()).await
     }
 
-    /// Lets the pipeline go on as `resume` says.
+    /// Resumes the pipeline, with options.
     pub async fn resume_with(&self, resume: Resume) -> Result<(), HandleError> {
         self.ask(move |asked| {
             asked.gate_all(TakeGate::Open)?;
@@ -532,8 +536,8 @@ impl PipelineHandle {
         .await
     }
 
-    /// Sends probes now instead of after the cooldown, or closes the breaker by hand; also those of the endpoints, for a
-    /// sink with one per message. Says how it was before.
+    /// Sends probes now instead of after the cooldown, or closes the breaker by hand; for a sink with an endpoint per
+    /// message also those of the endpoints. Returns the previous state.
     pub async fn order_breaker(&self, order: BreakerOrder) -> Result<BreakerAnswer, HandleError> {
         self.ask(move |asked| {
             let now = asked.now;
@@ -543,7 +547,7 @@ impl PipelineHandle {
         .await
     }
 
-    /// Like [`Self::ask`], about letters: while an engine still reads them at its start, the question waits for a while, and
+    /// Like [`Self::ask`], for letters: while an engine is still loading them, the query waits for a while, and
     /// deliveries do not.
     pub(crate) async fn ask_about_letters<T: Send + 'static>(
         &self,
@@ -558,16 +562,17 @@ impl PipelineHandle {
         self.ask(question).await
     }
 
-    /// Asks the owner of the engine: its dispatch thread, or, while the pipeline does not run, the caller.
+    /// Runs a query where the engine is owned: on its dispatch thread, or, while the pipeline does not run, on the
+    /// caller's.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut EngineAccess<'_>) -> Result<T, EngineError> + Send + 'static,
     ) -> Result<T, HandleError> {
-        // Whether the caller still waits for the answer does not matter.
+        // Ignore a caller that no longer waits for the answer.
         self.ask_later(move |asked, reply| drop(reply.send(question(asked)))).await
     }
 
-    /// Asks for something that is answered later.
+    /// Like [`Self::ask`], for a query that is answered later.
     pub(crate) async fn ask_later<T: Send + 'static>(
         &self,
         question: impl FnOnce(&mut EngineAccess<'_>, oneshot::Sender<Result<T, EngineError>>) + Send + 'static,
@@ -598,7 +603,7 @@ impl From<(Message, Time)> for NewMessage {
     }
 }
 
-/// The message with its time of creation and its deadline, if it has to have them and does not.
+/// Adds a creation time and a deadline to a message that needs them.
 fn stamped(message: Message, policy: &Policy, now: Time) -> Message {
     let created = if message.created() == Time::ZERO { now } else { message.created() };
     let deadline = message.deadline().or_else(|| policy.deadline(created));
@@ -621,6 +626,6 @@ fn stamped(message: Message, policy: &Policy, now: Time) -> Message {
     for (name, value) in message.headers() {
         builder = builder.header(name, value.to_vec());
     }
-    // The parts were within bounds before; should they not be, the message is better unstamped than refused.
+    // The parts were valid before. If they are not now, keep the message unstamped rather than refuse it.
     builder.build().unwrap_or(message)
 }

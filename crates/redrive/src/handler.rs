@@ -1,4 +1,4 @@
-//! What a user writes to deliver a message: an `async fn`, a closure, a type of their own, or a sink.
+//! The ways to write a handler: an `async fn`, a closure, a type, or a sink.
 
 use std::fmt;
 use std::future::Future;
@@ -14,9 +14,9 @@ use crate::engine::{Execution, SourcePosition};
 use crate::failure::{Failure, NOTES_MAX};
 use crate::json::Json;
 
-/// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is one.
+/// Delivers messages. Every `async fn(&Message) -> Result<(), Failure>` is a handler.
 ///
-/// Implement it for a type of your own where a handler has state that its future borrows:
+/// Implement it for your own type if the handler has state that its future borrows:
 ///
 /// ```
 /// use redrive::{Failure, Handler, Message};
@@ -33,12 +33,12 @@ use crate::json::Json;
 /// }
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// Delivers a message. The future is dropped when the timeout has passed.
+    /// Delivers a message. The future is dropped after the timeout.
     fn handle(&self, message: &Message) -> impl Future<Output = Result<(), Failure>> + Send;
 }
 
-/// A function from a borrowed message to a future that may borrow it. Lets an `async fn` with a reference as its argument
-/// be given as a handler; there is no reason to name it.
+/// A function from a borrowed message to a future that may borrow it. It lets an `async fn` that takes a reference be
+/// used as a handler; there is no need to name it.
 pub trait HandlerFn<'a>: Send + Sync + 'static {
     type Future: Future<Output = Result<(), Failure>> + Send + 'a;
 
@@ -67,7 +67,7 @@ where
     }
 }
 
-/// One attempt to deliver a message, with what a sink may tell its receiver about it.
+/// One attempt to deliver a message, with the details that a sink may pass to its receiver.
 ///
 /// ```
 /// use redrive::Call;
@@ -84,14 +84,13 @@ where
 pub struct Call {
     /// The message.
     pub message: Message,
-    /// 1 for the first call. Every call of a message counts here, also one that burns no attempt; a replay begins again
-    /// at 1.
+    /// The number of the call, 1 for the first. Calls that use up no attempt count too; a replay starts again at 1.
     pub attempt: u32,
-    /// How often the message was driven again out of the dead letters.
+    /// How often the message was replayed.
     pub replays: u32,
     /// The pipeline.
     pub pipeline: Arc<str>,
-    /// The record it came from, where messages come from a topic.
+    /// The record that the message came from, if messages come from a topic.
     pub origin: Option<SourcePosition>,
 }
 
@@ -100,27 +99,27 @@ pub struct Call {
 pub struct Notes(Vec<(&'static str, String)>);
 
 impl Notes {
-    /// At most [`NOTES_MAX`]; further ones are dropped.
+    /// Adds a note; beyond [`NOTES_MAX`] they are dropped.
     pub fn add(&mut self, name: &'static str, value: impl Into<String>) {
         if self.0.len() < NOTES_MAX {
             self.0.push((name, value.into()));
         }
     }
 
-    /// The value that was noted last under a name.
+    /// The first value that was noted under a name.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(given, _)| *given == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// One delivery under way, as [`Sink::deliver`] returns it: `Box::pin(async move { … })`.
+/// The future of one delivery, as [`Sink::deliver`] returns it: `Box::pin(async move { … })`.
 pub type Delivery<'a> = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send + 'a>>;
 
-/// Delivers messages to somewhere outside: a handler that also wants to know which attempt this is, and that describes
+/// Delivers messages to an external system: a handler that also gets the number of the attempt, and that describes
 /// itself to the engine, to `status` and to the API.
 ///
-/// The future is dropped when the pipeline's timeout has passed, and at the end of the drain time; what it began may then
-/// have had its effect.
+/// The future is dropped after the pipeline's timeout and at the end of the drain time; its effect may have happened
+/// by then.
 ///
 /// ```
 /// use redrive::{Call, Delivery, Sink};
@@ -144,71 +143,71 @@ pub trait Sink: Send + Sync + 'static {
     /// Delivers a message.
     fn deliver(&self, call: Call) -> Delivery<'_>;
 
-    /// Like [`Self::deliver`], for pipelines that log successes too: notes what a log may show, such as a status code. What a
-    /// failure has to say it carries itself.
+    /// Like [`Self::deliver`], for pipelines that also log successes: it adds notes for the log, such as a status
+    /// code. A failure carries its own notes.
     fn deliver_noted<'a>(&'a self, call: Call, notes: &'a mut Notes) -> Delivery<'a> {
         let _ = notes;
         self.deliver(call)
     }
 
-    /// The kind of sink, one word: `webhook`. Shown by `status` and in the API.
+    /// The kind of sink, one word, such as `webhook`. Shown by `status` and in the API.
     fn name(&self) -> &'static str {
         "custom"
     }
 
-    /// Where messages go, in words without secrets: `https://example.com`, `json:/url of each message`. Never a path,
-    /// a token or another secret.
+    /// The target in words: `https://example.com`, `json:/url of each message`. Never a path, a token or another
+    /// secret.
     fn target(&self) -> Option<String> {
         None
     }
 
-    /// Public pages on which the services behind this sink say how they are. They are shown to people when deliveries are
-    /// paused because a service fails, and never fetched.
+    /// Public status pages of the services behind this sink. They are shown to people when deliveries are paused
+    /// because a service fails, and never fetched.
     fn status_pages(&self) -> &'static [StatusPage] {
         &[]
     }
 
-    /// For a sink with an endpoint per message: how many calls may run at once against one of them. `None` for a sink
+    /// For a sink with an endpoint per message: how many calls to one endpoint may run at once. `None` for a sink
     /// with one endpoint for all.
     fn per_endpoint(&self) -> Option<u32> {
         None
     }
 
-    /// For a sink with [`Self::per_endpoint`]: how many calls may begin in a second against one endpoint. What goes
-    /// beyond waits in the store, in its turn, and uses up no attempt. On Kafka each process keeps to it for itself.
+    /// For a sink with [`Self::per_endpoint`]: how many calls per second may begin at one endpoint. Further messages
+    /// wait in the store until their turn, and use up no attempt. On Kafka each process applies the rate on its own.
     fn per_endpoint_rate(&self) -> Option<f64> {
         None
     }
 
-    /// For a sink with [`Self::per_endpoint`]: whether an origin is one service that answers for all its endpoints, as a push
-    /// service does, and not a host of many customers. Then an origin of which too many answers fail goes into cooldown, by
-    /// the settings of the pipeline's breaker.
+    /// For a sink with [`Self::per_endpoint`]: whether an origin is one service that answers for all its endpoints,
+    /// as a push service does, rather than a host of many customers. An origin that is one service goes into cooldown
+    /// when too many of its answers are failures, by the settings of the pipeline's breaker.
     fn origin_is_one_service(&self) -> bool {
         false
     }
 
-    /// For a sink with a limit for the pipeline as a whole: this process does `owned` of `all` parts of the work, as the
-    /// members of a Kafka group do. Called when that changes; until then this process does all of it.
+    /// For a sink with a limit for the whole pipeline: this process does `owned` of `all` parts of the work, like the
+    /// members of a Kafka group. Called when that changes; until then this process does all of it.
     fn set_share(&self, owned: u32, all: u32) {
         let _ = (owned, all);
     }
 
-    /// Whether every message goes to the same place. Then what it asks of one message holds for all: nothing is sent
-    /// before a Retry-After is over.
+    /// Whether every message goes to the same place. Then a Retry-After for one message applies to all: nothing is
+    /// sent before it is over.
     fn is_one_endpoint(&self) -> bool {
         false
     }
 
-    /// Whether delivering runs code in this process that could end it: yours, or that of a library that aborts. Then what
-    /// was running when the process died is a suspect, and is quarantined as a poison pill if it keeps crashing the process. A
-    /// sink that only talks to another process or service says `false`, and no message is ever suspected of a crash of this
-    /// process.
+    /// Whether delivering runs code in this process that could crash it: yours, or a library that aborts. Then the
+    /// messages that were running when the process died are suspects, and one that keeps crashing the process is
+    /// quarantined as a poison pill. A sink that only talks to another process or service returns `false`, and no
+    /// message is ever suspected of a crash of this process.
     fn runs_in_process(&self) -> bool {
         true
     }
 
-    /// Where a message goes, for a sink with [`Self::per_endpoint`]: numbers that are the same for the same endpoint and
-    /// the same origin. `None` if it goes nowhere; [`Self::deliver`] then says why.
+    /// The endpoint of a message, for a sink with [`Self::per_endpoint`]: numbers that are equal for the same
+    /// endpoint and the same origin. `None` if the message has no endpoint; [`Self::deliver`] then says why.
     fn endpoint(&self, message: &Message) -> Option<Endpoint> {
         let _ = message;
         None
@@ -219,9 +218,9 @@ pub trait Sink: Send + Sync + 'static {
         LimitBy::Endpoint
     }
 
-    /// For a sink whose [`Self::endpoint`] gives the same numbers in every process: a number that identifies how they are
-    /// made, such as a hash of the key. Open breakers of endpoints then survive a restart, as long as it stays the same.
-    /// `None` where the numbers end with the process.
+    /// For a sink whose [`Self::endpoint`] returns the same numbers in every process: a number that identifies how
+    /// they are made, such as a hash of the key. As long as it stays the same, open breakers of endpoints survive a
+    /// restart. `None` if the numbers are valid only in this process.
     fn numbering(&self) -> Option<u64> {
         None
     }
@@ -229,12 +228,12 @@ pub trait Sink: Send + Sync + 'static {
 
 pub(crate) type Attempting = Delivery<'static>;
 
-/// A public page on which a service says how it is.
+/// The public status page of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusPage {
-    /// The service, as people call it: `APNs`.
+    /// The usual name of the service, such as `APNs`.
     pub service: &'static str,
-    /// Where the page is.
+    /// The address of the page.
     pub url: &'static str,
 }
 
@@ -244,7 +243,7 @@ impl fmt::Display for StatusPage {
     }
 }
 
-/// What delivers the messages of a pipeline, as `status` and the API show it.
+/// The handler or sink of a pipeline, as `status` and the API show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkDescription {
     /// The kind: `handler` for a function, otherwise [`Sink::name`].
@@ -261,7 +260,7 @@ impl SinkDescription {
     }
 }
 
-/// A call as the runner has it. The pipeline's name is borrowed, so that only a sink pays for a copy of it.
+/// A call as the runner passes it. The pipeline's name is borrowed, so that only sinks pay for a copy.
 pub(crate) struct Calling<'a> {
     pub(crate) message: Message,
     pub(crate) attempt: u32,
@@ -277,10 +276,10 @@ impl Calling<'_> {
     }
 }
 
-/// Called with the part of the work that this process does: how many parts of how many.
+/// Called with the share of the work that this process does: owned parts, and all parts.
 pub(crate) type ShareListener = Arc<dyn Fn(u32, u32) + Send + Sync>;
 
-/// A handler whose type is forgotten.
+/// A type-erased handler.
 #[derive(Clone)]
 pub(crate) struct AnyHandler {
     start: Arc<dyn Fn(Calling<'_>) -> Attempting + Send + Sync>,
@@ -349,7 +348,7 @@ impl AnyHandler {
         }
     }
 
-    /// Reads the payload first; the handler is called only with what could be read.
+    /// Parses the payload first; the handler is called only if that succeeds.
     pub(crate) fn json<T, F, Fut>(handler: F) -> Self
     where
         T: DeserializeOwned + Send + 'static,
@@ -369,7 +368,7 @@ impl AnyHandler {
         }
     }
 
-    /// Makes the future of one attempt; what the handler does before its first `await` may run here already.
+    /// Creates the future of one attempt. The part of a handler before its first `await` may already run here.
     pub(crate) fn start(&self, calling: Calling<'_>) -> Attempting {
         (self.start)(calling)
     }
@@ -381,9 +380,9 @@ impl fmt::Debug for AnyHandler {
     }
 }
 
-/// Reads a message's payload.
+/// Reads the payload of a message.
 pub trait MessageExt {
-    /// The payload as JSON. A message without a payload is an error like any other text that is not JSON.
+    /// The payload as JSON. A missing payload is an error, like any other text that is not JSON.
     fn json<T: DeserializeOwned>(&self) -> Result<T, serde_json::Error>;
 }
 

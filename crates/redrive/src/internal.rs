@@ -1,14 +1,15 @@
-//! The inside of the library, for the other crates of this project: engines, server, command line and sinks.
+//! The internals of the library, for the other crates of this project: engines, server, command line and sinks.
 //!
-//! **This is not part of the API.** It changes without notice in any release, and a crate that uses it has to have exactly
-//! the version of this one. What a user of the library needs stands at the root of the crate and in its documented modules.
+//! **This is not part of the API.** It changes without notice in any release, and a crate that uses it needs exactly
+//! the same version of this one. Users of the library find what they need at the root of the crate and in its
+//! documented modules.
 
 /// Dead letters of other frameworks.
 pub mod adopt {
     pub use crate::adopt::*;
 }
 
-/// What to take, whom to start, what to settle; no I/O.
+/// Decides what to take, start and settle; no I/O.
 pub mod dispatch {
     pub use crate::dispatch::*;
 }
@@ -18,12 +19,12 @@ pub mod engine {
     pub use crate::engine::*;
 }
 
-/// What happens in a pipeline, for subscribers.
+/// Events of a pipeline, for subscribers.
 pub mod events {
     pub use crate::events::*;
 }
 
-/// What a handler says when it fails.
+/// The error of a handler.
 pub mod failure {
     pub use crate::failure::*;
 }
@@ -35,7 +36,7 @@ pub mod figures {
     }
 }
 
-/// Which letters are meant: names of letters, payloads as JSON that keeps its text.
+/// Selections of letters, their names, and payloads as JSON that keeps its text.
 pub mod letters {
     pub use crate::letters::correlation::correlation_id;
     pub use crate::letters::filter::matches::status_of;
@@ -68,7 +69,7 @@ pub mod naming {
     pub use crate::naming::*;
 }
 
-/// Auto-replay, and the limits of a pace.
+/// Auto-replay, and the limits of a replay's pace.
 pub mod replay {
     pub mod auto {
         pub use crate::replay::auto::*;
@@ -87,7 +88,7 @@ pub mod sim {
     pub use crate::sim::*;
 }
 
-/// Which endpoints of a push pipeline are alive.
+/// The state of the endpoints of a push pipeline.
 pub mod subscriptions {
     pub use crate::subscriptions::*;
 }

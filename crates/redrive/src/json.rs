@@ -1,4 +1,4 @@
-//! Payloads with a type: JSON is read before the handler runs, and what cannot be read is a permanent failure.
+//! Typed payloads: JSON is parsed before the handler runs, and a payload that does not parse is a permanent failure.
 
 use std::ops::Deref;
 
@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::failure::Failure;
 
-/// The code of a failure whose payload cannot be read.
+/// The code of a failure whose payload does not parse.
 pub(crate) const BAD_PAYLOAD: &str = "bad_payload";
 
-/// A payload that was read as JSON; see [`crate::Pipeline::json_handler`].
+/// A payload that was parsed as JSON; see [`crate::Pipeline::json_handler`].
 ///
 /// ```
 /// use redrive::{Json, Message};
@@ -36,11 +36,11 @@ impl<T> Deref for Json<T> {
     }
 }
 
-/// A payload is not what the handler takes.
+/// The payload does not have the form that the handler expects.
 #[derive(Debug, thiserror::Error)]
 #[error("the payload cannot be read{}", .at.as_deref().map(|at| format!(" at `{at}`")).unwrap_or_default())]
 pub struct PayloadError {
-    /// Where in the payload, as in `lines[0].sku`; `None` for the payload as a whole.
+    /// The place of the error, as in `lines[0].sku`; `None` for the payload as a whole.
     pub at: Option<String>,
     /// What was found there, and what was expected.
     #[source]
@@ -48,9 +48,10 @@ pub struct PayloadError {
 }
 
 impl<T: DeserializeOwned> Json<T> {
-    /// Reads the payload of a message. A message without a payload is read like an empty one, which is not JSON.
+    /// Parses the payload of a message. A missing payload is treated as empty, which is not JSON.
     ///
-    /// The failure is permanent, as no retry makes a payload readable, with the code `bad_payload` and a [`PayloadError`].
+    /// The failure is permanent, since no retry makes a payload readable. It has the code `bad_payload` and a
+    /// [`PayloadError`].
     pub fn of(message: &Message) -> Result<Self, Failure> {
         Self::read(message).map_err(|error| Failure::permanent(error).with_code(BAD_PAYLOAD))
     }

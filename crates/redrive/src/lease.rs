@@ -1,5 +1,5 @@
-//! Which of several processes of a pipeline does what only one of them should: the one whose name stands in a record that all
-//! of them read. Its holder renews the record; if it does not any more, another writes its own name over it.
+//! Elects one of several processes of a pipeline for a task that only one should do. The holder's name is in a record
+//! that all of them read. The holder renews the record; if it stops, another process overwrites it with its own name.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use tokio::time::Instant;
 
 use crate::engine::SharedRecords;
 
-/// How often its holder renews it.
+/// Renewal interval of the holder.
 const RENEW_EVERY: Duration = Duration::from_secs(4);
-/// A lease that was not renewed for so long may be claimed by any process.
+/// A lease that was not renewed for this long may be claimed by any process.
 const SILENCE_MAX: Duration = Duration::from_secs(16);
-/// A claim counts once it has stood for so long: two may have made one in the same moment, and the last one stands.
+/// A claim becomes valid after this time: if two processes claim at the same moment, the last write wins.
 const SETTLE: Duration = Duration::from_secs(1);
 
 /// What to do about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LeaseStep {
-    /// It is another's, or a claim that is too young.
+    /// Nothing to do now: another process holds it, or this one wrote it recently.
     Wait,
-    /// Write the record, with this number.
+    /// Write the record with this number.
     Write(u64),
 }
 
@@ -29,22 +29,22 @@ enum LeaseStep {
 pub(crate) struct Lease {
     /// The key of its record.
     key: &'static str,
-    /// Of this process.
+    /// The name of this process.
     name: String,
-    /// What the record said last, and since when.
+    /// The last content of the record, and since when it is unchanged.
     read: Option<(String, Instant)>,
-    /// Since when this process's name has stood in it.
+    /// Since when the record has had this process's name.
     held_since: Option<Instant>,
 }
 
 impl Lease {
-    /// `name` is this process's own, `key` that of the record.
+    /// `name` is that of this process, `key` that of the record.
     pub(crate) fn new(key: &'static str, name: String) -> Self {
         Self { key, name, read: None, held_since: None }
     }
 
-    /// Whether this process holds it. Claims it if it is free, and renews it. What cannot be written now is tried with the
-    /// next look.
+    /// Claims the lease if it is free, or renews it. Returns whether this process holds it. A failed write is retried
+    /// at the next look.
     pub(crate) async fn look(&mut self, shared: &Arc<dyn SharedRecords>) -> bool {
         if !shared.is_known() {
             return false;
@@ -58,7 +58,7 @@ impl Lease {
         self.is_held(Instant::now())
     }
 
-    /// Pure but for what it remembers.
+    /// Pure, except for the state it remembers.
     fn step(&mut self, record: Option<String>, now: Instant) -> LeaseStep {
         let Some(text) = record else {
             (self.read, self.held_since) = (None, None);
@@ -72,7 +72,7 @@ impl Lease {
         let is_own = text.strip_prefix(&self.name).is_some_and(|rest| rest.starts_with(' '));
         self.read = Some((text, since));
         let silence = now.duration_since(since);
-        // Who was silent for so long has lost it, whatever has been read of the record.
+        // After such a long silence the lease is lost, whatever the record says.
         if is_own && silence < SILENCE_MAX {
             self.held_since.get_or_insert(now);
         } else {
@@ -84,7 +84,7 @@ impl Lease {
         LeaseStep::Wait
     }
 
-    /// A holder that could not renew it in time must not act: another may hold it by now.
+    /// Whether the lease is held. A holder that could not renew it in time must not act, since another may hold it.
     fn is_held(&self, now: Instant) -> bool {
         let is_old = self.held_since.is_some_and(|since| now.duration_since(since) >= SETTLE);
         is_old && self.read.as_ref().is_some_and(|(_, since)| now.duration_since(*since) < SILENCE_MAX)
@@ -95,7 +95,7 @@ impl Lease {
 mod tests {
     use super::*;
 
-    /// Two processes that look at the same record once a second, the second one only while `lives` says so; who holds it.
+    /// Two processes look at the same record every second, each one only while `lives` says so. Returns the holders.
     fn holders(seconds: u64, lives: impl Fn(usize, u64) -> bool) -> Vec<Vec<usize>> {
         let begun = Instant::now();
         let mut leases = [Lease::new("lease", "r-a-".into()), Lease::new("lease", "r-b-".into())];
@@ -103,7 +103,7 @@ mod tests {
         let mut held = Vec::new();
         for second in 0..seconds {
             let now = begun + Duration::from_secs(second);
-            // Both look before either writes, and the last write stands.
+            // Both look before either writes, and the last write wins.
             let steps: Vec<(usize, LeaseStep)> = (0..2)
                 .filter(|which| lives(*which, second))
                 .map(|which| (which, leases[which].step(record.clone(), now)))

@@ -1,8 +1,8 @@
 //! Redrive: retries and dead letters for messages whose downstream fails.
 //!
-//! A [`Pipeline`] takes messages in, calls a handler for each, and settles what came back: done, retry later, or dead
-//! letter. A [`Redrive`] runs pipelines on an engine: [`Embedded`] keeps messages on disk, [`MemoryStores`] in memory for
-//! tests.
+//! A [`Pipeline`] accepts messages, calls a handler for each, and settles the outcome: done, retry later, or dead
+//! letter. A [`Redrive`] runs pipelines on an engine: [`Embedded`] keeps messages on disk, [`MemoryStores`] in memory
+//! for tests.
 //!
 //! ```
 //! use redrive::{Failure, MemoryStores, Message, Pipeline, Policy, Redrive};
@@ -22,22 +22,23 @@
 //!
 //! # Layout
 //!
-//! - at the root: what a program is written with ([`Builder`], [`Pipeline`], [`Handler`], [`Sink`], [`Failure`]), what it
-//!   holds while it runs ([`Redrive`], [`PipelineHandle`]), and what hooks are called with
-//! - [`letters`]: which dead letters are meant, and how they are edited; [`replay`]: jobs that put them back; [`actions`]:
-//!   discards, edits and imports with a record of who did them; [`messages`]: what waits, listed and steered
-//! - [`figures`]: what a pipeline shows of itself; [`timestamp`]: times as text
+//! - at the root: the types to write a program with ([`Builder`], [`Pipeline`], [`Handler`], [`Sink`], [`Failure`]),
+//!   those it holds while it runs ([`Redrive`], [`PipelineHandle`]), and the arguments of hooks
+//! - [`letters`]: selections and edits of dead letters; [`replay`]: replay jobs; [`actions`]: recorded discards,
+//!   edits and imports; [`messages`]: listing and steering pending messages
+//! - [`figures`]: the figures of a pipeline; [`timestamp`]: times as text
 //!
 //! # Features
 //!
 //! - `embedded` (default): the engine that keeps messages in a directory, [`Embedded`]
 //! - `testing`: the conformance suite and the simulation, for tests of engines
 
-// The modules stand in blocks: what a user writes, what is held while it runs, where messages are stored, what is done with
-// letters and messages, and what runs. ARCHITECTURE.md says what each is for.
+// The modules come in blocks: what a user writes, what is held while it runs, where messages are stored, what is done
+// with letters and messages, and what runs. ARCHITECTURE.md describes each.
 
 #![warn(missing_docs, unreachable_pub)]
-// Modules that only `internal` leads to are excepted from the first; files of theirs with public types switch it on again.
+// Modules reachable only through `internal` are exempt from the first lint; their files with public types enable it
+// again.
 
 mod backoff;
 mod builder;
@@ -121,12 +122,12 @@ pub use redrive_core::{BreakerSettings, Class, FailureKind, Fingerprint, GroupId
 #[doc(inline)]
 pub use redrive_core::{Message, Meta, Policy, Reason, Time};
 
-/// The guide's examples compile.
+/// Compiles the examples of the guide to dead letters.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/dead-letters.md")]
 struct DeadLettersGuide;
 
-/// So do those of the guide to the library.
+/// Compiles the examples of the guide to the library.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/library.md")]
 struct LibraryGuide;

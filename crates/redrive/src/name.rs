@@ -1,12 +1,13 @@
-//! The one rule for names of pipelines: they become names of folders and topics.
+//! The rule for names of pipelines, which become names of folders and topics.
 
 /// The longest name of a pipeline.
 pub const NAME_BYTES_MAX: usize = 200;
 
-/// What to write instead of a name that is refused.
+/// The hint for a name that is refused.
 pub const RULE: &str = "use 1 to 200 of the characters a-z A-Z 0-9 - _ . , without a dot in front";
 
-/// Names that mean something else in the directory of an engine, in any case: not every file system tells cases apart.
+/// Names that have a meaning in an engine's directory. They are compared without case, because some file systems
+/// ignore it.
 const TAKEN: [&str; 8] =
     ["LOCK", "FORMAT", "FORMAT.new", "PIPELINES", "PIPELINES.new", "replays", "actions.ndjson", "token"];
 
@@ -15,7 +16,7 @@ const TAKEN: [&str; 8] =
 pub enum NameFault {
     Empty,
     TooLong,
-    /// It holds a character that is not allowed.
+    /// It contains a character that is not allowed.
     Character(char),
     LeadingDot,
     /// A file of the engine has this name.

@@ -1,5 +1,5 @@
-//! Names of replay jobs and discards: `r-1` and `d-1` where one process makes them, `r-k3x9q-1` and `d-k3x9q-1` where several
-//! processes share the letters, so that no name means different things to different processes.
+//! Names of replay jobs and discards: `r-1` and `d-1` if one process makes them, `r-k3x9q-1` and `d-k3x9q-1` if
+//! several processes share the letters, so that a name is unique among them.
 
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -9,22 +9,22 @@ use std::sync::Arc;
 
 use crate::owner_only;
 
-/// Where the tag of a process is kept.
+/// The file with the tag of a process.
 const FILE: &str = "instance";
-/// Letters and digits that are not taken for each other.
+/// Letters and digits that are not easily confused.
 const ALPHABET: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
-/// 33 million tags.
+/// Gives 33 million tags.
 const TAG_LEN: usize = 5;
 
-/// How a process names what it makes.
+/// How a process names its jobs and actions.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Naming {
     tag: Option<Arc<str>>,
 }
 
 impl Naming {
-    /// With a tag that is drawn once and kept in `dir`. A new directory has a new tag: names of one that was lost mean
-    /// nothing here, rather than something else.
+    /// Uses a tag that is drawn once and kept in `dir`. A new directory gets a new tag, so that names from a lost one
+    /// are unknown rather than reused.
     pub fn kept_in(dir: &Path) -> io::Result<Self> {
         let path = dir.join(FILE);
         match fs::read_to_string(&path) {
@@ -43,23 +43,23 @@ impl Naming {
         Ok(Self { tag: Some(tag.into()) })
     }
 
-    /// The name of the `number`th job or discard; `kind` is `r` or `d`.
+    /// The name of the `number`th object of a kind, such as `r` for jobs and `d` for discards.
     pub(crate) fn name(&self, kind: char, number: u64) -> String {
         format!("{}{number}", self.prefix(kind))
     }
 
-    /// What its names begin with.
+    /// The prefix of its names.
     pub(crate) fn prefix(&self, kind: char) -> String {
         self.tag.as_ref().map_or_else(|| format!("{kind}-"), |tag| format!("{kind}-{tag}-"))
     }
 
-    /// Keeps apart what different processes make in the same moment.
+    /// Distinguishes ids that different processes make at the same moment.
     pub(crate) fn salt(&self) -> u64 {
         self.tag.as_ref().map_or(0, |tag| u64::from(crc32fast::hash(tag.as_bytes())))
     }
 }
 
-/// The number in a name of this kind, whoever made it.
+/// The number in a name of this kind, from any process.
 pub(crate) fn number(kind: char, name: &str) -> Option<u64> {
     let rest = name.strip_prefix(kind)?.strip_prefix('-')?;
     let digits = match rest.split_once('-') {

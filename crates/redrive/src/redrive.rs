@@ -1,4 +1,4 @@
-//! The handle a user holds: pipelines that are built, and the run that drives them.
+//! The user's handle to the built pipelines, and the run that drives them.
 
 use std::fmt;
 use std::future::Future;
@@ -69,10 +69,10 @@ impl Redrive {
         pipelines.iter().map(|built| PipelineHandle::new(Arc::clone(built), Arc::clone(clock)))
     }
 
-    /// Runs all pipelines until `until` is ready, lets the handlers that run finish within the drain time, and closes the
-    /// stores. Messages that wait stay where they are. If one pipeline's store fails, all are stopped.
+    /// Runs all pipelines until `until` is ready, then lets running handlers finish within the drain time, and closes
+    /// the stores. Waiting messages stay stored. If the store of one pipeline fails, all are stopped.
     ///
-    /// Dropping this future stops at once: handlers that run are given up and their messages wait again.
+    /// Dropping this future stops at once: running handlers are abandoned and their messages wait again.
     pub async fn run_until(&self, until: impl Future) -> Result<RunReport, RunError> {
         let runtime = Handle::try_current().map_err(|_| RunError::NoRuntime)?;
         let RunningParts { pipelines, clock, drain } = &*self.shared;

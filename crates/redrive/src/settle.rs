@@ -1,4 +1,5 @@
-//! From the end of an attempt to what is stored: the decision, the verdict that carries it out, and the attempt's record.
+//! From the end of an attempt to its stored form: the decision, the verdict that carries it out, and the attempt's
+//! record.
 
 use redrive_core::{
     Budget, Class, Decision, FailureKind, Health, Meta, Outcome, Policy, Random, Reason, Time, after, decide,
@@ -8,12 +9,12 @@ use crate::backoff::{Backoff, FailedAttempt};
 use crate::engine::{Attempt, Delivery, Settlement, Suspect, Verdict};
 use crate::failure::Failure;
 
-/// What a decision knows about the world, as plain values.
+/// The environment of a decision, as plain values.
 #[derive(Clone, Copy, Debug)]
 pub struct Views {
-    /// How the sink is doing.
+    /// The health of the sink.
     pub health: Health,
-    /// What is left of the retry budget.
+    /// The state of the retry budget.
     pub budget: Budget,
 }
 
@@ -23,14 +24,14 @@ impl Default for Views {
     }
 }
 
-/// One moment of one pipeline: everything a decision needs besides the message.
+/// Everything that a decision needs besides the message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'a> {
     pub policy: &'a Policy,
     pub views: &'a Views,
     pub now: Time,
     pub random: Random,
-    /// The pipeline's own, in place of the policy's schedule.
+    /// The pipeline's custom backoff, instead of the policy's schedule.
     pub backoff: Option<&'a Backoff>,
 }
 
@@ -39,7 +40,7 @@ pub(crate) fn succeeded(delivery: Delivery) -> Settlement {
     Settlement { delivery, verdict: Verdict::Done, attempt: None }
 }
 
-/// The settlement of a delivery that was not started, or whose end does not matter: nothing is counted.
+/// The settlement of a delivery that was not started, or whose outcome does not matter: nothing is counted.
 pub(crate) fn released(delivery: Delivery) -> Settlement {
     Settlement { delivery, verdict: Verdict::Release, attempt: None }
 }
@@ -50,7 +51,8 @@ pub(crate) fn dead(delivery: Delivery, reason: Reason, at: Time) -> Settlement {
     Settlement { delivery, verdict: Verdict::Dead { reason, meta, at }, attempt: None }
 }
 
-/// The settlement of a delivery that killed the process too often: dead without another attempt, and its story says so.
+/// The settlement of a delivery that killed the process too often: dead without another attempt, and recorded in its
+/// history.
 pub(crate) fn quarantined(delivery: Delivery, suspect: &Suspect, at: Time) -> Settlement {
     let before = delivery.meta;
     let meta = Meta {
@@ -76,14 +78,14 @@ pub(crate) fn quarantined(delivery: Delivery, suspect: &Suspect, at: Time) -> Se
     Settlement { delivery, verdict, attempt: Some(attempt) }
 }
 
-/// The settlement of a delivery that goes on waiting with what is known of it by now, which may be more than the store
-/// knows: attempts in place are written here, and not before.
+/// The settlement of a delivery that continues to wait. It carries the current state, which may be newer than the
+/// stored one: attempts in place are written only here.
 pub(crate) fn put_off(delivery: Delivery, due: Time) -> Settlement {
     let meta = delivery.meta;
     Settlement { delivery, verdict: Verdict::Retry { due, meta }, attempt: None }
 }
 
-/// The settlement of a delivery whose attempt, begun at `started`, failed, and the decision it carries out.
+/// The settlement of a delivery whose attempt, begun at `started`, failed, and the decision behind it.
 pub(crate) fn failed(
     delivery: Delivery,
     started: Time,
@@ -108,13 +110,13 @@ pub(crate) fn failed(
     (Settlement { delivery, verdict, attempt: Some(attempt) }, decision)
 }
 
-/// The number of the call that comes next: every call that failed is in exactly one of the two.
+/// The number of the next call: every failed call is counted in exactly one of the two.
 pub(crate) fn next_call(meta: &Meta) -> u32 {
     meta.attempts.saturating_add(meta.uncounted).saturating_add(1)
 }
 
-/// When it first failed; after a replay, when it first failed since. What failed before that says nothing about how its sink
-/// is doing now.
+/// When it first failed since its last replay, if it was replayed. Earlier failures say nothing about the current
+/// health of the sink.
 pub(crate) fn first_failed(delivery: &Delivery) -> Option<Time> {
     let meta = &delivery.meta;
     if meta.replays == 0 {
@@ -123,8 +125,8 @@ pub(crate) fn first_failed(delivery: &Delivery) -> Option<Time> {
     if next_call(meta) == 1 {
         return None;
     }
-    // Calls are counted anew after a replay. A long history has forgotten what follows its first attempt, which is of before
-    // the replay and whose number may seem to lead to what is left.
+    // Calls are counted anew after a replay. A long history drops the attempts after its first one. That first one is
+    // from before the replay, and its number may happen to precede the remaining ones, so it is skipped.
     let attempts = delivery.history.attempts();
     let mut since = attempts.last()?;
     for before in attempts.iter().skip(1).rev().skip(1) {

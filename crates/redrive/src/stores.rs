@@ -7,14 +7,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::engine::embedded::Embedded;
 use crate::engine::{Engine, EngineError, Memory, StoreOptions};
 
-/// Where the stores of all pipelines come from: an engine. Those of this crate are [`Embedded`](crate::Embedded) and
+/// An engine that provides the stores of all pipelines. This crate has [`Embedded`](crate::Embedded) and
 /// [`MemoryStores`].
 pub trait Stores: Send + Sync {
-    /// Opens the store of a pipeline, or makes it.
+    /// Opens or creates the store of a pipeline.
     fn open(&self, pipeline: &str, options: StoreOptions) -> Result<Box<dyn Engine>, EngineError>;
 }
 
-/// Stores in memory, for tests and examples. Clones share them: what one run left behind, the next one finds.
+/// Stores in memory, for tests and examples. Clones share the stores, so a run finds the messages of the previous
+/// one.
 ///
 /// ```
 /// use redrive::{MemoryStores, Message, Pipeline, Redrive};
@@ -31,12 +32,12 @@ pub struct MemoryStores {
 }
 
 impl MemoryStores {
-    /// No store is opened yet.
+    /// Creates it without any store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The store of a pipeline that was opened, to look inside.
+    /// The opened store of a pipeline, for inspection.
     #[doc(hidden)]
     pub fn store(&self, pipeline: &str) -> Option<Memory> {
         self.stores.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()

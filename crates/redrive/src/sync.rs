@@ -1,5 +1,5 @@
-//! What the hand-overs between threads are made of. `redrive-models` compiles the same files with a model checker's
-//! threads, locks and atomics under the same names.
+//! The primitives of hand-overs between threads. `redrive-models` compiles the same files with the threads, locks and
+//! atomics of a model checker under the same names.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock};

@@ -1,17 +1,21 @@
-//! The log of actions: what is recorded, discards and their undoing, and what a crash leaves of the file.
+//! The action log: what it records, discards and their undo, and how the file survives a crash.
 
 mod support;
 
 use std::io::Write;
+use std::time::Duration;
 
-use redrive::actions::{Action, ActionError, ActionKind, Actions};
-use redrive::{Failure, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive, Time};
+use redrive::actions::{Action, ActionError, ActionKind, ActionStep, Actions};
+use redrive::{
+    Failure, GuardSettings, LetterState, MemoryStores, Message, Pipeline, PipelineHandle, Redrive, Time,
+};
 use support::{guarded, message, quick, until};
 
-/// Letters 0 to `count`.
+/// A pipeline with open letters 0 to `count`.
 async fn with_letters(name: &str, count: usize) -> PipelineHandle {
     let handler = |_: Message| async { Err::<(), _>(Failure::permanent("422 no")) };
-    let pipeline = Pipeline::new(name).policy(quick(0)).handler_fn(handler);
+    // All of them are to be dead.
+    let pipeline = Pipeline::new(name).policy(quick(0)).guard(GuardSettings::off()).handler_fn(handler);
     let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
     let handle = redrive.pipeline(name).unwrap();
     handle.ingest((0..count).map(|n| message(format!("o-{n}")))).await.unwrap();
@@ -33,7 +37,7 @@ async fn a_discard_is_taken_back_by_its_name_also_after_a_restart() {
     let first = actions.discard(&handle, &[6, 1, 2, 1, 99], "ops", "GDPR ticket 881").await.unwrap();
     assert_eq!((first.id.as_deref(), first.discarded), (Some("d-1"), 3));
     assert!(first.undo_until.unwrap() > handle.now());
-    // What is discarded already is none of the second one's business.
+    // Letters that are already discarded do not belong to the second discard.
     let second = actions.discard(&handle, &[2, 3], "ops", "duplicates").await.unwrap();
     assert_eq!((second.id.as_deref(), second.discarded), (Some("d-2"), 1));
     let nothing = actions.discard(&handle, &[2, 3], "ops", "again").await.unwrap();
@@ -85,10 +89,15 @@ async fn a_list_is_bounded_and_begins_where_it_is_asked_to() {
         assert_eq!(times(actions.list(None, 3).await.unwrap()), [18, 19, 20]);
         assert_eq!(times(actions.list(Some(Time::from_millis(19)), 100).await.unwrap()), [19, 20]);
         assert!(actions.list(Some(Time::MAX), 100).await.unwrap().is_empty());
+        // Those of another pipeline do not count.
+        let mail = Action::new(Time::from_millis(5), "ops", ActionKind::Pause, "mail");
+        actions.record(mail).await.unwrap();
+        assert_eq!(times(actions.list_of("mail", None, 3).await.unwrap()), [5]);
+        assert_eq!(times(actions.list_of("orders", None, 3).await.unwrap()), [18, 19, 20]);
     }
 }
 
-/// A crash may tear the last line at any byte; what stands before it is whole, and the next line is too.
+/// A crash may tear the last line at any byte; the lines before it stay complete, and so does the next one.
 #[tokio::test]
 async fn a_torn_last_line_is_cut_off_and_reported() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,7 +137,7 @@ async fn a_line_that_cannot_be_read_is_reported_and_hides_no_other() {
     assert_eq!(actions.list(None, 9).await.unwrap().len(), 2);
 }
 
-/// Without a file the latest actions are kept, and one that was forgotten is not mistaken for another.
+/// Without a file only the latest actions are kept, and the name of a dropped one is not mistaken for another action.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn actions_in_memory_are_bounded() {
     let handle = with_letters("orders", 2).await;
@@ -138,7 +147,8 @@ async fn actions_in_memory_are_bounded() {
         actions.record(action(at, "ops")).await.unwrap();
     }
     actions.discard(&handle, &[1], "ops", "late").await.unwrap();
-    assert_eq!(actions.list(None, usize::MAX).await.unwrap().len(), 10_000);
+    // The last discard has two lines, and is one action.
+    assert_eq!(actions.list(None, usize::MAX).await.unwrap().len(), 9_999);
     assert!(
         matches!(actions.undo(&handle, "d-1", "ops").await, Err(ActionError::NotFound(id)) if id == "d-1")
     );
@@ -154,8 +164,94 @@ async fn undoing_an_old_discard_leaves_a_newer_one_of_the_same_letter_as_it_is()
     actions.undo(&handle, "d-1", "ops").await.unwrap();
     let second = actions.discard(&handle, &[1, 2], "ops", "second").await.unwrap();
     assert_eq!(second.id.as_deref(), Some("d-2"));
-    // Somebody repeats the first undo: letter 1 belongs to the second discard by now.
+    // The first undo is repeated: by now letter 1 belongs to the second discard.
     assert_eq!(actions.undo(&handle, "d-1", "ops").await.unwrap().restored, 0);
     assert_eq!(discarded(&handle).await, [1, 2]);
     assert_eq!(actions.undo(&handle, "d-2", "ops").await.unwrap().restored, 2);
+}
+
+/// The latest action, once it has been finished.
+async fn finished(actions: &Actions) -> Action {
+    guarded(async {
+        loop {
+            let latest = actions.list(None, 10).await.unwrap().pop().unwrap();
+            if latest.to_json().get("unfinished").is_none() {
+                return latest;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_discard_and_an_undo_that_were_cut_short_are_finished_at_the_next_start_and_their_records_are_true()
+{
+    let (dir, count) = (tempfile::tempdir().unwrap(), 20_000);
+    let handle = with_letters("orders", count as usize).await;
+    let ids: Vec<u64> = (0..count).collect();
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    tokio::select! {
+        biased;
+        () = until(&handle, |counts| counts.letters_open < count) => {}
+        _ = actions.discard(&handle, &ids, "ops", "ticket 881") => panic!("it was not cut short"),
+    }
+    guarded(until(&handle, |counts| counts.letters_open > 0)).await;
+    let listed = actions.list(None, 10).await.unwrap();
+    assert_eq!((listed.len(), listed[0].to_json()["unfinished"].as_bool()), (1, Some(true)), "{listed:?}");
+    drop(actions);
+    // One dies again before the next start: that is not what was asked about.
+    let survivor = count - 1;
+    handle.replay([survivor]).await.unwrap();
+    guarded(until(&handle, |counts| counts.letters_replaying == 0)).await;
+
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.attach(&handle);
+    let discard = finished(&actions).await;
+    let recorded = (discard.action, discard.letters, discard.actor.as_str(), discard.note.as_deref());
+    assert_eq!(recorded, (ActionKind::Discard, count - 1, "ops", Some("ticket 881")));
+    assert_eq!(handle.counts().await.unwrap().letters_open, 1);
+
+    tokio::select! {
+        biased;
+        () = until(&handle, |counts| counts.letters_open > 1) => {}
+        _ = actions.undo(&handle, "d-1", "boss") => panic!("it was not cut short"),
+    }
+    let listed = actions.list(None, 10).await.unwrap();
+    let steps: Vec<_> = listed.iter().map(|action| (action.action.name(), action.step)).collect();
+    assert_eq!(steps, [("discard", ActionStep::Done), ("undo", ActionStep::Asked)]);
+    drop(actions);
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.attach(&handle);
+    let undo = finished(&actions).await;
+    assert_eq!((undo.action, undo.letters, undo.actor.as_str()), (ActionKind::Undo, count - 1, "boss"));
+    assert_eq!(handle.counts().await.unwrap().letters_open, count);
+    assert_eq!(actions.list(None, 10).await.unwrap().len(), 2, "a discard and an undo, both with one name");
+}
+
+/// Whoever takes an interrupted discard back has said what to do about it: the next start leaves it at that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_discard_that_was_cut_short_and_undone_is_not_gone_on_with() {
+    let (dir, count) = (tempfile::tempdir().unwrap(), 20_000);
+    let handle = with_letters("orders", count as usize).await;
+    let ids: Vec<u64> = (0..count).collect();
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    tokio::select! {
+        biased;
+        () = until(&handle, |counts| counts.letters_open < count) => {}
+        _ = actions.discard(&handle, &ids, "ops", "ticket 881") => panic!("it was not cut short"),
+    }
+    let restored = actions.undo(&handle, "d-1", "ops").await.unwrap().restored;
+    assert!((1..count).contains(&restored), "{restored}");
+    drop(actions);
+    let actions = Actions::open(Some(dir.path())).unwrap();
+    actions.attach(&handle);
+    // Waits for what the start had to finish, of which there is nothing.
+    actions.discard(&handle, &[0], "ops", "another").await.unwrap();
+    let told: Vec<_> = actions.list(None, 10).await.unwrap();
+    let told: Vec<_> =
+        told.iter().map(|action| (action.action.name(), action.step, action.letters)).collect();
+    let done = ActionStep::Done;
+    assert_eq!(told, [("discard", done, restored), ("undo", done, restored), ("discard", done, 1)]);
+    assert_eq!(handle.counts().await.unwrap().letters_open, count - 1);
 }

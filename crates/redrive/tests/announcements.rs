@@ -1,4 +1,5 @@
-//! Purges wait, durably, until the owner's system knows of them; and a table is opened only with the key it was made with.
+//! Purges wait, durably, until they are announced to the owner's system. And a table can only be opened with the key
+//! with which it was created.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ fn open(dir: &Path) -> Subscriptions {
     subscriptions
 }
 
-/// Leaves more outdated entries behind than a log may hold: the next one who opens it compacts it.
+/// Leaves more outdated entries than a log may hold, so that the next opening compacts it.
 fn churn(dir: &Path) {
     let outdated = Entry { key: "stored/busy".to_owned(), value: None };
     SubscriptionFile::open(dir).unwrap().append(&vec![outdated; 20_000]).unwrap();
@@ -49,7 +50,7 @@ fn log_bytes(dir: &Path) -> usize {
     std::fs::read(dir.join("subscriptions.log")).unwrap().len()
 }
 
-/// Every purge was told to listeners once, from memory: a crash before the call lost it for ever.
+/// Regression: purges were announced from memory only, so a crash before the call lost the announcement.
 #[tokio::test]
 async fn a_purge_waits_over_restarts_until_it_was_announced() {
     let dir = tempfile::tempdir().unwrap();
@@ -100,7 +101,7 @@ async fn what_was_taken_back_or_registered_again_is_not_announced() {
     assert_eq!(table.unannounced(None, 10), [(after(4), id(3))], "purged anew, announced anew");
 }
 
-/// The owner would forget the new subscription of a user whose old one was purged.
+/// Otherwise the owner would remove the new subscription of a user whose old one was purged.
 #[tokio::test]
 async fn an_id_that_moved_on_to_another_endpoint_is_not_announced_as_purged() {
     let dir = tempfile::tempdir().unwrap();
@@ -112,7 +113,8 @@ async fn an_id_that_moved_on_to_another_endpoint_is_not_announced_as_purged() {
     assert_eq!(announcement.ids, Vec::<String>::new());
 }
 
-/// A subscription that was removed between two tries changed the id of the event, so that it was no repeat any more.
+/// Regression: if a subscription was removed between two tries, the id of the event changed and it was no longer a
+/// repeat.
 #[tokio::test]
 async fn what_is_said_of_a_purge_stays_the_same_if_its_subscription_is_removed_meanwhile() {
     let dir = tempfile::tempdir().unwrap();
@@ -125,14 +127,14 @@ async fn what_is_said_of_a_purge_stays_the_same_if_its_subscription_is_removed_m
         table.remove("user-1", after(2)).await.unwrap();
         let announcement = table.announcement((after(1), id(1))).unwrap();
         assert_eq!(announcement.ids, ["user-1".to_owned(), "user-2".to_owned()]);
-        // One that moved on is alive elsewhere, and must not be called gone.
+        // This user has moved on to another endpoint and must not be called gone.
         table.register("user-2", &json!({"token": 2}), after(3)).await.unwrap();
     }
     let table = open(dir.path());
     assert_eq!(table.announcement((after(1), id(1))).unwrap().ids, ["user-1".to_owned()]);
 }
 
-/// As many writes as it says fail.
+/// A store of which the given number of writes fails.
 struct Faltering(SubscriptionFile, std::sync::Arc<std::sync::atomic::AtomicU32>);
 
 impl SubscriptionStore for Faltering {
@@ -149,7 +151,7 @@ impl SubscriptionStore for Faltering {
     }
 }
 
-/// The other members of a group waited for ever for an announcement that one had made and could not note.
+/// Regression: an announcement that one member had made but could not record was never made by the others.
 #[tokio::test]
 async fn an_announcement_that_could_not_be_noted_waits_until_it_can() {
     let dir = tempfile::tempdir().unwrap();
@@ -165,7 +167,7 @@ async fn an_announcement_that_could_not_be_noted_waits_until_it_can() {
     assert_eq!(table.unannounced(None, 10), [(after(1), id(1))], "it is noted at the next try");
     table.announced((after(1), id(1))).await.unwrap();
     assert!(table.unannounced(None, 10).is_empty());
-    // What was taken back meanwhile is not waited for.
+    // A purge that was undone meanwhile is not announced.
     table.answered(id(2), GONE, after(2)).await;
     table.undo(&id(2).digits(), after(3)).await.unwrap();
     assert!(table.unannounced(None, 10).is_empty());
@@ -239,7 +241,7 @@ fn keyed(dir: &Path, fingerprint: &str) -> Result<Subscriptions, EngineError> {
     table.open(Box::new(SubscriptionFile::open(dir).unwrap())).map(|_| table)
 }
 
-/// With another key every purge of the table was void, and nothing said so.
+/// Regression: with another key every purge of the table was without effect, and no error said so.
 #[tokio::test]
 async fn a_table_is_not_opened_with_another_hash_key() {
     let dir = tempfile::tempdir().unwrap();
@@ -251,7 +253,7 @@ async fn a_table_is_not_opened_with_another_hash_key() {
     let table = keyed(dir.path(), "0123456789abcdef").unwrap();
     assert_eq!(table.counts(after(2)).purged, 1);
     drop(table);
-    // Over a compaction, too.
+    // This holds after a compaction, too.
     churn(dir.path());
     keyed(dir.path(), "0123456789abcdef").unwrap();
     assert!(log_bytes(dir.path()) < 10_000);
@@ -269,7 +271,8 @@ fn an_older_table_takes_the_first_key_it_sees() {
     assert!(keyed(dir.path(), "fedcba9876543210").is_err());
 }
 
-/// Two accounts in one browser were two active endpoints, and the guard let more of them go than 2 %.
+/// Regression: two accounts in one browser counted as two active endpoints, so the guard allowed more than 2 % of
+/// purges.
 #[tokio::test]
 async fn the_guard_counts_endpoints_and_not_the_ids_that_name_them() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Auto-replay on a running pipeline: what it takes, what it leaves, and when it gives up.
+//! Auto-replay on a running pipeline: which letters it takes and leaves, and when it gives up.
 
 mod support;
 
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 const HEALTHY_FOR: Duration = Duration::from_millis(40);
 
-/// A pipeline with letters that may heal, `o-…`, and others that never do, and its controller.
+/// A pipeline with letters that can heal (`o-…`) and others that never do, with its controller.
 struct Rig {
     handle: PipelineHandle,
     broken: Arc<AtomicBool>,
@@ -49,7 +49,7 @@ impl Rig {
                 }
             }
         };
-        // Nothing is held while it is broken: all of them are to be dead.
+        // Without the outage gate, all messages die while the sink is broken.
         let policy = quick(0).crash(1, "1ms").outage_gate(false);
         let breaker = BreakerSettings { enabled: false, ..BreakerSettings::default() };
         let pipeline = Pipeline::new("orders")
@@ -73,7 +73,7 @@ impl Rig {
         guarded(until(&self.handle, |c| c.letters_open == before + count)).await;
     }
 
-    /// Starts the controller, and other messages that show that the sink is well.
+    /// Starts the controller, and ingests other messages whose success shows that the sink is healthy.
     fn start(&self) -> JoinHandle<()> {
         self.start_with(HEALTHY_FOR)
     }
@@ -88,7 +88,8 @@ impl Rig {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
         });
-        let settings = AutoReplay { rate: 100_000.0, healthy_for, age_max: Duration::from_hours(1) };
+        let settings =
+            AutoReplay { rate: 100_000.0, healthy_for, age_max: Duration::from_hours(1), tenant_max: None };
         let (handle, replays, actions) = (self.handle.clone(), self.replays.clone(), self.actions.clone());
         tokio::spawn(auto::run(settings, handle, replays, actions, |error| panic!("{error}")))
     }
@@ -106,7 +107,7 @@ impl Rig {
         .await
     }
 
-    /// The log of actions, once its controller has recorded so many stops.
+    /// The action log, once the controller has recorded this many stops.
     async fn actions_with_stops(&self, stops: usize) -> Vec<Action> {
         guarded(async {
             loop {
@@ -166,21 +167,21 @@ async fn failures_that_recur_switch_it_off_until_somebody_decides() {
     rig.start();
     let stopped = |jobs: &[ReplayView]| jobs.iter().filter(|job| job.state == ReplayState::Stopped).count();
     let jobs = rig.wait_for(|jobs| stopped(jobs) == 2).await;
-    // The first ten of each; those of the first job are not taken a second time.
+    // Each job took its first ten letters; those of the first job are not taken a second time.
     assert_eq!(jobs.iter().map(|job| (job.total, job.dead_again)).collect::<Vec<_>>(), [(50, 10), (60, 10)]);
     let actions = rig.actions_with_stops(2).await;
     assert!(actions.iter().all(|action| action.actor == AUTO_ACTOR), "{actions:?}");
     let last = actions.last().unwrap().note.clone().unwrap();
     assert!(last.ends_with("; off until r-2 is resumed or aborted"), "{last}");
 
-    // The cause is gone, and it still waits for somebody: the jobs are theirs to decide about.
+    // The sink is repaired, but auto-replay still waits for an operator to decide about the stopped jobs.
     rig.broken.store(false, SeqCst);
     rig.replays.abort("r-2").await.unwrap();
     let jobs = rig.wait_for(|jobs| jobs[0].id == "r-3" && jobs[0].state == ReplayState::Done).await;
     assert_eq!((jobs[0].total, jobs[0].succeeded), (40, 40), "each letter was tried once by it");
 }
 
-/// A job of ten letters or fewer is all canary: nothing of it is left to stop when it fails.
+/// A job of ten letters or fewer is all canary, so nothing of it is left to stop when it fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn small_jobs_that_fail_switch_it_off_as_well() {
     let rig = Rig::new(MemoryStores::new());
@@ -214,7 +215,7 @@ async fn small_jobs_that_fail_switch_it_off_as_well() {
     let waited = jobs[0].created.since(jobs[1].created);
     assert!(waited >= HEALTHY_FOR * 6, "it waited {waited:?} after the first");
 
-    // Off: what may heal stays where it is, until somebody decides.
+    // Switched off: letters that could heal stay until an operator decides.
     rig.broken.store(false, SeqCst);
     rig.with_letters((0..4).map(|n| format!("once-{n}"))).await;
     tokio::time::sleep(HEALTHY_FOR * 10).await;
@@ -225,7 +226,7 @@ async fn small_jobs_that_fail_switch_it_off_as_well() {
     assert_eq!(jobs[1].state, ReplayState::Done, "it was resumed, and nothing was left of it");
 }
 
-/// The jobs say it, and they are kept: a restart changes nothing.
+/// The stopped jobs switch it off, and they are stored: a restart changes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_has_switched_it_off_is_known_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -254,7 +255,7 @@ async fn what_has_switched_it_off_is_known_after_a_restart() {
     let jobs = rig.replays.list();
     assert!(jobs.len() == 2 && jobs.iter().all(|job| job.state == ReplayState::Stopped), "{jobs:?}");
     rig.actions_with_stops(2).await;
-    // It runs: once somebody has decided, it goes on.
+    // The controller is running: once an operator has decided, it goes on.
     rig.replays.abort("r-2").await.unwrap();
     let jobs = rig.wait_for(|jobs| jobs[0].id == "r-3" && jobs[0].state == ReplayState::Done).await;
     assert_eq!((jobs[0].total, jobs[0].succeeded), (40, 40), "{jobs:?}");
@@ -288,4 +289,21 @@ async fn a_letter_that_died_a_moment_ago_is_left_for_the_next_job() {
     assert_eq!(taken.len() as u64, jobs[0].succeeded);
     let latest = taken.iter().map(|letter| letter.dead_at).max().unwrap();
     assert!(latest.plus(healthy_for) <= jobs[0].created, "{latest:?}, {jobs:?}");
+}
+
+/// Nobody looks at the plan of auto-replay: it takes no letter that may be older than what was delivered since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_letter_with_a_key_is_left_to_people_if_it_is_older_than_what_is_known_of_successes() {
+    let rig = Rig::new(MemoryStores::new());
+    let keyed = |id: &str| Message::builder(id).key("c-1").payload(b"{}".to_vec());
+    rig.with_letters(["o-0".to_owned()]).await;
+    let old = keyed("o-1").created(redrive::Time::from_millis(1_000)).build().unwrap();
+    rig.handle.ingest([old, keyed("o-2").build().unwrap()]).await.unwrap();
+    guarded(until(&rig.handle, |c| c.letters_open == 3)).await;
+    rig.broken.store(false, SeqCst);
+    rig.start();
+    let jobs = rig.wait_for(|jobs| jobs.first().is_some_and(|job| job.state == ReplayState::Done)).await;
+    assert_eq!((jobs[0].total, jobs[0].succeeded), (2, 2));
+    let left = rig.handle.letters(Some(LetterState::Open), None, 9).await.unwrap();
+    assert_eq!(left.iter().map(|letter| letter.message.id()).collect::<Vec<_>>(), ["o-1"]);
 }

@@ -1,5 +1,5 @@
-//! What users do without meaning harm: an engine opened twice, an ordering changed between two starts, an error whose
-//! text panics, a handler that panics while it is dropped. None of it may lose, repeat for ever or stop the others.
+//! Harmless user mistakes: an engine opened twice, an ordering changed between two starts, an error whose text panics,
+//! a handler that panics in its drop. None of them may lose messages, repeat them forever or stop the others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -48,7 +48,7 @@ async fn an_ordering_that_would_leave_followers_behind_is_refused() {
     drop(store);
     let refused = embedded.store("orders", StoreOptions::default()).unwrap_err();
     assert!(refused.to_string().contains("ordering = key until they are done"), "{refused}");
-    // It is a setting that is wrong, not the disk.
+    // The error blames the setting, not the disk.
     let pipeline = redrive::Pipeline::new("orders").handler_fn(|_: Message| async { Ok(()) });
     let error = redrive::Redrive::builder().engine(embedded.clone()).pipeline(pipeline).build().unwrap_err();
     assert_eq!(error.faults[0].kind, redrive::FaultKind::Setting, "{error}");
@@ -75,7 +75,7 @@ impl Drop for Touchy {
     }
 }
 
-/// Runs one message to its end and returns the error texts of its letter.
+/// Runs one message until it is dead and returns the error texts of its letter.
 async fn errors_of(pipeline: Pipeline) -> Vec<String> {
     let redrive = Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap();
     let orders = redrive.pipeline("orders").unwrap();

@@ -1,5 +1,5 @@
-//! The embedded engine against the conformance suite: on a simulated disk with thousands of power cuts, and on a real
-//! directory with its threads.
+//! The embedded engine against the conformance suite: on a simulated disk with thousands of power failures, and on a
+//! real directory with its threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use redrive::internal::engine::embedded::store::open::open_by_hand;
 use redrive::internal::engine::embedded::{Embedded, Tuning, dir::EmbeddedStore};
 use redrive::internal::engine::seam::{Engine, Query, StoreOptions};
 
-/// Small enough that a few messages roll segments, cut checkpoints and start the cleaner.
+/// Small enough that a few messages fill segments, trigger checkpoints and start the cleaner.
 fn tiny() -> Tuning {
     Tuning {
         segment_bytes: 2048,
@@ -38,12 +38,12 @@ struct SimHarness {
     index: SimDisk,
     store: Option<SimStore>,
     cuts: u64,
-    /// Damage the index before each so many calls; 0: never.
+    /// Damages the index once per this many calls; 0: never.
     damage_every: u64,
     calls: u64,
 }
 
-/// How often running indexes were built anew.
+/// How often running indexes were rebuilt.
 static REBUILDS: AtomicU64 = AtomicU64::new(0);
 
 impl Drop for SimHarness {
@@ -66,18 +66,18 @@ impl SimHarness {
 }
 
 impl SimHarness {
-    /// The index that follows from the journal alone is the one that is running.
+    /// Checks that the running index equals one rebuilt from the journal alone.
     fn compare_with_rebuilt(&self) {
         let running = self.store.as_ref().expect("open").dump_index().expect("the running index can be read");
-        // The disk as a power cut would leave it now: the index may only reflect what is durable.
+        // The disk as a power failure would leave it now, because the index may only reflect durable data.
         let place = StoreLocation { disk: self.place.disk.power_cut(self.cuts), ..self.place.clone() };
         let rebuilt = open_sim(&place, &SimDisk::new());
         let mut rebuilt = rebuilt.dump_index().expect("the rebuilt index can be read");
-        // What was written and not reported yet may be in the journal already; then the two cannot be compared.
+        // The journal may already have records that are not reported yet; then the two cannot be compared.
         if rebuilt[0].split(' ').nth(1) != running[0].split(' ').nth(1) {
             return;
         }
-        // Nothing may be missing either: a message whose place is not known would be taken for delivered.
+        // No place may be missing either: a message without one would be taken for delivered.
         let places = |lines: &[String]| lines.iter().filter(|line| line.starts_with("place ")).count();
         assert_eq!(places(&rebuilt), places(&running), "rebuilt: {rebuilt:#?}\nrunning: {running:#?}");
         rebuilt.retain(|line| !running.contains(line));
@@ -86,7 +86,7 @@ impl SimHarness {
 }
 
 impl SimHarness {
-    /// Flips bits in a file of the running index.
+    /// Flips bits in one file of the running index.
     fn damage_index(&mut self) {
         let names = self.index.list().expect("the simulated disk lists");
         let runs: Vec<_> = names.iter().filter(|name| name.starts_with("r-")).collect();
@@ -216,7 +216,7 @@ fn the_journal_on_a_simulated_disk_conforms() {
     check_seeds(&sim, seeds / 10 * 9..seeds, 250);
 }
 
-/// Damaged tables are built anew below whatever happens, and nobody is answered wrongly.
+/// Damaged tables are rebuilt during any operation, and all answers stay correct.
 #[test]
 fn an_index_that_is_damaged_all_the_time_conforms() {
     let seeds = seeds_from_env("REDRIVE_SEEDS").unwrap_or(1_500) / 10;

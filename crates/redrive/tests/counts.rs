@@ -1,5 +1,5 @@
-//! The numbers a pipeline shows: each message that is not terminal is in exactly one of ready, delayed, held, `key_wait` and
-//! in flight, whatever people and the sink do.
+//! The counts that a pipeline shows: each pending message is in exactly one of ready, delayed, held, `key_wait` and in
+//! flight, whatever operators and the sink do.
 
 mod support;
 
@@ -16,7 +16,7 @@ use redrive::{
 };
 use support::{guarded, message};
 
-/// A clock that stands still until it is set.
+/// A clock that only moves when it is set.
 #[derive(Clone)]
 struct Still(Arc<AtomicU64>);
 
@@ -28,7 +28,7 @@ impl Clock for Still {
 
 const CONCURRENCY: u32 = 4;
 
-/// Fails as the first letter of the id says, each time.
+/// Fails every time, in the way that the first letter of the id says.
 fn by_id(m: &Message) -> Result<(), Failure> {
     match m.id().as_bytes()[0] {
         b'd' => Err(Failure::credential("401")),
@@ -61,7 +61,7 @@ async fn listed(handle: &PipelineHandle) -> BTreeMap<PendingState, u64> {
     }
 }
 
-/// Waits until nothing moves any more, then compares what is shown with what is listed and with what must be pending.
+/// Waits until all is at rest and the shown counts agree with the listing and with the number of accepted messages.
 async fn compare(handle: &PipelineHandle, accepted: u64) {
     loop {
         let figures = handle.figures();
@@ -118,7 +118,7 @@ async fn numbers_add_up(stores: impl Stores + 'static, seed: u64) {
                             .message()
                             .id()
                             .to_owned();
-                        // What runs, or waits for its key, is refused; the numbers must add up all the same.
+                        // Messages that run or wait for their key are refused; the counts must add up all the same.
                         let _ = if rng.chance(50) {
                             handle.cancel(&id).await
                         } else {
@@ -153,7 +153,8 @@ async fn numbers_add_up_on_disk() {
     }
 }
 
-/// `in flight 28` was shown with `concurrency = 16`: deliveries whose end was being written were counted as well.
+/// Regression: `in flight 28` was shown with `concurrency = 16`, because deliveries whose verdict was being written
+/// counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_in_flight_holds_a_permit() {
     let dir = tempfile::tempdir().unwrap();
@@ -184,8 +185,8 @@ async fn what_is_in_flight_holds_a_permit() {
     assert!(most <= u64::from(CONCURRENCY), "{most} were in flight with {CONCURRENCY} permits");
 }
 
-/// `held 509` was shown with 472 pending: a deferral was counted until its second had passed, however often its message was
-/// put off in it, and although it had long been tried again.
+/// Regression: `held 509` was shown with 472 pending. Each deferral was counted until its second had passed, even if
+/// the message was deferred several times in it, or had been tried again long ago.
 #[tokio::test]
 async fn no_more_is_held_than_is_pending() {
     let clock = Still(Arc::new(AtomicU64::new(1_000_000_000)));
@@ -199,7 +200,7 @@ async fn no_more_is_held_than_is_pending() {
     let handle = redrive.pipeline("orders").unwrap();
     handle.ingest((0..20).map(|n| message(format!("m-{n}")))).await.unwrap();
     let work = async {
-        // Three times at once over a new connection, which does not count, then a retry that does.
+        // Three uncounted calls at once over new connections, then a retry that counts.
         let figures = loop {
             let figures = handle.figures();
             if figures.deferred == 60 && figures.pending.delayed == 20 {

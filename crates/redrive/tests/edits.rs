@@ -1,4 +1,4 @@
-//! Edits of dead letters: planned, carried out, delivered by a replay, undone by name, and kept over a restart.
+//! Edits of dead letters: planned, carried out, delivered by a replay, undone by name, and kept across a restart.
 
 mod support;
 
@@ -23,7 +23,7 @@ use support::{guarded, quick, until};
 
 type Seen = Arc<Mutex<Vec<(String, String)>>>;
 
-/// A pipeline that takes only orders in `EUR`, and what it was given.
+/// A pipeline that accepts only orders in `EUR`, and the messages its handler was given.
 struct Running {
     handle: PipelineHandle,
     seen: Seen,
@@ -68,7 +68,7 @@ impl Running {
         guarded(self.run).await.unwrap();
     }
 
-    /// Lets these payloads die, as messages o-0, o-1, …
+    /// Ingests these payloads as messages o-0, o-1, … and waits until they are dead.
     async fn kill(&self, payloads: &[&str]) {
         let message = |(n, payload): (usize, &&str)| {
             Message::builder(format!("o-{n}")).payload((*payload).to_owned()).build().unwrap()
@@ -94,7 +94,7 @@ fn set(pointer: &str, value: &str) -> EditWish {
     EditWish { change: MessageChange { set, ..MessageChange::default() }, ..EditWish::default() }
 }
 
-/// The letters that an undo has skipped, by reason.
+/// The letters that an undo skipped, by reason.
 fn reasons(undone: &EditUndone) -> Vec<(NotUndone, Vec<u64>)> {
     undone.skipped.iter().map(|(reason, skipped)| (*reason, skipped.letters.clone())).collect()
 }
@@ -137,7 +137,7 @@ async fn an_edit_is_planned_made_replayed_and_undone(stores: impl Stores + 'stat
     let again = actions.edit(&running.handle, &all, &wish, "ops").await.unwrap();
     assert_eq!((again.id, again.letters, again.unchanged), (None, 0, 2));
 
-    // What is replayed is the edited message, under the same id.
+    // The replay delivers the edited message, under the same id.
     running.handle.replay(vec![0]).await.unwrap();
     guarded(until(&running.handle, |counts| counts.letters_succeeded == 1)).await;
     assert_eq!(running.seen.lock().unwrap().last(), Some(&("o-0".to_owned(), edited)));
@@ -147,7 +147,7 @@ async fn an_edit_is_planned_made_replayed_and_undone(stores: impl Stores + 'stat
     assert_eq!((line.action, line.id.as_deref(), line.letters), (ActionKind::Edit, Some("e-1"), 2));
     assert_eq!(line.to_json()["fields"], serde_json::json!(["/currency"]));
 
-    // One has succeeded and stays as it was delivered, the other is as it came in.
+    // One has succeeded and stays as it was delivered; the other gets its original message back.
     let undone = actions.undo_edit(&running.handle, "e-1", "boss").await.unwrap();
     assert_eq!((undone.restored, reasons(&undone)), (1, vec![(NotUndone::Replayed, vec![0])]));
     assert_eq!(running.payload(3).await, GERMAN);
@@ -191,7 +191,7 @@ async fn edits_and_their_originals_survive_a_restart_and_another_death() {
 
     let running = on_disk(dir.path());
     assert_eq!(running.edits(0).await, ["e-1"]);
-    // It dies again as it was edited, and the original is still known.
+    // It dies again as edited, and the original is still known.
     running.handle.replay(vec![0]).await.unwrap();
     guarded(until(&running.handle, |counts| counts.letters_open == 1 && counts.letters_replaying == 0)).await;
     assert_eq!(running.payload(0).await, GERMAN.replace("eur", "usd"));
@@ -200,22 +200,24 @@ async fn edits_and_their_originals_survive_a_restart_and_another_death() {
 
     let running = on_disk(dir.path());
     let actions = Actions::open(Some(dir.path())).unwrap();
-    // Names go on after a restart.
+    // The numbering of edits continues after a restart.
     let second = actions.edit(&running.handle, &[0], &set("/currency", "\"chf\""), "ops").await.unwrap();
     assert_eq!(second.id.as_deref(), Some("e-2"));
-    // The later edit comes first: undoing the first alone would take the second with it.
+    // The later edit must be undone first: undoing the first alone would undo the second as well.
     let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
     assert_eq!((undone.restored, reasons(&undone)), (0, vec![(NotUndone::EditedAgain, vec![0])]));
     assert_eq!(actions.undo_edit(&running.handle, "e-2", "ops").await.unwrap().restored, 1);
     assert_eq!(running.payload(0).await, GERMAN.replace("eur", "usd"));
-    // The first one was sent: its undo would bring back a message that the receiver has seen an edited version of.
+    // The first edit was delivered: its undo would bring back a message of which the receiver has seen an edited
+    // version.
     let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
     assert_eq!((undone.restored, reasons(&undone)), (0, vec![(NotUndone::Replayed, vec![0])]));
     assert_eq!(running.payload(0).await, GERMAN.replace("eur", "usd"));
     running.stop().await;
 }
 
-/// A letter that was discarded since stays as it is, with the reason; and one whose edit is undone twice is counted once.
+/// A letter that was discarded since is skipped, with the reason; and a letter whose edit is undone twice counts
+/// once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_undo_says_of_each_letter_why_it_was_skipped() {
     let running = start(MemoryStores::new());
@@ -237,14 +239,15 @@ async fn an_undo_says_of_each_letter_why_it_was_skipped() {
     running.stop().await;
 }
 
-/// The record is written before the change. Where the store then refuses letters, the log must not say that they changed.
+/// The record is written before the change. If the store then refuses letters, the log must not say that they
+/// changed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_counts_the_letters_that_an_edit_has_changed_and_not_those_that_were_planned() {
     let dir = tempfile::tempdir().unwrap();
     let running = on_disk(dir.path());
     let actions = Actions::open(Some(dir.path())).unwrap();
     running.kill(&[GERMAN, FRENCH]).await;
-    // Versions of 15 MB: the fourth does not fit into what the store takes of a letter.
+    // Versions of 15 MB: the fourth exceeds the maximum size of a letter.
     let large = |fill: &str| EditWish {
         change: MessageChange { payload: Some(fill.repeat(15 << 20).into()), ..MessageChange::default() },
         ..EditWish::default()
@@ -268,7 +271,7 @@ async fn the_log_counts_the_letters_that_an_edit_has_changed_and_not_those_that_
     running.stop().await;
 }
 
-/// The letters that are left are as they were: nobody has written down what was to become of them. So the record must not
+/// The remaining letters are unchanged, because their new content was never recorded. So the record must not
 /// name them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_that_was_cut_short_is_recorded_at_the_next_start_with_the_letters_that_have_it() {
@@ -302,7 +305,7 @@ async fn an_edit_that_was_cut_short_is_recorded_at_the_next_start_with_the_lette
     let recorded = (listed.len(), listed[0].letters, listed[0].actor.as_str(), listed[0].note.as_deref());
     assert_eq!(recorded, (1, edited.len() as u64, "ops", Some("1000 planned")));
     assert_eq!(listed[0].fields, ["/currency"]);
-    // The rest is edited under the next name, and the one that was cut short is undone with all it has changed.
+    // The rest is edited under the next name, and undoing the interrupted edit reverts everything it has changed.
     let rest = actions.edit(&running.handle, &ids, &wish, "ops").await.unwrap();
     assert_eq!((rest.id.as_deref(), rest.letters), (Some("e-2"), (count - edited.len()) as u64));
     let undone = actions.undo_edit(&running.handle, "e-1", "ops").await.unwrap();
@@ -311,7 +314,7 @@ async fn an_edit_that_was_cut_short_is_recorded_at_the_next_start_with_the_lette
     running.stop().await;
 }
 
-/// A letter that waits in a job goes as it is when its turn comes; one that is under way cannot be edited.
+/// A letter that waits in a job is delivered as it is when its turn comes; one that was requeued cannot be edited.
 async fn an_edit_during_a_replay_changes_what_the_job_has_not_put_back_yet(stores: impl Stores + 'static) {
     let running = start(stores);
     let (actions, replays) = (Actions::open(None).unwrap(), Replays::open(None).unwrap());
@@ -351,7 +354,7 @@ async fn an_edit_during_a_replay_changes_what_the_job_has_not_put_back_yet(store
     assert!(old.len() >= 10 && !fixed.is_empty(), "{} and {}", old.len(), fixed.len());
     assert_eq!((view.succeeded, view.dead_again), (fixed.len() as u64, old.len() as u64));
 
-    // One that is under way is refused by name, and goes as it was.
+    // A requeued letter is refused by name, and is delivered unchanged.
     running.handle.pause().await.unwrap();
     let open = selected(&running.handle, "state:open").await[0];
     running.handle.replay([open]).await.unwrap();
@@ -393,7 +396,7 @@ async fn where_an_attempt_may_have_been_applied_somebody_has_to_choose_the_id() 
         let handle = running.handle.clone();
         async move { handle.letter(letter).await.unwrap().unwrap().message.id().to_owned() }
     };
-    // Only the one that may have been applied is another message.
+    // Only the message that may have been applied gets a new id.
     assert_eq!((id(0).await, id(1).await), ("o-0~e-1".to_owned(), "o-1".to_owned()));
     assert_eq!(selected(&running.handle, "id:o-0~e-1").await, [0], "the index knows its new id");
     assert_eq!(selected(&running.handle, "id:o-0").await, [0], "and the one it was accepted under");
@@ -441,12 +444,13 @@ async fn a_letter_that_is_not_open_is_not_edited_and_a_stale_text_is_refused() {
     running.stop().await;
 }
 
-/// A letter that goes on under a new id is one message: found by either id, replayed once, and its id is nobody else's.
+/// A letter with a new id is still one message: it is found by either id, replayed once, and no other message gets
+/// its id.
 async fn a_letter_with_a_new_id_is_found_by_both_and_its_id_is_taken(stores: impl Stores + 'static) {
     let running = start_with(stores, |pipeline| pipeline.dedup(Duration::from_hours(24)));
     let actions = Actions::open(None).unwrap();
     running.kill(&[r#"{"note":"lost"}"#, r#"{"note":"lost"}"#]).await;
-    // The id that the second letter would get.
+    // A message with the id that the second letter would get.
     let other = Message::builder("o-1~e-1").payload("\"EUR\"").build().unwrap();
     running.handle.ingest([other]).await.unwrap();
     guarded(until(&running.handle, |counts| counts.pending() == 0)).await;

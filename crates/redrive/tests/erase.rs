@@ -1,5 +1,5 @@
-//! Erasing dead letters: what a letter said is in no file of the engine any more, whatever had happened to it before; a
-//! tombstone and a line in the action log stay. Also when power fails in the middle.
+//! Erasing dead letters: no file of the engine contains their content any more, whatever had happened to them before; a
+//! tombstone and a line in the action log stay. Also with power failures in the middle.
 
 mod support;
 
@@ -32,7 +32,7 @@ use support::{guarded, quick, until};
 
 const SECRET: &str = "erika.mustermann@example.com";
 
-/// All files below a directory that contain a text.
+/// All files below a directory that contain this text.
 fn files_with(dir: &Path, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -46,7 +46,7 @@ fn files_with(dir: &Path, text: &str) -> Vec<String> {
     found
 }
 
-/// A pipeline whose errors quote the payload, until it is fixed.
+/// A pipeline whose errors quote the payload, until it is repaired.
 struct Running {
     handle: PipelineHandle,
     is_fixed: Arc<AtomicBool>,
@@ -102,7 +102,8 @@ async fn nothing_of_an_erased_letter_is_left_in_any_file_whatever_happened_to_it
     handle.ingest([message("o-4", "somebody.else@example.com")]).await.unwrap();
     guarded(until(handle, |counts| counts.letters_open == 5)).await;
 
-    // Of the first there are versions, the second is discarded and could be taken back, the third was replayed twice.
+    // The first letter has several versions, the second is discarded and could be restored, the third was replayed
+    // twice.
     let value = JsonText::parse(b"\"EUR\"").unwrap();
     let set = vec![(Pointer::parse("/currency").unwrap(), value)];
     let wish = EditWish { change: MessageChange { set, ..MessageChange::default() }, ..EditWish::default() };
@@ -123,7 +124,7 @@ async fn nothing_of_an_erased_letter_is_left_in_any_file_whatever_happened_to_it
     running.stop().await;
     assert_eq!(files_with(dir.path(), SECRET), Vec::<String>::new());
 
-    // What stays is the same after a restart.
+    // The tombstones are the same after a restart.
     let running = start(dir.path());
     let handle = &running.handle;
     let counts = handle.counts().await.unwrap();
@@ -143,7 +144,7 @@ async fn nothing_of_an_erased_letter_is_left_in_any_file_whatever_happened_to_it
     assert_eq!((erased.letters, erased.actor.as_str()), (4, "ops"));
     assert_eq!(erased.note.as_deref(), Some("GDPR ticket 881"));
 
-    // It cannot be taken back, replayed, edited or erased once more.
+    // They cannot be restored, replayed, edited or erased again.
     assert_eq!(actions.undo(handle, &discard, "ops").await.unwrap().restored, 0);
     assert_eq!(actions.edit(handle, &[0], &wish, "ops").await.unwrap().letters, 0);
     let again = actions.erase(handle, &[0, 1], "ops", "again").await.unwrap();
@@ -164,7 +165,7 @@ async fn a_letter_in_a_replay_is_refused_and_the_others_are_erased() {
     let done = actions.erase(handle, &[0, 1], "ops", "ticket").await.unwrap();
     assert_eq!((done.erased, done.in_replay), (1, 1));
     assert_eq!(handle.letter(0).await.unwrap().unwrap().state, LetterState::Replaying);
-    // It is not recorded as if it had been erased.
+    // The refused erasure is not in the action log.
     assert_eq!(actions.list(None, 1).await.unwrap()[0].letters, 1);
     handle.resume().await.unwrap();
     guarded(until(handle, |counts| counts.letters_open == 1)).await;
@@ -173,7 +174,7 @@ async fn a_letter_in_a_replay_is_refused_and_the_others_are_erased() {
     running.stop().await;
 }
 
-/// The record of an erasure must not name letters that are still there: whoever reads it believes that they are gone.
+/// The record of an erasure must not name letters that still exist, because its readers rely on it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_erasure_that_was_cut_short_is_finished_at_the_next_start_and_its_record_is_true() {
     let (dir, count) = (tempfile::tempdir().unwrap(), 3_000);
@@ -193,7 +194,7 @@ async fn an_erasure_that_was_cut_short_is_finished_at_the_next_start_and_its_rec
     let listed = actions.list(None, 10).await.unwrap();
     assert_eq!((listed.len(), listed[0].to_json()["unfinished"].as_bool()), (1, Some(true)), "{listed:?}");
     drop(actions);
-    // One of them dies again before the next start, of something else: that is not what was asked about.
+    // Before the next start one of them dies again of another cause, which the erasure was not about.
     let survivor = count - 1;
     handle.replay([survivor]).await.unwrap();
     guarded(until(handle, |counts| counts.letters_replaying == 0)).await;
@@ -231,9 +232,10 @@ async fn retention_discards_old_open_letters_and_records_it() {
     handle.ingest((0..3).map(|n| message(&format!("o-{n}"), SECRET))).await.unwrap();
     guarded(until(handle, |counts| counts.letters_open == 3)).await;
     actions.discard(handle, &[0], "ops", "ticket").await.unwrap();
-    let young = actions.expire(handle, Duration::from_hours(24)).await.unwrap();
+    let replays = redrive::replay::Replays::open(None).unwrap();
+    let young = actions.expire(handle, Duration::from_hours(24), &replays).await.unwrap();
     assert_eq!((young.discarded, young.id), (0, None), "and nothing is recorded");
-    let old = actions.expire(handle, Duration::ZERO).await.unwrap();
+    let old = actions.expire(handle, Duration::ZERO, &replays).await.unwrap();
     assert_eq!(old.discarded, 2);
     let recorded = actions.list(None, 10).await.unwrap();
     let discards: Vec<_> = recorded.iter().filter(|action| action.actor == RETENTION_ACTOR).collect();
@@ -244,7 +246,7 @@ async fn retention_discards_old_open_letters_and_records_it() {
 
 type SimStore = Store<SimDisk, SortedRuns<SimDisk>>;
 
-/// Small enough that a few letters fill segments, checkpoints are cut and the cleaner has work.
+/// Small enough that a few letters fill segments, trigger checkpoints and start the cleaner.
 fn tiny() -> Tuning {
     Tuning {
         segment_bytes: 2048,
@@ -284,7 +286,7 @@ fn sim_files_with(disk: &SimDisk, text: &str) -> Vec<String> {
 
 const NOW: Time = Time::from_millis(1_000_000);
 
-/// Letters 0, 1, … of which each third belongs to the secret; they wait once before they die.
+/// Creates letters 0, 1, …, of which every third belongs to the secret; they are retried once before they die.
 fn fill(store: &mut SimStore, letters: u64) {
     let ingest = store.ingest().unwrap();
     for number in 0..letters {
@@ -325,7 +327,7 @@ fn fill(store: &mut SimStore, letters: u64) {
     }
 }
 
-/// The copies are overwritten, also of what an earlier run has begun.
+/// Overwrites the copies, including those left by an earlier run.
 fn wipe(store: &mut SimStore) {
     for _ in 0..10_000 {
         if store.wipe(NOW).unwrap().parts_left == 0 {
@@ -335,8 +337,8 @@ fn wipe(store: &mut SimStore) {
     panic!("the copies are never overwritten");
 }
 
-/// At every step of an erasure power fails; whatever of the unsynced sectors is lost, a letter is either as it was, or
-/// erased without a trace, and nothing counts as damage.
+/// With a power failure at any step of an erasure, whichever unsynced sectors are lost, a letter is either unchanged or
+/// erased without a trace, and nothing is reported as damage.
 #[test]
 fn power_may_fail_at_any_step_of_an_erasure() {
     let (disk, index) = (SimDisk::new(), SimDisk::new());
@@ -349,7 +351,7 @@ fn power_may_fail_at_any_step_of_an_erasure() {
     let order = EraseOrder { by: "ops".to_owned(), reason: "ticket".to_owned() };
     let secret: Vec<u64> = (0..12).filter(|number| number % 3 == 0).collect();
 
-    // Before the tombstones are durable.
+    // Power failures before the tombstones are durable.
     let (mut erased, mut kept) = (0, 0);
     let mut check = |disk: &SimDisk, index: &SimDisk, must_be_erased: bool| {
         for cut in 0..8 {
@@ -397,14 +399,14 @@ fn power_may_fail_at_any_step_of_an_erasure() {
     assert!(erased > 16 && kept == 8, "{erased} {kept}");
 }
 
-/// The cleaner may carry a letter forward at the moment it is erased: that copy is overwritten too.
+/// The cleaner may copy a letter at the moment it is erased: that copy is overwritten too.
 #[test]
 fn copies_that_the_cleaner_makes_meanwhile_are_overwritten_too() {
     for polls in 0..40 {
         let (disk, index) = (SimDisk::new(), SimDisk::new());
         let (mut store, _) = open(&disk, &index);
         fill(&mut store, 30);
-        // More messages, so that the journal is worth cleaning.
+        // Further polls, so that the cleaner gets to work.
         (0..polls).for_each(|_| store.poll(&mut Vec::new()).unwrap());
         let order = EraseOrder { by: "ops".to_owned(), reason: "ticket".to_owned() };
         let secret: Vec<u64> = (0..30).filter(|number| number % 3 == 0).collect();
@@ -417,8 +419,8 @@ fn copies_that_the_cleaner_makes_meanwhile_are_overwritten_too() {
     }
 }
 
-/// Resolved letters are forgotten a month after their death, when the journal is cleaned, and can be taken back until then.
-/// Open ones never are.
+/// Resolved letters are purged a month after their death, when the journal is cleaned, and can be restored until then.
+/// Open ones are never purged.
 #[test]
 fn closed_letters_are_forgotten_after_a_month_and_open_ones_never() {
     let (disk, index) = (SimDisk::new(), SimDisk::new());
@@ -427,7 +429,7 @@ fn closed_letters_are_forgotten_after_a_month_and_open_ones_never() {
     let closed: Vec<u64> = (0..30).filter(|number| number % 3 == 0).collect();
     let discarded = store.change_letters(&LetterChange::Discard, &closed, NOW.into()).unwrap();
     assert!(discarded.into_iter().all(|done| done));
-    // Much is written and cleaned within the month: nothing is forgotten.
+    // The journal is written and cleaned a lot within the month: nothing is purged.
     let churn = |store: &mut SimStore, now: Time| {
         for _ in 0..60 {
             store.take(now, 1, &mut Vec::new()).unwrap();

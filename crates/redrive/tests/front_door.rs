@@ -1,4 +1,4 @@
-//! What a user of the library writes: a backoff of their own, typed payloads, and the randomness they rely on.
+//! What users of the library write: their own backoff, typed payloads, and jitter they rely on.
 
 mod support;
 
@@ -15,14 +15,14 @@ use redrive::{
 use redrive_core::PolicyBuilder;
 use support::{guarded, letters, message, until};
 
-/// A downstream with an error of its own type.
+/// An error type of the user's downstream.
 #[derive(Debug, thiserror::Error)]
 #[error("closed until {hours} h from now")]
 struct ShopClosed {
     hours: u64,
 }
 
-/// A pipeline in which everything may fail without anything being protected.
+/// A pipeline in which everything may fail without triggering any protection.
 fn unprotected(name: &str, policy: PolicyBuilder) -> Pipeline {
     Pipeline::new(name)
         .breaker(BreakerSettings::off())
@@ -41,7 +41,7 @@ async fn a_backoff_knows_message_class_retry_after_and_error(stores: impl Stores
         match (failed.message.id(), closed) {
             (_, Some(closed)) => Some(Duration::from_hours(closed.hours)),
             ("patient", _) => Some(Duration::from_mins(10) * failed.retry),
-            // The downstream asks for more than this, and gets it.
+            // The downstream asks for more than this, and its wish counts.
             ("limited", _) => {
                 assert_eq!(failed.retry_after(), Some(Duration::from_hours(1)));
                 Some(Duration::from_secs(1))
@@ -111,7 +111,7 @@ async fn a_payload_that_does_not_parse_is_dead_at_once_and_says_where() {
     assert_eq!(calls.load(SeqCst), 1);
 }
 
-/// With a constant instead of the random source every retry would come back at the same moment.
+/// With a constant random source, all retries would be due at the same moment.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_running_pipeline_spreads_its_retries() {
     const MESSAGES: u64 = 200;
@@ -122,7 +122,7 @@ async fn a_running_pipeline_spreads_its_retries() {
     handle.ingest((0..MESSAGES).map(|n| message(format!("m-{n}"))).collect::<Vec<_>>()).await.unwrap();
     let mut delays = Vec::new();
     let look = async {
-        // One that draws a delay of next to nothing may be dead by now.
+        // Messages that drew a very short delay may be dead already.
         until(&handle, |c| c.delayed + c.letters_open == MESSAGES && c.in_flight == 0).await;
         let query = MessageQuery { state: Some(PendingState::Delayed), filter: None };
         let page = query.page(&handle, None, MESSAGES as usize).await.unwrap();

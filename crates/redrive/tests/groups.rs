@@ -1,4 +1,4 @@
-//! Groups of dead letters: counted on a real disk over restarts, asked for by filter, and decided about.
+//! Groups of dead letters: counted on a real disk across restarts, selected by filter, and marked.
 
 mod support;
 
@@ -15,15 +15,15 @@ use redrive::{
 };
 use support::{guarded, message, quick, until};
 
-/// A pipeline on disk whose messages die of what their ids say: `t-…` of a timeout, `c-…` of a currency, `w-…` each of its
-/// own word, others of a 404.
+/// A pipeline on disk whose messages fail as their ids say: `t-…` with a timeout, `c-…` with a currency error, `w-…`
+/// each with its own word, others with a 404.
 struct Running {
     handle: PipelineHandle,
     stop: tokio::sync::oneshot::Sender<()>,
     run: tokio::task::JoinHandle<()>,
 }
 
-/// A word of its own for each number, with nothing in it that a fingerprint takes for a value.
+/// A distinct word for each number, without anything that a fingerprint replaces.
 fn word(mut number: u32) -> String {
     let mut word = String::from("word");
     for _ in 0..3 {
@@ -160,7 +160,7 @@ async fn a_resolved_group_regresses_and_decisions_survive_a_restart() {
     assert_eq!(states(&groups), [Regressed, Open, Open]);
     let back = groups.iter().find(|group| group.group() == timeouts).unwrap();
     assert_eq!(back.mark.as_ref().and_then(|mark| mark.note.as_deref()), note);
-    // A decision about it anew, and nothing that came before it counts; the note stays.
+    // A new decision: letters from before it do not count, and the note stays.
     actions.mark_group(&running.handle, timeouts, Handling::Resolved, None, "ops").await.unwrap();
     let groups = actions.groups(&running.handle).await.unwrap();
     assert_eq!(states(&groups)[0], Resolved);
@@ -204,7 +204,7 @@ async fn a_group_without_open_letters_is_resolved_and_an_undone_discard_is_no_ar
     let groups = actions.groups(&running.handle).await.unwrap();
     assert_eq!((groups[0].figures.open, groups[0].figures.per_minute), (2, 2), "it died once");
 
-    // All of them are closed, as after a replay that succeeded: the group can still be decided about.
+    // All letters are discarded, as after a successful replay: the group can still be marked.
     actions.discard(&running.handle, &[0, 1], "ops", "done").await.unwrap();
     let resolved =
         actions.mark_group(&running.handle, timeouts, Handling::Resolved, None, "ops").await.unwrap();
@@ -220,7 +220,7 @@ async fn a_group_without_open_letters_is_resolved_and_an_undone_discard_is_no_ar
     running.stop().await;
 }
 
-/// A pipeline whose every letter has another error: those beyond the bound are counted together, and are all there.
+/// Each letter has a different error: those beyond the limit of groups are counted together, and none is missing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_a_thousand_groups_letters_are_counted_as_other_over_a_restart() {
     let dir = tempfile::tempdir().unwrap();

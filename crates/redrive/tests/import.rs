@@ -1,4 +1,5 @@
-//! Letters that died elsewhere: made once, numbered like messages, delivered only by a replay, whatever a power cut leaves.
+//! Imported letters: created once, numbered like messages, delivered only by a replay, whatever a power failure
+//! loses.
 
 mod support;
 
@@ -113,7 +114,7 @@ fn check_once(engine: &mut dyn Engine) {
     assert_eq!(engine.counts().letters_open, 0);
     let first = engine.import(letters(0..3), false, NOW.into()).unwrap();
     assert_eq!(imported(&first), 3);
-    // Twice in one batch, there already, and new.
+    // Some twice in one batch, some existing, some new.
     let again = engine.import([letters(1..5), letters(3..4)].concat(), false, NOW.into()).unwrap();
     assert_eq!(imported(&again), 2);
     assert_eq!(numbers(&again)[..2], numbers(&first)[1..]);
@@ -128,7 +129,7 @@ fn check_once(engine: &mut dyn Engine) {
     assert_eq!(shown.group, *group);
     assert_eq!(engine.groups(NOW).unwrap()[0].open, 5);
     assert_eq!(taken(engine), Vec::<String>::new());
-    // Another payload is another message.
+    // A different payload makes a different message.
     let mut edited = letter(0);
     edited.message = Message::builder("orders/0/0").key("c-1").payload("{}").build().unwrap();
     assert_eq!(imported(&engine.import(vec![edited], false, NOW.into()).unwrap()), 1);
@@ -152,7 +153,7 @@ fn a_letter_is_imported_once_and_delivered_by_a_replay() {
     }
 }
 
-/// The sync fails, and then the power: nothing that died elsewhere is delivered, and importing all of it again makes each
+/// The sync fails, followed by a power failure: no imported message is delivered, and importing all again creates each
 /// letter once.
 #[test]
 fn an_import_that_was_not_synced_leaves_no_message_and_is_made_again() {
@@ -161,7 +162,7 @@ fn an_import_that_was_not_synced_leaves_no_message_and_is_made_again() {
         let mut store = open(&place, &index);
         assert_eq!(ingest(&mut store, "before"), 0);
         place.disk.fail_next(SimOp::Sync, 1 + cut % 3, ErrorKind::Other);
-        // Few enough to stay in the segment: beginning another one would fail before anything is written.
+        // Few enough to stay in the segment: starting another one would fail before anything is written.
         let is_answered = store.import(letters(0..3), false, NOW.into()).is_ok();
         drop(store);
         place.disk = place.disk.power_cut(cut);
@@ -177,7 +178,7 @@ fn an_import_that_was_not_synced_leaves_no_message_and_is_made_again() {
     }
 }
 
-/// What was answered is there after a power cut, with numbers of its own.
+/// Everything acknowledged survives a power failure, with its own numbers.
 #[test]
 fn a_power_cut_takes_no_letter_that_was_answered() {
     for cut in 0..40 {
@@ -203,8 +204,8 @@ fn a_power_cut_takes_no_letter_that_was_answered() {
     }
 }
 
-/// An index that is built anew from the journal, and one that has been running, know the same letters, also after the
-/// cleaner has moved them.
+/// An index rebuilt from the journal and a running one have the same letters, even after the cleaner has moved
+/// them.
 #[test]
 fn imported_letters_outlive_the_segment_they_were_written_to() {
     let (place, index) = (place(StoreOptions::default()), SimDisk::new());

@@ -1,4 +1,4 @@
-//! Whom the messages of a key wait for: the same answer from every engine.
+//! Which message the others of a key wait for: all engines give the same answer.
 
 mod support;
 
@@ -10,7 +10,7 @@ use redrive::{
 };
 use support::{guarded, keyed, until};
 
-/// `a1` fails; `a2` and `a3` stand behind it; `b1` is of another key.
+/// `a1` fails; `a2` and `a3` wait behind it; `b1` has another key.
 async fn with_line(
     stores: impl Stores + 'static,
     pipeline: Pipeline,
@@ -71,7 +71,7 @@ async fn a_letter_that_blocks_its_key_is_named() {
     with_line(Embedded::open(dir.path()).unwrap(), blocks(), a_letter_that_blocks).await;
 }
 
-/// As with a message by its id: where it waits is kept only for those that can be asked for.
+/// As for a message by id: places are stored only if ids are remembered.
 #[tokio::test]
 async fn without_remembered_ids_the_answer_is_that() {
     let dir = tempfile::tempdir().unwrap();

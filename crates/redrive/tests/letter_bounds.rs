@@ -1,4 +1,4 @@
-//! Whatever was accepted can become a dead letter: the largest message, the longest error, the longest story.
+//! Every accepted message can become a dead letter: the largest message, the longest error, the longest history.
 
 mod support;
 
@@ -38,7 +38,7 @@ async fn the_largest_message_dies_with_the_longest_story_and_comes_back_whole() 
     running.abort();
 }
 
-/// A message of these sizes, and what its handler says of it.
+/// A message of the given sizes, and the failure that its handler returns.
 #[derive(Clone, Debug)]
 struct Sized {
     id: usize,
@@ -100,7 +100,7 @@ fn made(number: usize, sized: &Sized) -> Message {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Any message that was accepted fits as a dead letter, whatever was said about it, and dies once.
+    /// Every accepted message fits as a dead letter, whatever its failures were, and dies once.
     #[test]
     fn any_message_that_was_accepted_fits_as_a_dead_letter(all in prop::collection::vec(any_sized(), 1..12)) {
         let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -125,7 +125,7 @@ proptest! {
             guarded(redrive.run_until(at_rest)).await.unwrap();
             drop((redrive, handle));
 
-            // They come back whole after a restart, each with its first and its latest attempts.
+            // After a restart they are complete, each with its first and latest attempts.
             let engine = Embedded::open(dir.path()).unwrap();
             let idle = Pipeline::new("orders").handler_fn(|_: Message| async { Ok(()) });
             let redrive = Redrive::builder().engine(engine).pipeline(idle).build().unwrap();

@@ -15,7 +15,7 @@ use redrive::{
 use support::{at_rest, guarded, keyed, message, quick, until};
 use tokio::sync::Notify;
 
-/// Fails what its id says: `p` for ever, `t` each time for now, anything else never.
+/// Fails as the id says: `p` permanently, `t` transiently each time, anything else never.
 fn by_id(m: &Message) -> Result<(), Failure> {
     match m.id().as_bytes()[0] {
         b'p' => Err(Failure::permanent("422 no such currency").of_kind(FailureKind::Status(422))),
@@ -31,13 +31,13 @@ fn built(stores: impl Stores + 'static, pipeline: Pipeline) -> (Redrive, Pipelin
 }
 
 fn orders() -> Pipeline {
-    // Nearly everything dies here, and on purpose.
+    // Nearly every message dies here, on purpose.
     let policy = quick(0).outage_gate(false);
     let orders = Pipeline::new("orders").breaker(BreakerSettings::off()).guard(GuardSettings::off());
     orders.policy(policy).handler_fn(|m: Message| async move { by_id(&m) })
 }
 
-/// Letters 0 to `count`, every second one a `t`.
+/// A pipeline with letters 0 to `count`, every second one a `t`.
 async fn with_letters(
     stores: impl Stores + 'static,
     pipeline: Pipeline,
@@ -86,7 +86,7 @@ async fn every_state_is_seen(stores: impl Stores + 'static) {
     handle.ingest([(message("later"), far)]).await.unwrap();
     let deadline = Time::from_millis(handle.now().as_millis() + 60_000);
     let with_deadline = Message::builder("waits").deadline(deadline).build().unwrap();
-    // Nothing runs yet.
+    // The pipeline is not running yet.
     assert_eq!(state_of(&handle, "good").await, MessagePhase::Ready);
     assert_eq!(handle.message("nobody").await.unwrap(), None);
 
@@ -148,7 +148,7 @@ async fn a_pipeline_without_a_window_says_that_it_does_not_remember_ids() {
     assert!(error.to_string().contains("set `dedup` to a window"), "{error}");
 }
 
-/// What waits is found again after a restart, with and without the index.
+/// Waiting messages are found after a restart, with and without the index.
 #[tokio::test]
 async fn a_message_is_found_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -183,7 +183,7 @@ async fn a_message_is_found_after_a_restart() {
     }
 }
 
-/// An index that was kept while ids were not remembered cannot say where messages are: it is built anew.
+/// An index from a time when ids were not remembered does not know the places of messages, so it is rebuilt.
 #[tokio::test]
 async fn a_window_that_is_set_later_knows_what_was_accepted_before() {
     let dir = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ async fn a_selection_is_paged_without_gaps_or_repeats() {
     assert_eq!(selection.page(&handle, None, usize::MAX).await.unwrap().letters.len(), 100.min(PAGE_MAX));
 }
 
-/// A search for one id among 200,000 letters once read all of them.
+/// Regression: a search for one id among 200,000 letters read all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_by_id_on_disk_looks_at_the_letters_of_that_id_only() {
     let dir = tempfile::tempdir().unwrap();
@@ -275,7 +275,7 @@ async fn letters_are_named_by_number_with_pipeline_or_by_message() {
     }
 }
 
-/// Ids are often numbers, and letters have numbers too: the wrong letter must not be acted on.
+/// Ids are often numbers, like those of letters: no action may hit the wrong letter.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_that_is_also_the_id_of_another_letters_message_is_refused() {
     for dedup in [None, Some(Duration::from_hours(1))] {
@@ -283,7 +283,7 @@ async fn a_number_that_is_also_the_id_of_another_letters_message_is_refused() {
         let pipeline = pipeline.handler_fn(|_: Message| async { Err(Failure::permanent("422")) });
         let pipeline = dedup.into_iter().fold(pipeline, Pipeline::dedup);
         let (redrive, handle) = built(MemoryStores::new(), pipeline);
-        // Letters 0 to 3. Letter 1 is of message `2`, letter 3 of message `3`.
+        // Letters 0 to 3. Letter 1 has the message `2`, letter 3 the message `3`.
         handle.ingest(["7", "2", "orders/0", "3"].map(message)).await.unwrap();
         let running = redrive.clone();
         tokio::spawn(async move { running.run_until(std::future::pending::<()>()).await });
@@ -306,7 +306,7 @@ async fn a_number_that_is_also_the_id_of_another_letters_message_is_refused() {
     }
 }
 
-/// A payload may have 32 MiB: a thousand letters of a page must not all be in memory with theirs.
+/// A payload may have 32 MiB: a page of a thousand letters must not hold all payloads in memory.
 async fn large_letters_are_read_in_small_pieces(stores: impl Stores + 'static) {
     const MIB: usize = 1 << 20;
     let (redrive, handle) = built(stores, orders());

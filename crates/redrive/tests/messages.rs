@@ -1,4 +1,5 @@
-//! What waits is listed, made due and cancelled through a pipeline's handle, on the memory and the embedded engine.
+//! Listing, making due and cancelling waiting messages through a pipeline's handle, on the memory and the embedded
+//! engine.
 
 mod support;
 
@@ -17,7 +18,7 @@ use redrive::{
 use support::{guarded, keyed, message, until};
 use tokio::sync::Notify;
 
-/// A clock that stands still until it is set.
+/// A clock that only moves when it is set.
 struct Still(Arc<VirtualClock>);
 
 impl Clock for Still {
@@ -26,7 +27,7 @@ impl Clock for Still {
     }
 }
 
-/// Calls that do not come back before they are let go.
+/// Holds calls until it is opened.
 #[derive(Clone, Default)]
 struct CallGate {
     open: Arc<AtomicBool>,
@@ -49,7 +50,7 @@ impl CallGate {
     }
 }
 
-/// `run-…` waits at the door, `retry-…` and `defer-…` fail as they say, anything else succeeds.
+/// `run-…` waits at the gate, `retry-…` and `defer-…` fail accordingly, anything else succeeds.
 fn pipeline(gate: &CallGate) -> Pipeline {
     let gate = gate.clone();
     let handler = move |m: Message| {
@@ -87,7 +88,7 @@ fn built(
     (redrive, handle)
 }
 
-/// Everything that is pending, by state, through pages of `page`.
+/// All pending messages by state, read in pages of `page`.
 async fn listed(
     handle: &PipelineHandle,
     query: &MessageQuery,
@@ -101,7 +102,7 @@ async fn listed(
         for listed in messages {
             found.entry(listed.state).or_default().push(listed.message().id().to_owned());
         }
-        // As it goes over the wire.
+        // The cursor goes through its text form, as in the API.
         at = next.map(|next| next.to_string().parse().unwrap());
         if at.is_none() {
             found.values_mut().for_each(|ids| ids.sort_unstable());
@@ -115,7 +116,8 @@ async fn in_state(handle: &PipelineHandle, state: PendingState) -> Vec<String> {
     listed(handle, &query, 3).await.remove(&state).unwrap_or_default()
 }
 
-/// Two run, two of a key wait behind one of them, two are retried, one is deferred, one came with a delay, two are ready.
+/// Two run, two wait behind one of them for their key, two are retried, one is deferred, one came with a delay, two
+/// are ready.
 async fn one_of_each(handle: &PipelineHandle, gate: &CallGate) {
     handle.ingest(["retry-1", "retry-2", "defer-1"].map(message)).await.unwrap();
     until(handle, |c| c.delayed == 2 && c.held == 1).await;
@@ -152,11 +154,11 @@ async fn every_message_is_listed_in_its_state(stores: impl Stores + 'static) {
         let found = listed(&handle, &filtered("key:k -id:run-1"), 7).await;
         assert_eq!(found.into_values().flatten().collect::<Vec<_>>(), ["behind-1", "behind-2"]);
 
-        // One permit free: what is behind its key is looked at, and waits for it from then on.
+        // One permit is free: messages behind their key are looked at, and wait for it from then on.
         handle.cancel("ready-1").await.unwrap();
         assert_eq!(in_state(&handle, PendingState::Ready).await, ["behind-1", "behind-2", "ready-2"]);
 
-        // While it is paused nothing may start, so all of it is held; who waits for its key still does.
+        // While paused nothing may start, so all messages are held; those that wait for their key still do.
         handle.pause().await.unwrap();
         let figures = loop {
             let figures = handle.figures();
@@ -197,7 +199,7 @@ async fn a_message_that_waits_is_made_due_or_cancelled(stores: impl Stores + 'st
         one_of_each(&handle, &gate).await;
         until(&handle, |c| c.ready == 0 && c.key_wait == 2).await;
 
-        // Made due: its second attempt comes at once, and its third is two hours away.
+        // Made due: the second attempt is made at once, and the third is two hours away.
         handle.retry_now("retry-1").await.unwrap();
         loop {
             let shown = handle.message("retry-1").await.unwrap().unwrap();
@@ -212,7 +214,7 @@ async fn a_message_that_waits_is_made_due_or_cancelled(stores: impl Stores + 'st
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
 
-        // Cancelled, whatever it waits for: a letter with its story, told to whoever listens.
+        // Whatever a message waits for, cancelling it makes a letter with its history and notifies listeners.
         for id in ["retry-2", "defer-1", "behind-1"] {
             handle.cancel(id).await.unwrap();
             let shown = handle.message(id).await.unwrap().unwrap();
@@ -226,7 +228,7 @@ async fn a_message_that_waits_is_made_due_or_cancelled(stores: impl Stores + 'st
         }
         assert!(parked.lock().unwrap().iter().all(|(_, reason)| *reason == Reason::Cancelled));
 
-        // What cannot be done is said.
+        // Impossible requests are refused with the reason.
         let refused = handle.cancel("run-1").await.unwrap_err();
         assert!(matches!(refused, SteerError::InFlight { .. }), "{refused}");
         let refused = handle.retry_now("behind-2").await.unwrap_err();
@@ -236,7 +238,7 @@ async fn a_message_that_waits_is_made_due_or_cancelled(stores: impl Stores + 'st
         let refused = handle.cancel("nobody").await.unwrap_err();
         assert!(matches!(refused, SteerError::NotFound { .. }), "{refused}");
 
-        // The line goes on past who was cancelled.
+        // The line moves on past the cancelled message.
         gate.open();
         let behind = async || handle.message("behind-2").await.unwrap().unwrap().state;
         while behind().await != MessagePhase::Succeeded {
@@ -260,7 +262,7 @@ async fn a_message_that_waits_is_made_due_or_cancelled_on_disk() {
     a_message_that_waits_is_made_due_or_cancelled(Embedded::open(dir.path()).unwrap()).await;
 }
 
-/// Before a run, without a window of ids, by the number that a listing shows, and over a restart.
+/// Before a run, without remembered ids, by the number that a listing shows, and across a restart.
 #[tokio::test]
 async fn a_message_is_cancelled_by_its_number_before_anything_runs() {
     let dir = tempfile::tempdir().unwrap();
@@ -295,7 +297,7 @@ async fn nothing_is_due_in_more_than_a_year() {
     assert_eq!(handle.counts().await.unwrap().pending(), 1);
 }
 
-/// In blocking mode a message that waits in place holds up its permit: it is made due, or cancelled, there.
+/// In blocking mode a message that waits in place holds its permit; it is made due or cancelled in place.
 #[tokio::test]
 async fn a_call_that_waits_in_place_is_steered() {
     let clock = Arc::new(VirtualClock::default());
@@ -320,7 +322,7 @@ async fn a_call_that_waits_in_place_is_steered() {
         };
         waits(1).await;
         assert_eq!(in_state(&handle, PendingState::InFlight).await, ["a"]);
-        // By its number: ids are not remembered here.
+        // By number, because ids are not remembered here.
         handle.retry_now("orders/0").await.unwrap();
         waits(2).await;
         handle.cancel("a").await.unwrap();
@@ -330,7 +332,7 @@ async fn a_call_that_waits_in_place_is_steered() {
     guarded(redrive.run_until(work)).await.unwrap();
 }
 
-/// A breaker that is open for hours is probed now, or closed by hand.
+/// A breaker that is open for hours can be probed at once, or closed by hand.
 #[tokio::test]
 async fn a_breaker_is_probed_now_and_closed_by_hand() {
     let clock = Arc::new(VirtualClock::default());
@@ -361,13 +363,13 @@ async fn a_breaker_is_probed_now_and_closed_by_hand() {
         let before = calls.load(SeqCst);
         let answer = handle.order_breaker(BreakerOrder::Probe).await.unwrap();
         assert_eq!(answer.was.name(), "open");
-        // The probes fail, and it is open again.
+        // The probes fail, so it opens again.
         while calls.load(SeqCst) == before || state() != "open" {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         healed.store(true, SeqCst);
         handle.order_breaker(BreakerOrder::Close).await.unwrap();
-        // What failed waits for its time, which stands still; the others go at once.
+        // The failed messages wait for their due times, because the clock stands still; the others are sent at once.
         while handle.figures().succeeded == 0
             || handle.figures().pending.waiting() > handle.figures().pending.delayed
         {

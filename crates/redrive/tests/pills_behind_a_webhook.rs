@@ -1,8 +1,8 @@
-//! A service that some messages kill and that is back a little later. Whoever is beside them is innocent: its attempts
-//! meet a service that breaks off or is not there, and none of that may make it a dead letter.
+//! A service that some messages kill and that comes back a little later. The messages beside them are innocent: their
+//! calls hit a service that breaks off or is down, and that must not make them dead letters.
 //!
-//! The machine runs against a simulated service on a virtual clock, breaker and gate at their defaults. Every setting is
-//! printed with its figures: `cargo test -p redrive --test pills_behind_a_webhook -- --nocapture`.
+//! The machine runs against a simulated service on a virtual clock, with breaker and gate at their defaults. It prints
+//! every setting with its figures: `cargo test -p redrive --test pills_behind_a_webhook -- --nocapture`.
 
 mod support;
 
@@ -32,7 +32,7 @@ struct Figures {
     quarantined: usize,
     deaths: u32,
     calls: usize,
-    /// Most calls of one message.
+    /// The highest number of calls of one message.
     calls_most: usize,
     took: Duration,
 }
@@ -99,7 +99,7 @@ fn innocents_survive_however_many_pills_there_are() {
                         "{pills:>5}  {restart:>7}  {tiers:<18} {per_second:>4}/s  {innocents_dead:>14}  \
                          {pills_dead:>10}, {quarantined:>9}  {deaths:>6}  {calls:>5}  {calls_most:>4}  {took:?}"
                     );
-                    // Each pill kills its receiver at most as often as it has attempts and uncounted resets.
+                    // A pill kills its receiver at most as often as it has attempts and uncounted resets.
                     let bounded = calls_most <= 4 + 8 + 8 && deaths <= pills * 12;
                     if innocents_dead > 0 || pills_dead < pills as usize || !bounded {
                         harmed.push(setting);

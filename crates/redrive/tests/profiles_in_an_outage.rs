@@ -1,5 +1,5 @@
-//! No shipped profile dead-letters for an outage, whatever its schedule, budget and mode; and in a healthy sink the
-//! retry budget holds.
+//! No shipped profile dead-letters messages because of an outage, whatever its schedule, budget and mode; and with a
+//! healthy sink the retry budget holds.
 
 mod support;
 
@@ -20,21 +20,21 @@ use support::service::{Answer, Called, STARTED, Service};
 use support::{at_rest, guarded, message};
 
 const PERMITS: usize = 64;
-/// The sink is never away.
+/// The sink is never down.
 const NO_OUTAGE: Answer = Answer::Done;
-/// How long the sink is well before the outage.
+/// How long the sink is healthy before the outage.
 const BEFORE: Duration = Duration::from_secs(15);
 
 struct Outage {
     length: Duration,
     per_second: u32,
     answer: Answer,
-    /// Of a hundred messages so many fail at first while the sink is well.
+    /// The percentage of messages that fail at first while the sink is healthy.
     fail_percent: u64,
     store: StoreOptions,
 }
 
-/// Messages come all the time, and the sink is away for a while. Returns how many messages there were.
+/// Ingests messages steadily, with an outage in between. Returns the number of messages.
 fn play(policy: Policy, breaker: BreakerSettings, outage: &Outage) -> (Service, u64) {
     let settings = ProtectionSettings { breaker, one_endpoint: true, ..ProtectionSettings::default() };
     let machine = Machine::protected(Arc::new(policy), PERMITS, &settings);
@@ -68,7 +68,7 @@ fn resolved(profile: &Profile) -> (Policy, BreakerSettings) {
     (Policy::profile(profile.name).build().unwrap(), BreakerSettings::of_profile(profile))
 }
 
-/// Letters but those whose deadline came, which an outage does not move.
+/// The letters by reason, without expired messages, whose deadline an outage does not move.
 fn letters(service: &Service) -> BTreeMap<Reason, usize> {
     let mut reasons = service.reasons();
     reasons.remove(&Reason::TtlExceeded);
@@ -96,8 +96,8 @@ fn no_shipped_profile_dead_letters_for_an_outage() {
     }
 }
 
-/// Too few messages for the breaker, over too long a time for two failures in a row to mean something, and the process is
-/// killed again and again meanwhile.
+/// Too few messages for the breaker, over too long a time for two failures in a row to mean something, with the process
+/// being killed again and again.
 #[test]
 fn a_handful_of_messages_survives_an_outage_of_hours_and_restarts_in_it() {
     let policies = [
@@ -138,7 +138,7 @@ fn a_handful_of_messages_survives_an_outage_of_hours_and_restarts_in_it() {
     }
 }
 
-/// A letter would have made its followers letters as well.
+/// A letter would have made letters of its followers as well.
 #[test]
 fn nor_does_a_blocked_key_grow_from_it() {
     let store = StoreOptions {
@@ -153,7 +153,7 @@ fn nor_does_a_blocked_key_grow_from_it() {
     assert_eq!((service.reasons(), service.machine.tally().succeeded), (BTreeMap::new(), brought));
 }
 
-/// More fails than the budget allows, so it is empty when the outage begins, and nobody has noticed that yet.
+/// More messages fail than the budget allows, so it is already empty when the outage begins unnoticed.
 #[test]
 fn a_budget_that_was_empty_before_makes_no_letters_of_the_outage() {
     for answer in [Answer::Status(503), Answer::Refused] {
@@ -175,7 +175,7 @@ fn a_budget_that_was_empty_before_makes_no_letters_of_the_outage() {
     }
 }
 
-/// `check` counts the budget: what it says of a healthy sink is what happens there.
+/// `check` forecasts the use of the budget: with a healthy sink, its forecast is right.
 #[test]
 fn what_is_forecast_of_the_budget_is_what_happens() {
     for (name, per_second) in [("payments", 50), ("payments", 5), ("emails", 50)] {
@@ -193,10 +193,10 @@ fn what_is_forecast_of_the_budget_is_what_happens() {
     }
 }
 
-/// S3-34, S3-37: in a healthy sink, what goes beyond the budget is parked, and no retry is made for it.
+/// S3-34, S3-37: with a healthy sink, messages beyond the budget are dead-lettered without a retry.
 async fn past_the_budget(redrive: Redrive) {
     let payments = redrive.pipeline("payments").unwrap();
-    // One in four fails: more than the budget allows, and less than an outage.
+    // One in four fails: more than the budget allows, but less than an outage.
     let bad = |n: u32| if n.is_multiple_of(4) { format!("bad-{n}") } else { format!("good-{n}") };
     payments.ingest((0..80).map(|n| message(bad(n))).collect::<Vec<_>>()).await.unwrap();
     guarded(redrive.run_until(at_rest(&payments))).await.unwrap();

@@ -1,6 +1,6 @@
-//! The profiles for push by name, from the first call to the last, in virtual time: what fails for good is given up after
-//! as many attempts as the profile says, Retry-After is followed, and the rule "503 above 20 % over five minutes" pauses
-//! dispatch and lets it go on.
+//! The push profiles by name, from the first call to the last, in virtual time: permanent failures are given up after
+//! as many attempts as the profile says, Retry-After is obeyed, and the rule "503 above 20 % over five minutes" pauses
+//! and resumes dispatch.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn service(profile: &str) -> Service {
     Service::of(Machine::protected(Arc::new(policy), 64, &settings), StoreOptions::default())
 }
 
-/// As the pipeline takes them in: with the deadline of the profile.
+/// Ingests as the pipeline does: with the deadline of the profile.
 fn ingest(service: &Service, profile: &str, ids: impl IntoIterator<Item = String>) {
     let deadline = Policy::profile(profile).build().unwrap().deadline(service.now);
     let message = |id: String| {
@@ -49,7 +49,7 @@ fn finish(service: &mut Service, mut answer: impl FnMut(&Called, u64) -> Answer)
 fn a_push_that_never_succeeds_is_given_up_after_the_attempts_of_its_profile() {
     for (profile, attempts) in PROFILES.into_iter().zip([6, 4, 8, 4]) {
         let mut service = service(profile);
-        // The others are served, so the message is at fault and not the service.
+        // The other messages succeed, so this message is at fault and not the service.
         ingest(&service, profile, (0..200).map(|n| format!("good-{n}")).chain(["bad".to_owned()]));
         let mut steady = 0;
         while service.parked.is_empty() {
@@ -75,7 +75,7 @@ fn retry_after_is_the_wait_itself_neither_capped_nor_added_to_and_beyond_the_dea
         finish(&mut service, |called, _| if called.attempt == 1 { Answer::Busy(wait) } else { Answer::Done });
         let [first, second] = service.calls.as_slice() else { panic!("{profile}: {:?}", service.calls) };
         let waited = second.at.saturating_sub(first.at);
-        // The profile for APNs workers spreads upwards by a tenth.
+        // The profile for APNs workers adds up to a tenth of jitter.
         assert!(waited >= wait && waited < wait.mul_f64(1.11), "{profile}: {waited:?}");
         assert_eq!(service.machine.tally().succeeded, 1);
     }
@@ -94,7 +94,7 @@ fn retry_after_is_the_wait_itself_neither_capped_nor_added_to_and_beyond_the_dea
     }
 }
 
-/// S1-44: three of ten answers are 503, which the fast window lets pass.
+/// S1-44: three of ten answers are 503, which is below the threshold of the fast window.
 #[test]
 fn a_fifth_of_503_over_five_minutes_pauses_dispatch_which_goes_on_once_the_service_is_well() {
     for profile in PROFILES {
@@ -126,7 +126,8 @@ fn a_fifth_of_503_over_five_minutes_pauses_dispatch_which_goes_on_once_the_servi
     }
 }
 
-/// Messages for purged endpoints become letters without a call. They counted as answers of a healthy service.
+/// Regression: messages for purged endpoints, which become letters without a call, counted as answers of a healthy
+/// service.
 #[test]
 fn letters_without_a_call_neither_hide_that_a_service_is_down_nor_close_its_breaker() {
     let mut service = service("push");
@@ -139,7 +140,7 @@ fn letters_without_a_call_neither_hide_that_a_service_is_down_nor_close_its_brea
     ingest(&service, "push", (0..30).map(|n| format!("m-{n}")).chain(purged(0)));
     service.run(Duration::from_secs(5), answer);
     assert!(is_open(&mut service), "every call has failed");
-    // Past several cooldowns; the probes find only purged ones.
+    // Past several cooldowns, the probes find only messages for purged endpoints.
     for round in 1..20 {
         ingest(&service, "push", purged(round * 100));
         service.run(Duration::from_secs(10), |called: &Called, dice| answer(called, dice));
@@ -147,7 +148,7 @@ fn letters_without_a_call_neither_hide_that_a_service_is_down_nor_close_its_brea
     }
 }
 
-/// Two push services; the origin of a message is the first letter of its id.
+/// Two push services; the first letter of a message's id is its origin.
 fn two_services(profile: &str) -> Service {
     let policy = Policy::profile(profile).build().unwrap();
     let breaker = BreakerSettings::of_profile(profiles::find(profile).unwrap());
@@ -166,7 +167,7 @@ fn origins_paused(service: &mut Service) -> u64 {
     service.machine.figures(service.now).health.endpoints.map_or(0, |endpoints| endpoints.origins)
 }
 
-/// S1-44 for Web Push: each push service is judged for itself, since one that is ill says nothing about the others.
+/// S1-44 for Web Push: each push service is judged on its own, because a failing one says nothing about the others.
 #[test]
 fn a_push_service_with_a_fifth_of_503_is_paused_alone_and_goes_on_once_it_is_well() {
     for profile in ["push", "push-critical", "push-campaign"] {
@@ -204,7 +205,7 @@ fn a_push_service_with_a_fifth_of_503_is_paused_alone_and_goes_on_once_it_is_wel
     }
 }
 
-/// A push service that answers nobody any more is paused within seconds, and a message burns no attempt meanwhile.
+/// A push service that does not answer at all is paused within seconds, and meanwhile no message uses up an attempt.
 #[test]
 fn a_push_service_that_is_down_is_paused_at_once_and_the_others_are_not() {
     let mut service = two_services("push");

@@ -1,5 +1,5 @@
-//! Receivers that close the connection while they handle a message. It says nothing about this process, so nobody but the
-//! place itself notices, and that for a few seconds at most; and the message a receiver dies of is found.
+//! Receivers that close the connection while they handle a message. That is no evidence against this process, so only
+//! their own endpoint is affected, for a few seconds at most; and a message that kills its receiver is found.
 
 mod support;
 
@@ -30,7 +30,7 @@ fn policy() -> Policy {
     Policy::tiers(["1s", "2s", "4s"]).jitter("none").build().unwrap()
 }
 
-/// A sink that answers everything but `bad`, which it keeps until it may go on and then breaks off.
+/// A sink that answers everything but `bad`, which it holds until told to go on and then breaks off.
 #[derive(Clone, Default)]
 struct Moody {
     calls: Arc<AtomicUsize>,
@@ -50,7 +50,7 @@ impl Sink for Moody {
     }
 }
 
-/// A receiver that waits and then breaks off used to silence the whole process before its last run.
+/// Regression: a receiver that waited and then broke off stopped the whole process before its exclusive run.
 #[tokio::test]
 async fn a_receiver_that_waits_and_breaks_off_holds_up_no_other_pipeline() {
     let (moody, healthy) = (Moody::default(), Moody::default());
@@ -69,7 +69,7 @@ async fn a_receiver_that_waits_and_breaks_off_holds_up_no_other_pipeline() {
             other.ingest([message(format!("other-{run}"))]).await.unwrap();
             at_rest(&other).await;
             if run < 3 {
-                // The receiver answers somebody in between, so that it is this message's doing.
+                // The receiver answers another message in between, so this message is to blame.
                 moody.go_on.notify_one();
                 while hooks.figures().attempts.get(Class::Transient) < run as u64 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
@@ -88,7 +88,7 @@ async fn a_receiver_that_waits_and_breaks_off_holds_up_no_other_pipeline() {
     assert_eq!((hooks.figures().dead.get(Reason::PoisonPill), moody.calls.load(SeqCst)), (1, 3));
 }
 
-/// How long nobody was answered at most, and in all.
+/// The longest time between calls of these messages, and the sum of all gaps above 200 ms.
 fn gaps(service: &Service, id: &str, from: Duration) -> (Duration, Duration) {
     let begun: Vec<Duration> = service
         .calls
@@ -101,7 +101,7 @@ fn gaps(service: &Service, id: &str, from: Duration) -> (Duration, Duration) {
     long.fold((Duration::ZERO, Duration::ZERO), |(most, all), gap| (most.max(gap), all + gap))
 }
 
-/// Six messages whose receiver waits for 8 s and breaks off, beside others that it answers.
+/// Six messages whose receiver waits for 8 s and breaks off, among others that it answers.
 #[test]
 fn others_at_the_same_place_wait_for_seconds_and_a_tenth_of_the_time_at_most() {
     let mut service = Service::new(policy(), PERMITS, &one_endpoint());
@@ -125,7 +125,7 @@ fn others_at_the_same_place_wait_for_seconds_and_a_tenth_of_the_time_at_most() {
     assert_eq!(service.machine.health(service.now).suspects, 0);
 }
 
-/// One customer's receiver breaks off again and again; everybody else's messages do not wait for it.
+/// One customer's receiver breaks off again and again; messages to all others do not wait for it.
 #[test]
 fn with_an_endpoint_per_message_nobody_else_waits() {
     let of = |message: &Message| {
@@ -165,7 +165,7 @@ fn with_an_endpoint_per_message_nobody_else_waits() {
     assert!(reasons[&Reason::PoisonPill] > 0, "{reasons:?}");
 }
 
-/// A network that drops three connections in a hundred. It says nothing about any message.
+/// A network that drops three connections in a hundred, which is no evidence against any message.
 #[test]
 fn random_resets_stall_nothing_quarantine_nothing_and_do_not_flood_the_log() {
     for (per_second, seed) in [(500, 1), (500, 2), (50, 3), (5, 4)] {
@@ -182,7 +182,7 @@ fn random_resets_stall_nothing_quarantine_nothing_and_do_not_flood_the_log() {
         assert_eq!(service.machine.tally().succeeded, brought, "{:?}", service.reasons());
         assert!(service.parked.is_empty(), "{:?}", service.reasons());
         let (longest, _) = gaps(&service, "m-", Duration::ZERO);
-        // A message every 200 ms leaves gaps of its own: ten intervals there.
+        // One message per 200 ms leaves gaps by itself, so ten intervals are allowed there.
         let bound = Duration::from_millis((10_000 / per_second).max(1_000));
         assert!(longest < bound, "{per_second}/s: nothing for {longest:?}");
         let lines = service.log_lines();
@@ -199,12 +199,12 @@ fn random_resets_stall_nothing_quarantine_nothing_and_do_not_flood_the_log() {
     }
 }
 
-/// A service that dies of one message, at every rate: three deaths of it, and nobody else is touched.
+/// A service that one message kills, at every rate: it dies three times, and no other message suffers.
 #[test]
 fn a_message_that_kills_its_receiver_is_found_by_three_deaths() {
     for per_second in [2, 20, 200] {
         let mut service = Service::new(policy(), PERMITS, &one_endpoint());
-        // Late enough that the breaker has seen others.
+        // Late enough that the breaker has seen other messages.
         let pill = format!("m-{}", 12 * per_second);
         let dies = Answer::Dies(Duration::from_millis(300));
         let mut answer = |called: &Called, _| if called.id == pill { dies.clone() } else { Answer::Done };

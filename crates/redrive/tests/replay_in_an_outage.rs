@@ -1,4 +1,4 @@
-//! Letters that are put back into a service that is not there: the breaker notices, though none of them is new.
+//! Letters that are requeued while the service is down: the breaker notices, although none of them is new.
 
 mod support;
 
@@ -47,7 +47,7 @@ fn replays_into_a_dead_service_cost_what_it_takes_to_notice_it() {
         let calls = service.calls.len() - before;
         let breaker = service.machine.health(service.now).breaker;
         assert_ne!(breaker.state, BreakerState::Closed, "{answer:?}");
-        // Those that open it, those under way then, and the probes.
+        // The calls that open it, those in flight at that time, and the probes.
         let most = 20 + PERMITS + breaker.probes as usize;
         assert!(calls <= most, "{calls} calls for {answer:?}, {most} at most");
         println!("{answer:?}: {calls} calls in 10 minutes, {} of them probes", breaker.probes);
@@ -56,7 +56,7 @@ fn replays_into_a_dead_service_cost_what_it_takes_to_notice_it() {
     }
 }
 
-/// All that is left are retries, whose first attempts failed long ago.
+/// All remaining messages are retries whose first attempts failed long ago.
 #[test]
 fn retries_alone_open_it_where_nobody_can_be_reached() {
     let policy = Policy::tiers(["20s", "40s", "1m"]).jitter("none").build().unwrap();
@@ -80,7 +80,7 @@ fn retries_alone_open_it_where_nobody_can_be_reached() {
     assert_eq!((service.reasons(), service.machine.tally().succeeded), (BTreeMap::new(), 1_000));
 }
 
-/// Few letters, so that the breaker says nothing: what tells is that nothing has been delivered since they failed again.
+/// Too few letters for the breaker: the sign is that nothing has succeeded since they failed again.
 #[test]
 fn letters_that_are_replayed_into_an_outage_are_held_and_do_not_die_again() {
     let policy = Policy::tiers(["1s", "2s", "4s"]).jitter("none").build().unwrap();

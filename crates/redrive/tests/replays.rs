@@ -1,4 +1,4 @@
-//! Replay jobs on a running pipeline: pace, pause, abort, what is skipped, and what a restart finds.
+//! Replay jobs on a running pipeline: pace, pause, abort, skipped letters, and resuming after a restart.
 
 mod support;
 
@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use redrive::actions::{ActionKind, Actions};
 use redrive::internal::engine::{Engine, EngineError, ReplayTarget, StoreOptions};
 use redrive::internal::replay::stop::STOP_AT_DEFAULT;
 use redrive::letters::Selection;
@@ -20,7 +21,7 @@ use redrive::{
 };
 use support::{Asked, Faulty, guarded, message, quick, until};
 
-/// A pipeline whose handler refuses everything until it is told otherwise, and what it delivered since.
+/// A pipeline whose handler refuses everything until it is repaired, and the messages it delivered since.
 struct Rig {
     redrive: Redrive,
     handle: PipelineHandle,
@@ -50,7 +51,7 @@ impl Rig {
                 }
             }
         };
-        // All of them are to be dead.
+        // Without the guard, all messages can die.
         let pipeline =
             Pipeline::new("orders").policy(quick(0)).guard(GuardSettings::off()).handler_fn(handler);
         let redrive = Redrive::builder().engine(stores).pipeline(pipeline).build().unwrap();
@@ -65,7 +66,7 @@ impl Rig {
         })
     }
 
-    /// Runs, and lets these messages die once. The handler is well afterwards.
+    /// Runs until these messages are dead, then repairs the handler.
     async fn with_letters(&self, ids: impl IntoIterator<Item = String>) -> u64 {
         let messages: Vec<Message> = ids.into_iter().map(message).collect();
         let count = messages.len() as u64;
@@ -102,7 +103,7 @@ async fn a_job_delivers_each_letter_once_and_counts_what_became_of_it() {
         .await;
     rig.handle.discard([5]).await.unwrap();
     let replays = Replays::open(None).unwrap();
-    // Twice the same letter, and one that is not there.
+    // One letter is named twice, and one does not exist.
     let ids: Vec<u64> = (0..30).chain([3, 99]).collect();
     let started = replays.start(&rig.handle, spec(None), ids, "ops").await.unwrap();
     assert_eq!((started.id.as_str(), started.state, started.total), ("r-1", ReplayState::Running, 31));
@@ -142,7 +143,7 @@ async fn a_letter_is_in_one_running_replay_only() {
     let rig = Rig::new(MemoryStores::new());
     rig.run();
     rig.with_letters((0..10).map(|n| format!("o-{n}"))).await;
-    // Nothing is delivered for now, so what one job takes stays with it.
+    // Nothing is delivered while paused, so the letters that a job takes stay with it.
     rig.handle.pause().await.unwrap();
     let replays = Replays::open(None).unwrap();
     let ids: Vec<u64> = (0..10).collect();
@@ -156,7 +157,8 @@ async fn a_letter_is_in_one_running_replay_only() {
     assert_eq!((first.succeeded, rig.delivered.lock().unwrap().len()), (10, 10));
 }
 
-/// Two jobs over the same letters would share letters and pace: the second plan says who has them, and takes the rest.
+/// Two jobs over the same letters would share letters and pace: the second plan says which job has them, and takes
+/// the rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_letter_that_waits_in_a_job_is_left_out_of_the_next_one() {
     for is_durable in [false, true] {
@@ -171,21 +173,21 @@ async fn a_letter_that_waits_in_a_job_is_left_out_of_the_next_one() {
         let all = Selection::all(LetterState::Open);
         let ids = all.freeze(&rig.handle).await.unwrap();
         let replays = Replays::open(is_durable.then_some(dir.path())).unwrap();
-        // One in a million seconds: the first letter goes, the others wait.
+        // One in a million seconds: the first letter is requeued, the others wait.
         replays.start(&rig.handle, spec(Some(1e-6)), &ids[..6], "ops").await.unwrap();
         wait_for(&replays, "r-1", |view| view.succeeded == 1).await;
         replays.pause("r-1").await.unwrap();
 
         let plan = replays.plan(&rig.handle, &all, PlanOptions::default()).await.unwrap();
         assert_eq!((&plan.ids[..], plan.taken.to_string().as_str()), (&ids[6..], "5 by r-1"));
-        // Planned without a look at the other jobs, it still takes only the rest.
+        // Even a start without a plan takes only the letters that are in no other job.
         let second = replays.start(&rig.handle, spec(None), &ids[1..], "ops").await.unwrap();
         assert_eq!(second.total, 4, "{second:?}");
         wait_for(&replays, "r-2", |view| view.succeeded == 4).await;
         let refused = replays.start(&rig.handle, spec(None), &ids[1..6], "ops").await.unwrap_err();
         assert!(matches!(&refused, ReplayError::Taken(by) if by.to_string() == "5 by r-1"), "{refused}");
 
-        // After a restart its letters still wait in it, and an aborted job has none.
+        // After a restart its letters still wait in it; an aborted job has none.
         if is_durable {
             let replays = Replays::open(Some(dir.path())).unwrap();
             let plan = replays.plan(&rig.handle, &all, PlanOptions::default()).await.unwrap();
@@ -205,7 +207,7 @@ async fn a_paused_job_puts_nothing_back_and_an_aborted_one_never_again() {
     rig.with_letters((0..50).map(|n| format!("o-{n}"))).await;
     let replays = Replays::open(None).unwrap();
     let ids: Vec<u64> = (0..50).collect();
-    // One a minute: only the first goes by itself within this test.
+    // One a minute: only the first is requeued within this test.
     replays.start(&rig.handle, spec(Some(1.0 / 60.0)), ids, "ops").await.unwrap();
     wait_for(&replays, "r-1", |view| view.succeeded == 1).await;
     assert_eq!(replays.pause("r-1").await.unwrap().state, ReplayState::Paused);
@@ -221,7 +223,8 @@ async fn a_paused_job_puts_nothing_back_and_an_aborted_one_never_again() {
     assert!(matches!(replays.abort("r-7").await, Err(ReplayError::NotFound(id)) if id == "r-7"));
 }
 
-/// A pipeline that is paused holds what a job has put back. Whoever aborts the job gets it back, to erase it for example.
+/// A paused pipeline holds the letters that a job has requeued. Aborting the job frees them, for example to erase
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds() {
     for is_durable in [false, true] {
@@ -252,7 +255,7 @@ async fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds() {
         guarded(until(&rig.handle, |counts| counts.letters_open == 500 && counts.pending() == 0)).await;
         let view = wait_for(&replays, "r-1", |view| view.under_way == 0).await;
         assert_eq!((view.published, view.untouched, view.dead_again), (0, 500, 0), "{view:?}");
-        // It is the letter that it was, and has been put back once.
+        // The letter is unchanged and counts one replay.
         let after = rig.handle.letter(ids[7]).await.unwrap().unwrap();
         assert_eq!(
             (after.reason, after.dead_at, &after.group),
@@ -261,7 +264,7 @@ async fn an_aborted_job_frees_the_letters_that_a_paused_pipeline_holds() {
         assert_eq!((after.meta.attempts, after.meta.replays), (before.meta.attempts, 1));
         assert_eq!(after.history.attempts(), before.history.attempts());
 
-        // Nobody delivers them any more, until somebody replays them again.
+        // They are not delivered any more, until they are replayed again.
         rig.handle.resume().await.unwrap();
         let second = replays.start(&rig.handle, spec(None), &ids[..3], "ops").await.unwrap();
         wait_for(&replays, &second.id, |view| view.succeeded == 3).await;
@@ -309,15 +312,15 @@ async fn a_job_goes_on_after_a_restart_and_its_number_is_not_used_again() {
     };
     assert_eq!(delivered_before, 1);
     assert_eq!(files(dir.path()), ["r-1.ids", "r-1.json"]);
-    // What is left of writes that a crash cut off is tidied up.
+    // Leftovers of writes interrupted by a crash are removed.
     std::fs::write(dir.path().join("replays/r-7.ids"), "1\n").unwrap();
     std::fs::write(dir.path().join("replays/r-1.new"), "{").unwrap();
-    // The pace is the job's own; for this test it goes on faster.
+    // The pace is stored in the job; this test makes it faster.
     let json = dir.path().join("replays/r-1.json");
     let text = std::fs::read_to_string(&json).unwrap();
     let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
     value["rate"] = serde_json::Value::Null;
-    // As if the process had died before the progress was written.
+    // As if the process had died before it recorded the progress.
     value["offered"] = 0.into();
     value["published"] = 0.into();
     std::fs::write(&json, value.to_string()).unwrap();
@@ -346,7 +349,7 @@ async fn a_job_goes_on_after_a_restart_and_its_number_is_not_used_again() {
     assert_eq!(next.id, "r-8");
 }
 
-/// A version before this one wrote the names of tenants into a job's file, where an erasure does not find them.
+/// An older version stored the names of tenants in a job's file, where an erasure does not look for them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_file_of_an_older_job_is_written_again_without_its_tenants_and_the_job_goes_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -407,7 +410,7 @@ async fn a_damaged_job_or_selection_stops_that_job_and_no_other() {
     assert_eq!(replays.get("r-1"), None);
 }
 
-/// A job's file is read back only if it is small; what somebody writes about the job must not make it large.
+/// A job's file is read back only if it is small, so long notes about the job must not make it large.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn long_words_about_a_job_are_cut_and_it_is_read_back() {
     let dir = tempfile::tempdir().unwrap();
@@ -424,7 +427,7 @@ async fn long_words_about_a_job_are_cut_and_it_is_read_back() {
     assert_eq!((view.selection.len(), view.actor.len()), (4096, 4096));
 }
 
-/// The modes of a directory and everything in it. What the index keeps in its own directory is its own affair.
+/// The modes of a directory and everything in it, except the content of the index directory.
 fn modes(path: &Path, found: &mut Vec<(String, u32)>) {
     let mode = std::fs::metadata(path).unwrap().permissions().mode();
     found.push((path.display().to_string(), mode & 0o777));
@@ -433,7 +436,7 @@ fn modes(path: &Path, found: &mut Vec<(String, u32)>) {
     }
 }
 
-/// Messages are somebody's data: nobody else on the machine may read them.
+/// Messages may contain personal data: other users of the machine must not be able to read them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_that_is_stored_is_private_to_its_owner() {
     let dir = tempfile::tempdir().unwrap();
@@ -460,7 +463,7 @@ async fn everything_that_is_stored_is_private_to_its_owner() {
     run.abort();
 }
 
-/// Stores whose engines do not answer a replay as often as is said.
+/// Stores whose engines leave the given number of replays unanswered.
 struct Away(MemoryStores, Arc<AtomicUsize>);
 
 impl Stores for Away {
@@ -503,7 +506,7 @@ async fn letters_that_came_from_no_topic_are_not_put_back_onto_one() {
     assert!(replays.list().is_empty());
 }
 
-/// A job with a canary of ten that stops at a fifth.
+/// A job with a canary of ten letters that stops at a failure rate of one in five.
 fn watched() -> ReplaySpec {
     ReplaySpec { canary: 10, stop_at: Some(STOP_AT_DEFAULT), ..spec(None) }
 }
@@ -523,7 +526,7 @@ async fn a_canary_that_fails_leaves_the_rest_untouched_until_somebody_resumes_th
     assert_eq!(stopped.note.as_deref(), Some("10 of the first 10 failed (canary, limit 20 %)"));
     assert_eq!(replays.pause("r-1").await.unwrap().state, ReplayState::Stopped, "it stands still already");
 
-    // It is written down before anybody has to ask.
+    // The stop is stored without anyone asking for it.
     guarded(async {
         while !std::fs::read_to_string(dir.path().join("replays/r-1.json")).unwrap().contains("\"stopped\"") {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -602,20 +605,20 @@ async fn a_plan_knows_what_may_have_been_delivered_and_what_was_superseded() {
     assert_eq!(plan.superseded.shown, [("c-1".to_owned(), 2)]);
     assert_eq!((plan.ids, plan.ambiguous), (vec![0, 3, 1], 1), "what is ambiguous stays open");
 
-    // A replay of its own does not make a letter superseded.
+    // A letter is not superseded by its own replay.
     rig.handle.replay([1]).await.unwrap();
     guarded(until(&rig.handle, |c| c.letters_succeeded == 1)).await;
     let after = Plan::make(&rig.handle, &selection, PlanOptions::default()).await.unwrap();
     assert_eq!((after.superseded.keys, after.would_replay()), (1, 3));
 }
 
-/// What succeeded before the process began, and letters of before, it cannot know of each other.
+/// The process does not know about successes from before it started, so it cannot compare older letters with them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_says_how_many_letters_are_older_than_what_it_knows_of_successes() {
     let rig = Rig::new(MemoryStores::new());
     rig.run();
     let dead = |id: &str| Message::builder(id).payload(b"{}".to_vec());
-    // The process has begun once it has given a message up.
+    // Once a message is dead, the process has certainly started.
     rig.handle.ingest([dead("o-0").build().unwrap()]).await.unwrap();
     guarded(until(&rig.handle, |c| c.letters_open == 1)).await;
     let long_ago = redrive::Time::from_millis(1_000);
@@ -630,4 +633,152 @@ async fn a_plan_says_how_many_letters_are_older_than_what_it_knows_of_successes(
     let plan = Plan::make(&rig.handle, &selection, PlanOptions::default()).await.unwrap();
     assert!(plan.superseded.since.is_some_and(|since| since > long_ago));
     assert_eq!((plan.superseded.keys, plan.superseded.older_letters), (0, 1), "the one with an old key");
+}
+
+fn plan(ids: impl Into<Vec<u64>>) -> Plan {
+    Plan { ids: ids.into(), ..Plan::default() }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_cannot_be_recorded_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let count = rig.with_letters((0..3).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let ids: Vec<u64> = (0..count).collect();
+    let full = |_| async { Err(std::io::Error::other("the disk is full").into()) };
+    let refused = replays.start_recorded(&rig.handle, spec(None), plan(&*ids), "ops", full).await;
+    assert!(matches!(refused, Err(ReplayError::Unrecorded(_))), "{refused:?}");
+    assert!(replays.list().is_empty());
+    assert_eq!(files(dir.path()), Vec::<String>::new());
+    assert_eq!(rig.handle.counts().await.unwrap().letters_open, count);
+    // And the letters are free.
+    let job = replays.start(&rig.handle, spec(None), ids, "ops").await.unwrap();
+    wait_for(&replays, &job.id, |view| view.succeeded == count).await;
+}
+
+/// As a crash leaves it between the job's file and the line in the log of actions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_that_a_crash_left_unrecorded_goes_on_and_is_recorded_once() {
+    let (dir, crashed) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let count = rig.with_letters((0..3).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let (from, to) = (dir.path().join("replays"), crashed.path().join("replays"));
+    let copy_as_it_is = move |_| {
+        std::fs::create_dir(&to).unwrap();
+        for file in std::fs::read_dir(&from).unwrap().map(Result::unwrap) {
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+        async { Err(std::io::Error::other("killed").into()) }
+    };
+    let ids: Vec<u64> = (0..count).collect();
+    let killed = replays.start_recorded(&rig.handle, spec(None), plan(ids), "alice", copy_as_it_is).await;
+    assert!(killed.is_err(), "{killed:?}");
+
+    for start in 1..=2 {
+        let replays = Replays::open(Some(crashed.path())).unwrap();
+        let actions = Actions::open(Some(crashed.path())).unwrap();
+        replays.record_missing(&rig.handle, &actions);
+        if start == 1 {
+            // The job waits until it is recorded, so that the second start finds it again.
+            guarded(async {
+                while actions.list(None, 10).await.unwrap().is_empty() {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+            .await;
+            continue;
+        }
+        assert_eq!(replays.attach(&rig.handle).unwrap(), ["r-1"]);
+        wait_for(&replays, "r-1", |view| view.succeeded == count).await;
+        let recorded = actions.list(None, 10).await.unwrap();
+        assert_eq!(recorded.len(), 1, "{recorded:?}");
+        let start = &recorded[0];
+        let told =
+            (start.action, start.actor.as_str(), start.id.as_deref(), start.letters, start.note.as_deref());
+        assert_eq!(told, (ActionKind::Replay, "alice", Some("r-1"), count, Some("all")));
+    }
+}
+
+/// The caller may be a request whose client has gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_starts_also_if_nobody_waits_for_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let count = rig.with_letters((0..3).map(|n| format!("o-{n}"))).await;
+    let replays = Replays::open(Some(dir.path())).unwrap();
+    let ids: Vec<u64> = (0..count).collect();
+    let (reached, go) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+    let (reaches, goes) = (Arc::clone(&reached), Arc::clone(&go));
+    let record = move |_| {
+        let (reaches, goes) = (Arc::clone(&reaches), Arc::clone(&goes));
+        async move {
+            reaches.notify_one();
+            goes.notified().await;
+            Ok(())
+        }
+    };
+    tokio::select! {
+        () = reached.notified() => {}
+        _ = replays.start_recorded(&rig.handle, spec(None), plan(ids), "ops", record) => panic!("it waits"),
+    }
+    go.notify_one();
+    guarded(until(&rig.handle, |counts| counts.letters_open == 0)).await;
+    wait_for(&replays, "r-1", |view| view.succeeded == count).await;
+}
+
+/// Two tenants, one of whose letters wait in another job or would be skipped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quota_counts_the_letters_that_really_go_and_those_that_other_jobs_hold() {
+    let replays = Replays::open(None).unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    let of = |tenant: &str, n: u32| {
+        Message::builder(format!("never-{tenant}-{n}")).tenant(tenant).build().unwrap()
+    };
+    let messages: Vec<Message> = (0..6).map(|n| of("acme", n)).chain((0..6).map(|n| of("zeta", n))).collect();
+    rig.handle.ingest(messages).await.unwrap();
+    guarded(until(&rig.handle, |counts| counts.letters_open == 12)).await;
+    let all = Selection::all(LetterState::Open);
+    let options = PlanOptions { tenant_max: Some(2), ..PlanOptions::default() };
+    let planned = |plan: Plan| (plan.would_replay(), plan.too_often, plan.beyond_quota);
+    assert_eq!(planned(replays.plan(&rig.handle, &all, options).await.unwrap()), (4, 0, 8));
+
+    // The first three of acme are replayed three times, and would be skipped.
+    for _ in 0..3 {
+        let job = replays.start(&rig.handle, spec(None), [0, 1, 2], "ops").await.unwrap();
+        wait_for(&replays, &job.id, |view| view.dead_again == 3).await;
+        guarded(until(&rig.handle, |counts| counts.letters_open == 12)).await;
+    }
+    assert_eq!(planned(replays.plan(&rig.handle, &all, options).await.unwrap()), (4, 3, 5));
+
+    // One of acme's and two of zeta's wait in another job, zeta's behind those that are free.
+    let slow = spec(Some(1.0 / 60.0));
+    let held = replays.start(&rig.handle, slow, [5, 10, 11], "ops").await.unwrap();
+    replays.pause(&held.id).await.unwrap();
+    let plan = replays.plan(&rig.handle, &all, options).await.unwrap();
+    let taken: u64 = plan.taken.iter().map(|(_, letters)| letters).sum();
+    // Where its first letter went before the pause, that one is open again, and free.
+    let free = 3 - taken;
+    assert_eq!(planned(plan).0, 1 + free, "one more of acme, none of zeta");
+}
+
+/// What somebody is asked to decide about are letters that go.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn letters_that_stay_open_ask_for_no_decision() {
+    let replays = Replays::open(None).unwrap();
+    let rig = Rig::new(MemoryStores::new());
+    rig.run();
+    rig.with_letters((0..4).map(|n| format!("vague-{n}"))).await;
+    let all = Selection::all(LetterState::Open);
+    let options = PlanOptions { tenant_max: Some(1), ..PlanOptions::default() };
+    let plan = replays.plan(&rig.handle, &all, options).await.unwrap();
+    assert_eq!((plan.would_replay(), plan.ambiguous, plan.beyond_quota), (1, 1, 3));
+    let options = PlanOptions { ambiguous: Ambiguous::Skip, ..options };
+    let plan = replays.plan(&rig.handle, &all, options).await.unwrap();
+    assert_eq!((plan.would_replay(), plan.ambiguous, plan.beyond_quota), (0, 4, 0));
 }

@@ -1,4 +1,4 @@
-//! Blocking mode: a failed call waits in place, with its permit, its place and its story.
+//! Blocking mode: a failed call waits in place, keeping its permit, its place in line and its history.
 
 mod support;
 
@@ -27,7 +27,7 @@ fn failed() -> Ended {
     Ended::Failed(Failure::transient("503"))
 }
 
-/// A machine over an engine, with a clock that is set by hand.
+/// A machine on an engine, with a clock set by hand.
 struct World<E> {
     engine: E,
     machine: Machine,
@@ -43,7 +43,7 @@ impl<E: Engine> World<E> {
         Self { engine, machine, now, starts: Vec::new(), parked: Vec::new() }
     }
 
-    /// One round as the dispatch thread makes it.
+    /// One round, as the dispatch thread makes it.
     fn round(&mut self) {
         self.settle();
         let mut events = Vec::new();
@@ -137,7 +137,7 @@ fn the_end_of_a_run_interrupts_waits_and_forgets_no_attempt() {
     assert_eq!(world.engine.settle(batch).map(|_| world.machine.next_wake(None)).unwrap(), None);
     world.engine.close().unwrap();
 
-    // The next process: a and b go on with their second attempt, in place again.
+    // The next process: a and b continue with their second attempt, again in place.
     world.engine.crash();
     let mut next = World::new(world.engine, policy(), 4);
     next.later(Duration::from_secs(5));
@@ -202,7 +202,7 @@ fn a_deadline_that_passes_in_place_ends_it_without_another_call() {
     world.round();
     let call = world.started()[0].2;
     world.end(call, failed());
-    // The thread was held up: the wait was over after 5 s, but nobody came before the deadline.
+    // The thread was delayed: the wait ended after 5 s, but the machine got no turn before the deadline.
     world.later(Duration::from_secs(25));
     world.round();
     world.round();
@@ -218,7 +218,7 @@ fn a_pause_ends_waits_in_place_so_that_nothing_is_started_behind_it() {
     world.end(calls[0].2, failed());
     world.engine.gate(TakeGate::Shut);
     world.machine.gate(TakeGate::Shut);
-    // One that ran when the pause began and fails now does not wait in place either.
+    // A call that was running when the pause began and fails now does not wait in place either.
     world.end(calls[1].2, failed());
     world.later(Duration::from_mins(1));
     world.round();
@@ -243,8 +243,8 @@ fn a_call_that_fails_after_the_word_to_stop_does_not_begin_a_wait() {
     assert_eq!(world.engine.counts().delayed, 1);
 }
 
-/// Any step may follow any other, over many short lives of the process; whatever happens, every message ends within its
-/// attempts, no key overtakes, and no more run than there are permits.
+/// Any step may follow any other, across many short runs of the process; in all cases every message ends within its
+/// attempts, key order is kept, and no more calls run than there are permits.
 fn any_order_of_steps<E: Engine>(seed: u64, open: impl Fn() -> E) {
     const MESSAGES: u64 = 12;
     let mut rng = Rng::new(seed);
@@ -261,7 +261,7 @@ fn any_order_of_steps<E: Engine>(seed: u64, open: impl Fn() -> E) {
     for step in 0..20_000 {
         assert!(step < 19_999, "seed {seed}: it does not end");
         match rng.below(100) {
-            // Time jumps to where something happens, or not quite.
+            // The clock jumps to the next event, or falls short of it.
             0..30 => {
                 let next = world.machine.next_wake(world.engine.next_due()).unwrap_or(world.now);
                 let ahead = next.since(world.now).as_millis() as u64;
@@ -278,7 +278,7 @@ fn any_order_of_steps<E: Engine>(seed: u64, open: impl Fn() -> E) {
                     world.end(call, Ended::Done);
                 }
             }
-            // An orderly end; some calls had not begun, the others are given up.
+            // An orderly shutdown; some calls had not started, the others are abandoned.
             98 => {
                 world.machine.stop();
                 for (_, call) in running.drain(..) {
@@ -344,7 +344,7 @@ fn attempts_and_order_hold_over_restarts_on_disk() {
     }
 }
 
-/// Fails as often as it is told and writes down which attempts it saw.
+/// Fails as often as it is told, and records which attempts it saw.
 struct Flaky {
     fails: u32,
     seen: Arc<Mutex<Vec<(String, u32, u32)>>>,
@@ -380,7 +380,7 @@ async fn the_worker_profile_retries_in_place() {
     assert_eq!(*seen.lock().unwrap(), calls, "b waits until a is through");
 }
 
-// S4-8 in blocking mode: the waits are long, the end is not.
+// S4-8 in blocking mode: long waits do not delay the shutdown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_wait_in_place_does_not_delay_the_end_and_the_next_run_goes_on() {
     let dir = tempfile::tempdir().unwrap();
@@ -431,7 +431,7 @@ async fn a_long_wait_in_place_does_not_delay_the_end_and_the_next_run_goes_on() 
 
 static HOUR_LATER: AtomicU32 = AtomicU32::new(0);
 
-/// The wall clock, an hour later when it is told so.
+/// The wall clock, shifted by an hour on request.
 struct ShiftedClock;
 
 impl redrive::Clock for ShiftedClock {

@@ -1,4 +1,4 @@
-//! What `build` says about settings that cannot work.
+//! How `build` reports settings that cannot work.
 
 mod support;
 

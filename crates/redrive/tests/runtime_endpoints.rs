@@ -1,5 +1,5 @@
-//! A sink with an endpoint per message: one that is slow, down or asks for patience keeps its own messages waiting, and
-//! nobody else's.
+//! A sink with an endpoint per message: an endpoint that is slow, down or rate-limiting delays its own messages, and no
+//! others.
 
 mod support;
 
@@ -28,11 +28,11 @@ struct Many {
 #[derive(Default)]
 struct World {
     running: Mutex<HashMap<String, (usize, usize)>>,
-    /// In the order of their ends.
+    /// In the order in which the calls ended.
     ended: Mutex<Vec<String>>,
     calls: Mutex<Vec<(String, Instant)>>,
     repaired: AtomicBool,
-    /// Calls to one endpoint in a second.
+    /// Calls per second to one endpoint.
     rate: Option<f64>,
 }
 
@@ -134,7 +134,7 @@ async fn an_endpoint_is_called_no_faster_than_its_rate_and_its_neighbours_do_not
     guarded(redrive.run_until(at_rest(&handle))).await.unwrap();
     let calls = sink.world.calls_to("crowded");
     let took = calls[calls.len() - 1].duration_since(calls[0]);
-    // A tenth of a second's worth at once, and one; then one after the other.
+    // A tenth of a second's worth and one more at once, then one after the other.
     let at_least = Duration::from_secs_f64((100 - RATE / 10 - 1) as f64 / RATE as f64);
     assert!(took + Duration::from_millis(100) > at_least, "100 calls at {RATE}/s took {took:?}");
     let ended = sink.world.ended.lock().unwrap().clone();
@@ -157,7 +157,7 @@ async fn an_endpoint_that_is_down_costs_few_calls_and_no_letter() {
         while world.ended.lock().unwrap().len() < 100 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // A while in which it stays down.
+        // It stays down for a while.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         let calls = world.calls_to("down").len();
         assert!(calls < 120, "{calls} calls to an endpoint that is down, with 200 messages for it");
@@ -190,8 +190,8 @@ async fn what_one_message_is_told_holds_for_its_endpoint() {
     assert!(wait >= Duration::from_millis(490), "the next one came after {wait:?}");
 }
 
-/// More comes at once than can be sent at 10/s before the policy ends it; those are dead letters. The others are sent, and
-/// when all is quiet the next one goes at once.
+/// More messages come at once than can be sent at 10/s before the policy gives up on them; those die. The others are
+/// sent, and after that the next message is sent at once.
 async fn recovers_from_a_flood(policy: redrive_core::PolicyBuilder) {
     let world = World { rate: Some(10.0), ..World::default() };
     let sink = Many { world: Arc::new(world) };
@@ -238,7 +238,8 @@ async fn attempts_in_place_keep_to_the_rate() {
     assert!(within <= 2, "{within} calls within a second at 1/s");
 }
 
-/// Slow and paced: what waits in memory for a place must not be forgotten when the pace says not yet.
+/// Slow and rate-limited: messages that wait in memory for a permit must not be forgotten when the rate does not
+/// allow a call.
 #[tokio::test]
 async fn what_waits_in_memory_for_a_slow_endpoint_is_not_forgotten_by_its_rate() {
     let world = World { rate: Some(25.0), ..World::default() };

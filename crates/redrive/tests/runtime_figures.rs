@@ -1,4 +1,4 @@
-//! What a pipeline says about itself: before, while and after it runs.
+//! The figures of a pipeline: before, during and after a run.
 
 mod support;
 
@@ -20,7 +20,7 @@ fn built(stores: impl Stores + 'static, clock: &Arc<VirtualClock>, pipeline: Pip
     Redrive::builder().engine(stores).clock(Arc::clone(clock)).pipeline(pipeline).build().unwrap()
 }
 
-/// Waits until the figures are as wanted: they are published, not asked for.
+/// Waits until the figures are as wanted; they are published, not computed on request.
 async fn shown(handle: &PipelineHandle, wanted: impl Fn(&Figures) -> bool) -> Figures {
     loop {
         let figures = handle.figures();
@@ -31,7 +31,7 @@ async fn shown(handle: &PipelineHandle, wanted: impl Fn(&Figures) -> bool) -> Fi
     }
 }
 
-/// `ok-…` succeed, `slow-…` at their second attempt, `bad-…` never, `gone-…` at once not.
+/// `ok-…` succeed, `slow-…` succeed at the second attempt, `bad-…` fail each time, `gone-…` fail permanently.
 fn by_name(m: &Message, attempt_is_late: bool) -> Result<(), Failure> {
     match m.id().split('-').next() {
         Some("ok") => Ok(()),
@@ -158,7 +158,7 @@ async fn letters_are_counted_by_state_and_a_restart_still_knows_them() {
     assert_eq!((handle.figures().oldest_letter, handle.is_paused()), (oldest, false));
 }
 
-/// A clock that does not jump over waits: it stands still.
+/// A clock that stands still instead of jumping over waits.
 struct Still(Arc<VirtualClock>);
 
 impl Clock for Still {
@@ -188,7 +188,7 @@ async fn deferrals_are_retries_that_are_held() {
     guarded(redrive.run_until(work)).await.unwrap();
 }
 
-/// A message that never ends takes the only place; what waits behind it has had no attempt, so no histogram shows it.
+/// A message that never ends takes the only permit; those behind it have had no attempt, so no histogram shows them.
 #[tokio::test]
 async fn what_cannot_start_shows_for_how_long_it_has_waited() {
     let dir = tempfile::tempdir().unwrap();

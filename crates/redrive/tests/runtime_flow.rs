@@ -1,4 +1,4 @@
-//! Who starts when: order within a key, delays, deadlines, permits, and that nobody waits for a neighbour.
+//! Which message starts when: key order, delays, deadlines, permits, and independence of other messages.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn built(pipeline: Pipeline) -> Redrive {
     Redrive::builder().engine(MemoryStores::new()).pipeline(pipeline).build().unwrap()
 }
 
-/// Invariant 5, with failures drawn from the message and the attempt so that a failing run can be repeated.
+/// Invariant 5, with failures drawn from message and attempt, so that a failing run can be repeated.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_message_of_a_key_starts_before_the_earlier_one_is_terminal() {
     const KEYS: usize = 20;
@@ -195,8 +195,8 @@ async fn a_slow_handler_does_not_hold_up_the_others() {
     assert_eq!(report.total().succeeded, 501);
 }
 
-/// Runs one handler that blocks its thread until all others are done: if they waited for it, this would hang. Some of the
-/// others wait for a timer, because a task that waits sits on the thread that began it.
+/// Runs one handler that blocks its thread until all others are done: if they waited for it, this would hang. Some of
+/// the others wait for a timer, because a waiting task stays on the thread that started it.
 async fn runs_beside_a_blocking_handler(blocks_after: Duration, others_wait: Duration) {
     let others = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&others);
@@ -226,7 +226,7 @@ async fn runs_beside_a_blocking_handler(blocks_after: Duration, others_wait: Dur
     let first = (0..20).map(|n| message(format!("m-{n}")));
     let rest = (20..200).map(|n| message(format!("m-{n}")));
     handle.ingest(first.chain([message("blocks")]).chain(rest)).await.unwrap();
-    // Looking at the counts from outside would keep the runtime awake by itself.
+    // Polling the counts from outside would keep the runtime awake by itself.
     let all_done = async {
         while others.load(SeqCst) < 200 {
             tokio::task::spawn_blocking(|| std::thread::sleep(Duration::from_millis(50))).await.unwrap();
@@ -237,7 +237,7 @@ async fn runs_beside_a_blocking_handler(blocks_after: Duration, others_wait: Dur
     assert_eq!(report.total().succeeded, 201);
 }
 
-// A runner that had yielded was stuck on the blocked thread, where no other thread could take it.
+// Regression: a runner that had yielded was stuck on the blocked thread, where no other thread could take it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_its_thread_does_not_stop_the_others() {
     for _ in 0..10 {
@@ -245,7 +245,7 @@ async fn a_handler_that_blocks_its_thread_does_not_stop_the_others() {
     }
 }
 
-// The thread that watched the timers ran the handler that blocks, and the other thread slept.
+// Regression: the thread that drove the timers ran the blocking handler, while the other thread slept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handler_that_blocks_after_a_wait_does_not_stop_the_timers_of_others() {
     for _ in 0..5 {

@@ -1,4 +1,4 @@
-//! Limits and words at the edges: how much may be pending, what a closed pipeline says, names, directories, hooks.
+//! Limits and error texts: how much may be pending, what a closed pipeline answers, names, directories, hooks.
 
 mod support;
 
@@ -35,7 +35,7 @@ async fn no_more_is_accepted_than_may_be_pending() {
     handle.ingest(batch(8, 2)).await.expect("duplicates take no place");
     let work = async {
         at_rest(&handle).await;
-        // Far more than may be pending at once goes through, as long as the pipeline keeps up.
+        // Far more than may be pending at once gets through, as long as the pipeline keeps up.
         for round in 1..50 {
             while handle.ingest(batch(round * 10, 10)).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
@@ -47,7 +47,7 @@ async fn no_more_is_accepted_than_may_be_pending() {
     assert_eq!(report.total().succeeded, 500);
 }
 
-/// A producer repeats what it has no answer for. If a full pipeline refused that, it would repeat it for ever.
+/// A producer repeats batches without an answer. If a full pipeline refused them, it would repeat them forever.
 #[tokio::test]
 async fn a_full_pipeline_still_knows_what_it_has_accepted() {
     let dir = tempfile::tempdir().unwrap();
@@ -267,7 +267,7 @@ fn a_directory_that_cannot_be_used_says_what_to_do_about_it() {
         Embedded::open(file.join("below")).unwrap_err(),
         Embedded::open("/proc/redrive/nowhere").unwrap_err(),
     ];
-    // Whoever may write everywhere cannot be refused; a file where a store's folder should be refuses everybody.
+    // A user who may write everywhere cannot be refused; a file in place of a store's directory stops everyone.
     let embedded = Embedded::open(dir.path().join("store")).unwrap();
     std::fs::write(dir.path().join("store/orders"), "in the way").unwrap();
     errors.push(embedded.store("orders", StoreOptions::default()).unwrap_err());

@@ -11,7 +11,7 @@ use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::Random;
 use support::message;
 
-/// Everything a run has, as values: a clock that is set, dice that are fixed, handlers that answer when asked.
+/// All parts of a run as values: a clock set by hand, fixed dice, handlers that answer on request.
 struct World {
     engine: Memory,
     machine: Machine,
@@ -36,7 +36,7 @@ impl World {
         drop(self.engine.ingest().unwrap().submit(batch, self.now));
     }
 
-    /// One round as the dispatch thread makes it. Returns how many deliveries were taken.
+    /// One round, as the dispatch thread makes it. Returns the number of deliveries taken.
     fn round(&mut self) -> usize {
         let mut events = Vec::new();
         self.engine.poll(&mut events).unwrap();
@@ -66,7 +66,7 @@ impl World {
         self.machine.ended(call, ended, self.now, Random(u64::MAX / 2));
     }
 
-    /// Lets every handler answer and time jump from one due moment to the next, until nothing is left.
+    /// Lets every handler answer and the clock jump from one due time to the next, until nothing is left.
     fn run(&mut self, mut handler: impl FnMut(&Message) -> Ended) {
         loop {
             let taken = self.round();
@@ -125,7 +125,7 @@ fn room_is_what_the_permits_leave() {
     assert_eq!((world.machine.room(), world.machine.running()), (1, 2));
 }
 
-/// A due time in the past means "at once": it must not show as decades of lateness.
+/// A due time in the past means "at once": it must not count as decades of lateness.
 #[test]
 fn only_what_waited_for_its_time_can_be_late() {
     let mut world = World::new(tiers(), 8);
@@ -196,7 +196,7 @@ fn a_deadline_that_passes_in_a_wait_ends_it_without_another_call() {
         calls += 1;
         Ended::Failed(Failure::transient("503"))
     });
-    // The second retry would start 35 s in; the decision sees that when the second attempt fails.
+    // The second retry would start after 35 s; this is decided when the second attempt fails.
     assert_eq!((calls, world.parked[0].reason), (2, Reason::TtlExceeded));
     assert!(world.now < deadline, "nothing was waited for in vain");
 }

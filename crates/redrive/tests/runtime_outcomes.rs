@@ -1,4 +1,4 @@
-//! What becomes of a message, by how its handler ends.
+//! The outcome of a message, by how its handler ends.
 
 mod support;
 
@@ -66,7 +66,7 @@ async fn a_used_up_budget_ends_in_a_letter_with_every_attempt() {
     assert_eq!(letters[0].meta.attempts, 3);
 }
 
-// S4-11: a malformed message used to burn the whole retry budget.
+// S4-11, regression: a malformed message used up the whole retry budget.
 #[tokio::test]
 async fn a_permanent_failure_is_a_letter_at_once() {
     let calls = Arc::new(AtomicU32::new(0));

@@ -1,5 +1,5 @@
-//! How long a closed sink keeps a message, what it may ask of everybody, and what outlives the process: the machine on a
-//! virtual clock.
+//! How long a gated sink holds messages, what a Retry-After may demand of all messages, and what survives the process:
+//! the machine on a virtual clock.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const STARTED: Time = Time::from_millis(1_800_000_000_000);
 const PERMITS: usize = 16;
 const CALL: Duration = Duration::from_millis(10);
 
-/// A sink that answers after [`CALL`], and a machine that is ticked at intervals.
+/// A sink that answers after [`CALL`], and a machine ticked at intervals.
 struct World {
     engine: Memory,
     machine: Machine,
@@ -49,7 +49,7 @@ impl World {
         drop(self.engine.ingest().unwrap().submit(batch, self.now));
     }
 
-    /// Goes on for `span`, in steps, with a sink that answers like this.
+    /// Runs for `span`, in steps, with a sink that answers like this.
     fn run(&mut self, span: Duration, step: Duration, answer: impl Fn(Time) -> Ended) {
         let until = self.now.plus(span);
         while self.now < until {
@@ -88,7 +88,7 @@ impl World {
         }
     }
 
-    /// The process dies, and another one begins with what the engine has kept.
+    /// The process dies, and a new one starts with what the engine has kept.
     fn die(&mut self) {
         self.engine.crash();
         self.running.clear();
@@ -124,7 +124,7 @@ fn tiers(hold_max: &str) -> Policy {
     Policy::tiers(["5s", "30s"]).jitter("none").hold_max(hold_max).build().unwrap()
 }
 
-/// The sink never comes back: messages that were never sent end as well, for having been held and not for exhaustion.
+/// The sink never comes back: messages that were never sent end too, because they were held too long, not exhausted.
 #[test]
 fn nothing_waits_for_a_closed_sink_for_longer_than_hold_max() {
     let mut world = World::new(tiers("2h"), ProtectionSettings::default());
@@ -145,7 +145,7 @@ fn nothing_waits_for_a_closed_sink_for_longer_than_hold_max() {
     }
 }
 
-/// A deadline ends a held message as well, and what can be delivered is delivered, however long it was held.
+/// A deadline ends a held message as well, and the rest is delivered, however long it was held.
 #[test]
 fn a_deadline_ends_it_earlier_and_a_sink_that_is_back_gets_the_rest() {
     let mut world = World::new(tiers("1h"), ProtectionSettings::default());
@@ -156,14 +156,16 @@ fn a_deadline_ends_it_earlier_and_a_sink_that_is_back_gets_the_rest() {
         (100..120).map(|id| Message::builder(format!("m-{id}")).created(STARTED).deadline(deadline));
     world.ingest(hurried.map(|builder| builder.build().unwrap()));
     world.run(Duration::from_mins(30), Duration::from_secs(1), down);
-    // Those behind others that may wait for longer are not looked at before their turn; nobody is sent past its deadline.
+    // Messages behind others with later deadlines are not looked at before their turn; none is sent past its
+    // deadline.
     world.run(Duration::from_mins(20), Duration::from_millis(10), up);
     assert_eq!(world.reasons().keys().copied().collect::<Vec<_>>(), [Reason::TtlExceeded]);
     assert_eq!(world.machine.tally().succeeded, 100);
     assert!(world.parked.iter().all(|parked| parked.meta.held_ms > 0), "{:?}", world.parked);
 }
 
-/// What one message was told holds for everybody who goes to the same place, and afterwards they do not come all at once.
+/// A Retry-After for one message holds for all messages to the same endpoint, and afterwards they are not sent all at
+/// once.
 #[test]
 fn a_retry_after_holds_for_all_messages_of_one_endpoint() {
     let settings = ProtectionSettings {
@@ -194,7 +196,7 @@ fn a_retry_after_holds_for_all_messages_of_one_endpoint() {
     assert_eq!(apart.calls.len(), 200, "a handler's messages may go to different places");
 }
 
-/// A sink that asks for patience for ever ends nobody's waiting, but `hold_max` does.
+/// A sink that sends Retry-After forever does not end the wait of any message; `hold_max` does.
 #[test]
 fn a_sink_that_asks_for_patience_for_ever_is_not_waited_for_for_ever() {
     let settings = ProtectionSettings { one_endpoint: true, ..ProtectionSettings::default() };
@@ -206,7 +208,8 @@ fn a_sink_that_asks_for_patience_for_ever_is_not_waited_for_for_ever() {
     assert!(world.reasons()[&Reason::HoldExpired] > 200, "{:?}", world.reasons());
 }
 
-/// Ten processes die one after the other while the sink is down. Nothing is found out anew by calling: only probes are made.
+/// Ten processes die one after the other while the sink is down. They keep the state of the breaker: only probes are
+/// sent.
 #[test]
 fn a_breaker_that_was_open_is_open_after_a_restart() {
     let mut world = World::new(tiers("24h"), ProtectionSettings::default());
@@ -246,8 +249,8 @@ fn without_a_reminder_it_opens_again_within_its_sample() {
     assert!(more <= 2 * 20 + 2 * PERMITS, "{more} calls until it opened again");
 }
 
-/// The downstream is gone while messages keep coming. What that costs is what is needed to notice it, and probes; nothing
-/// is dead, nobody has lost an attempt by waiting, and afterwards no more run at once than may.
+/// The downstream is down while messages keep coming. That costs only the calls needed to notice it, and probes; no
+/// message dies or loses an attempt by waiting, and afterwards no more calls run at once than allowed.
 fn outage(length: Duration, per_second: u32) {
     let mut world = World::new(tiers("24h"), ProtectionSettings::default());
     let mut ids = 0_u32;
@@ -268,7 +271,7 @@ fn outage(length: Duration, per_second: u32) {
     load(&mut world, length, down);
     let (calls, breaker) = (world.calls.len() - before, world.machine.health(world.now).breaker);
     let cause = breaker.cause.unwrap();
-    // Those that failed first are tried once more before it is open: their tier is shorter than the window.
+    // The first failed messages are retried once before it opens, because their tier is shorter than the window.
     let most = 2 * cause.failed as usize + 2 * PERMITS + breaker.probes as usize;
     assert!(calls <= most, "{calls} calls, {most} at most: {breaker:?}");
     assert!(breaker.probes <= 5 * breaker.rounds, "{breaker:?}");
@@ -276,7 +279,8 @@ fn outage(length: Duration, per_second: u32) {
     assert!(shown.failed <= calls as u64 && shown.until.is_none(), "{shown:?}, {calls} calls");
     let back = world.now;
     load(&mut world, Duration::from_mins(8), up);
-    // What was held comes back at twice the rate, and at half a rate more for each half minute, though permits allow far more.
+    // Held messages are sent at twice the rate, plus half the rate more per half minute, though permits allow far
+    // more.
     let mut seconds = vec![0_u32; 8 * 60];
     world
         .calls
@@ -311,8 +315,8 @@ fn ten_minutes_cost_no_more() {
     outage(Duration::from_mins(10), 50);
 }
 
-/// One answer that asks for a day: the message that got it waits for a day, everybody else for minutes. Until the sink takes
-/// something again it is asked by one message at a time.
+/// One Retry-After of a day: the message that got it waits for a day, all others for minutes. Until the sink accepts
+/// something again, it gets one message at a time.
 #[test]
 fn a_retry_after_of_a_day_stops_the_others_for_minutes() {
     let settings = ProtectionSettings { one_endpoint: true, ..ProtectionSettings::default() };

@@ -1,4 +1,4 @@
-//! The end of a run: waits are interrupted, handlers are drained or given up, nothing is lost.
+//! The end of a run: waits are interrupted, handlers are drained or abandoned, nothing is lost.
 
 mod support;
 
@@ -35,7 +35,7 @@ async fn a_handler_that_runs_may_finish_within_the_drain_time() {
     redrive.pipeline("p").unwrap().ingest([message("a")]).await.unwrap();
     let stop = async {
         started.notified().await;
-        // The word to stop goes its way while the handler still runs.
+        // The stop request takes effect while the handler still runs.
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(1)).await;
             finish.notify_one();
@@ -114,7 +114,7 @@ async fn a_dropped_run_puts_everything_back() {
         _ = redrive.run_until(std::future::pending::<()>()) => unreachable!("nobody asked it to stop"),
         () = until(&handle, |c| c.in_flight > 0) => {}
     }
-    // The thread ends by itself; its store is shared, so its end can be seen.
+    // The thread ends by itself; its store is shared, so that can be observed.
     let store = stores.store("p").unwrap();
     let all_back = async {
         while store.counts().ready != 200 {

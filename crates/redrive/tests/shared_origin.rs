@@ -1,4 +1,4 @@
-//! Several customers with endpoints at one origin, as behind a shared gateway: what one of them does must not stop
+//! Several customers with endpoints at one origin, as behind a shared gateway: failures of one customer must not stop
 //! deliveries to the others, and an unreachable origin is in cooldown for all of them.
 
 mod support;
@@ -11,7 +11,7 @@ use redrive::{
 };
 use support::{guarded, quick, until};
 
-/// Everything goes to one origin. Messages are named `ENDPOINT-NUMBER`, and endpoints of `evil` fail.
+/// A sink with a single origin. Messages are named `ENDPOINT-NUMBER`, and endpoints of `evil` fail.
 #[derive(Clone)]
 struct Gateway {
     failure: fn() -> Failure,
@@ -49,7 +49,8 @@ fn message(id: String, tenant: Option<&str>) -> Message {
     message.build().unwrap()
 }
 
-/// 40 endpoints of one customer fail, then a message to another customer comes. Whether it was delivered, and not put off.
+/// Lets 40 endpoints of one customer fail, then sends a message to another customer. Returns whether it was delivered
+/// and not deferred.
 async fn neighbour_is_served(failure: fn() -> Failure, tenants: bool) -> bool {
     let sink = Gateway { failure, delivered: Arc::default() };
     let pipeline = Pipeline::new("hooks").policy(quick(1)).sink(sink.clone());
@@ -58,7 +59,7 @@ async fn neighbour_is_served(failure: fn() -> Failure, tenants: bool) -> bool {
     let (evil, good) = if tenants { (Some("evil"), Some("good")) } else { (None, None) };
     handle.ingest((0..40).map(|number| message(format!("evil{number}-0"), evil))).await.unwrap();
     let story = async {
-        // Nobody is on its way any more: each has failed, or was put off.
+        // No call is running any more: each message has failed or was deferred.
         until(&handle, |counts| counts.ready + counts.in_flight == 0).await;
         handle.ingest([message("good-0".to_owned(), good)]).await.unwrap();
         until(&handle, |counts| counts.ready + counts.in_flight == 0).await;

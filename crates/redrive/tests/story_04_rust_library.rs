@@ -1,7 +1,7 @@
-//! Story 4, a Rust service uses the library: a test for each line it is accepted by.
+//! Story 4, a Rust service uses the library: a test for each line of its acceptance criteria.
 //!
 //! "The example compiles in CI", and does what it says, has a second test: `story_04_payments.rs` in redrive-postgres.
-//! A test asserts no wall-clock time: that four retries of 20 minutes pass at once is seen from the guard against hanging.
+//! No test asserts wall-clock time: the hang guard shows that four retries over 20 minutes pass at once.
 
 mod support;
 
@@ -54,8 +54,8 @@ async fn a_panic_is_a_crash_of_its_message_and_of_nothing_else() {
     }
 }
 
-// "`run_until` returns within the drain time with 10,000 messages waiting"
-// S4-8, S4-12: a plain sleep in a retry loop made shutdown hang for the longest backoff.
+// "`run_until` returns within the drain time with 10,000 messages waiting" S4-8, S4-12: a plain sleep in a retry loop
+// delayed the shutdown by the longest backoff.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_waiting_messages_do_not_delay_the_end() {
     let stores = MemoryStores::new();
@@ -100,8 +100,8 @@ struct Declined {
     cause: std::io::Error,
 }
 
-// "the dead letter's error downcasts to the user's type in process and prints its chain on disk"
-// S4-6: the cause is matched by its type, not by its text.
+// "the dead letter's error downcasts to the user's type in process and prints its chain on disk" S4-6: the cause is
+// matched by type, not by text.
 #[tokio::test]
 async fn the_hook_gets_the_typed_cause_and_the_letter_on_disk_its_chain() {
     let handler = |_: Message| async {
@@ -123,7 +123,7 @@ async fn the_hook_gets_the_typed_cause_and_the_letter_on_disk_its_chain() {
         Redrive::builder().engine(engine).pipeline(pipeline).build().unwrap()
     };
     letters(&opened(pipeline), vec![message("a")]).await;
-    // Another process finds the letter with the whole chain, as text.
+    // Another process finds the letter with the whole error chain, as text.
     let next = opened(Pipeline::new("p").handler_fn(|_: Message| async { Ok(()) }));
     let found = next.pipeline("p").unwrap().letters(None, None, 100).await.unwrap();
     assert_eq!(found[0].history.attempts()[0].error, "card 7 was declined: no funds");

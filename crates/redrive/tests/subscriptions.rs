@@ -1,4 +1,4 @@
-//! The table of subscriptions over restarts, in virtual time and on a real disk.
+//! The table of subscriptions across restarts, in virtual time and on a real disk.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -24,7 +24,7 @@ fn after(secs: u64) -> Time {
     start().plus(Duration::from_secs(secs))
 }
 
-/// As if it were a keyed hash: all bits differ.
+/// Looks like a keyed hash: all bits vary.
 fn id(number: u64) -> EndpointId {
     EndpointId::from_number(redrive_core::SplitMix64::new(number).draw())
 }
@@ -43,7 +43,7 @@ fn open(dir: &Path, purge: Purge) -> Subscriptions {
     subscriptions
 }
 
-/// Endpoints that this process has called are known to it.
+/// Makes endpoints known to this process by calling them.
 async fn called(table: &Subscriptions, numbers: std::ops::Range<u64>) {
     for number in numbers {
         assert_eq!(table.admit(id(number), None, start()).await, Admission::Call);
@@ -88,7 +88,7 @@ async fn a_success_between_two_gone_begins_the_hour_anew() {
     assert_eq!(standing(&table, id(1)), Some(SubscriptionState::Flagged));
 }
 
-/// TRAPS D-8: a deploy that drops a route answers 404 to everything.
+/// TRAPS D-8: a deployment that drops a route answers 404 to everything.
 #[tokio::test]
 async fn the_guard_stops_a_wave_of_purges_alerts_once_and_goes_on_only_when_it_is_told_to() {
     let dir = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ async fn the_guard_stops_a_wave_of_purges_alerts_once_and_goes_on_only_when_it_i
     assert_eq!(standing(&table, id(9_999)), Some(SubscriptionState::Purged));
 }
 
-/// After a restart the estimate was up to a fifth too low, and the guard that much stricter.
+/// Regression: after a restart the estimate was up to a fifth too low, and the guard that much stricter.
 #[tokio::test]
 async fn how_large_two_percent_is_survives_a_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ async fn how_large_two_percent_is_survives_a_restart() {
     let stopped = counts.stopped.expect("the guard has stopped it");
     assert!(stopped.purged * 50 > stopped.active && counts.purged * 50 <= stopped.active, "{counts:?}");
     assert!(counts.purged >= before / 50 * 99 / 100, "no earlier than it would have without the restart");
-    // Whoever is seen again is nobody new.
+    // Endpoints that are seen again are not counted as new.
     for number in 0..5_900 {
         table.answered(id(number), Answer::Delivered, after(180)).await;
     }
@@ -165,7 +165,7 @@ async fn a_snapshot_keeps_the_estimate_and_a_week_without_pushes_is_no_reason_to
         for number in 0..3_000 {
             table.answered(id(number), Answer::Delivered, start()).await;
         }
-        // Enough changes for the log to be written anew.
+        // Enough changes for the log to be rewritten.
         for round in 0..15 {
             let mut answers = tokio::task::JoinSet::new();
             for (number, answer) in (0..500).flat_map(|number| [(number, GONE), (number, Answer::Delivered)])
@@ -182,7 +182,8 @@ async fn a_snapshot_keeps_the_estimate_and_a_week_without_pushes_is_no_reason_to
     assert_eq!(active(15), 0, "after two weeks nobody knows");
 }
 
-/// Two accounts of a browser share its endpoint. Only the one that registered last was known by its endpoint.
+/// Regression: two accounts of a browser share its endpoint, but only the one registered last was found by its
+/// endpoint.
 #[tokio::test]
 async fn two_stored_ids_of_one_endpoint_both_work_and_what_happens_to_it_concerns_both() {
     let dir = tempfile::tempdir().unwrap();
@@ -205,23 +206,23 @@ async fn two_stored_ids_of_one_endpoint_both_work_and_what_happens_to_it_concern
         assert_eq!((shown.standing(), shown.ids), (SubscriptionState::Purged, both.to_vec()));
     }
     assert_eq!(table.list(None, None, 10).len(), 1, "it is one endpoint");
-    // Either one brings it back for both.
+    // Registering either one restores the endpoint for both.
     table.register(&both[0], &json!({"token": 1}), after(10)).await.unwrap();
     assert_eq!(table.admit(id(1), None, after(11)).await, Admission::Call);
     table.purge(&both[0], "fraud", "ops", after(12)).await.unwrap();
     assert_eq!(table.show(&both[1]).unwrap().standing(), SubscriptionState::Purged);
-    // One that is removed leaves the other.
+    // Removing one leaves the other.
     table.remove(&both[1], after(13)).await.unwrap();
     assert_eq!(table.show(&id(1).to_string()).unwrap().ids, [both[0].clone()]);
     assert_eq!(table.stored(&both[0]).unwrap().subscription()["token"], 1);
-    // One that moves on to another endpoint, too.
+    // So does moving one to another endpoint.
     table.register(&both[1], &json!({"token": 1}), after(14)).await.unwrap();
     table.register(&both[0], &json!({"token": 2}), after(15)).await.unwrap();
     assert_eq!(table.show(&id(1).to_string()).unwrap().ids, [both[1].clone()]);
     assert_eq!(table.show(&id(2).to_string()).unwrap().ids, [both[0].clone()]);
 }
 
-/// A hash that nobody ever saw is a typing error. It was purged without a word.
+/// Regression: a hash that never occurred is a typing error, but it was purged silently.
 #[tokio::test]
 async fn a_hash_that_was_never_heard_of_is_neither_flagged_nor_purged_nor_undone() {
     let dir = tempfile::tempdir().unwrap();
@@ -240,7 +241,7 @@ async fn a_hash_that_was_never_heard_of_is_neither_flagged_nor_purged_nor_undone
     not_found(table.undo(&unknown, start()).await);
     assert_eq!(table.show(&unknown), None);
     assert_eq!((table.counts(start()).purged, table.counts(start()).flagged), (0, 0));
-    // One that is simply active is known once it was called.
+    // An endpoint that is just active is known once it was called.
     assert_eq!(table.admit(id(404), None, start()).await, Admission::Call);
     let undone = table.undo(&unknown, start()).await;
     assert!(matches!(undone, Err(SubscriptionsError::NotMarked(_))), "{undone:?}");
@@ -248,7 +249,7 @@ async fn a_hash_that_was_never_heard_of_is_neither_flagged_nor_purged_nor_undone
     assert_eq!(standing(&table, id(404)), Some(SubscriptionState::Purged));
 }
 
-/// The flag that a person's purge took the place of was lost when the purge was taken back.
+/// Regression: when an operator's purge replaced a flag and was undone, the flag was lost.
 #[tokio::test]
 async fn undoing_what_a_person_did_restores_the_flag_that_was_there_before_over_a_restart() {
     let dir = tempfile::tempdir().unwrap();
@@ -266,7 +267,7 @@ async fn undoing_what_a_person_did_restores_the_flag_that_was_there_before_over_
     // It is verified as if nothing had happened in between.
     table.answered(id(1), GONE, after(3600)).await;
     assert_eq!(standing(&table, id(1)), Some(SubscriptionState::Purged));
-    // What a push service confirmed and a person takes back is active: the person knows better.
+    // An operator may restore an endpoint that a push service confirmed as gone: the operator knows better.
     assert_eq!(table.undo_since(after(3000), after(3700)).await.unwrap(), 1);
     assert_eq!(table.admit(id(1), None, after(3700)).await, Admission::Call);
     assert_eq!(standing(&table, id(1)), Some(SubscriptionState::Active));
@@ -317,7 +318,7 @@ async fn a_new_registration_brings_a_purged_endpoint_back() {
         table.answered(id(1), GONE, start()).await;
         table.register("user-1/phone", &json!({"token": 1, "key": "BOld"}), after(10)).await.unwrap();
         assert_eq!(table.admit(id(1), None, after(11)).await, Admission::Call);
-        // A message that says when its device registered does the same.
+        // A message that carries the registration time of its device has the same effect.
         table.answered(id(2), GONE, start()).await;
         assert_eq!(table.admit(id(2), Some(after(5)), after(11)).await, Admission::Returned);
     }

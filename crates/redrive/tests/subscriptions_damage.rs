@@ -1,4 +1,4 @@
-//! Damage in the log of subscriptions: whichever byte it hits, nothing that is known goes silently back to what it was before.
+//! Damage in the log of subscriptions: whichever byte it hits, no entry silently reverts to an older state.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn id(number: u64) -> EndpointId {
     EndpointId::from_number(redrive_core::SplitMix64::new(number).draw())
 }
 
-/// In memory where that is possible: thousands of logs are opened.
+/// A directory in memory if possible, because thousands of logs are opened.
 fn dir() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
@@ -43,7 +43,7 @@ fn opened(dir: &Path, key: &str) -> Result<(Subscriptions, Vec<String>), EngineE
     Ok((table, findings))
 }
 
-/// What is known, as far as damage can change it.
+/// The part of the table's content that damage can change.
 #[derive(Debug, PartialEq)]
 struct Knowledge {
     records: BTreeMap<u64, Option<Record>>,
@@ -63,7 +63,7 @@ fn knowledge(table: &Subscriptions) -> Knowledge {
     }
 }
 
-/// Every kind of entry, most keys more than once, so that for each an older line could come back.
+/// Writes every kind of entry, most keys more than once, so that an older line of each could reappear.
 async fn fill(dir: &Path) -> Knowledge {
     let (table, findings) = opened(dir, KEY).unwrap();
     assert_eq!(findings, Vec::<String>::new());
@@ -74,14 +74,14 @@ async fn fill(dir: &Path) -> Knowledge {
     for number in 0..5 {
         table.answered(id(number), GONE, after(20 + number)).await;
     }
-    // Taken back, announced, returned, purged anew by a person, and taken back from a person.
+    // Undone, announced, returned, purged again by an operator, and undone again.
     table.undo(&id(0).digits(), after(30)).await.unwrap();
     table.announced((after(21), id(1))).await.unwrap();
     table.register("user-3", &json!({"token": 3}), after(31)).await.unwrap();
     table.undo(&id(2).digits(), after(32)).await.unwrap();
     table.admit(id(2), None, after(33)).await;
     table.purge(&id(2).digits(), "fraud", "ops", after(33)).await.unwrap();
-    // A wave that stops purging, and a person who lets it go on.
+    // A wave of purges that triggers the guard, and an operator who resumes purging.
     for number in 100..120 {
         table.answered(id(number), GONE, after(40)).await;
     }
@@ -93,11 +93,11 @@ async fn fill(dir: &Path) -> Knowledge {
     knowledge(&table)
 }
 
-/// Nothing is older than the model: it is the same, or it says that it is in doubt.
+/// Checks that no entry is older than in the model: it is the same, or marked as doubtful.
 fn check_not_older(known: &Knowledge, model: &Knowledge, what: &str) {
     for (number, record) in &known.records {
         let is_doubted = record.as_ref().is_some_and(|record| record.cause == Cause::Damage);
-        // With its only line gone nothing is left to be in doubt: it is called, as if nobody had ever heard of it.
+        // If its only line is lost, nothing can be doubtful: the endpoint is called as if it were unknown.
         let is_forgotten = record.is_none();
         let is_right = *record == model.records[number] || is_doubted || is_forgotten;
         assert!(is_right, "{what}: endpoint {number} is {record:?}, not {:?}", model.records[number]);
@@ -117,7 +117,7 @@ fn check_not_older(known: &Knowledge, model: &Knowledge, what: &str) {
     }
 }
 
-/// An undone purge came back, and an announcement was lost, with the line that said so.
+/// Regression: an undone purge reappeared, or an announcement was lost, with the line that recorded it.
 #[tokio::test]
 async fn whichever_byte_is_damaged_nothing_goes_silently_back_to_what_it_was_before() {
     let dir = dir();
@@ -127,7 +127,7 @@ async fn whichever_byte_is_damaged_nothing_goes_silently_back_to_what_it_was_bef
     let whole = std::fs::read(&path).unwrap();
     let mut doubted = 0;
     for at in 0..whole.len() {
-        // Every byte is wrong once, and every fourth of them in two ways that change what a line is.
+        // Every byte is changed once, and every fourth in two more ways that change the structure of lines.
         let others = [whole[at] ^ (1 << (at % 8)), b'\n', 0];
         for other in others.into_iter().take(if at % 4 == 0 { 3 } else { 1 }) {
             if other == whole[at] {
@@ -141,7 +141,7 @@ async fn whichever_byte_is_damaged_nothing_goes_silently_back_to_what_it_was_bef
             assert!(!findings.is_empty(), "{what}: nobody is told");
             let known = knowledge(&table);
             check_not_older(&known, &model, &what);
-            // One line costs what it was about, and nothing else.
+            // A damaged line affects only its own entry.
             let different = known.records.iter().filter(|(number, it)| **it != model.records[number]).count();
             assert!(different <= 1 && known.stored.len() + 1 >= model.stored.len(), "{what}: {known:?}");
             doubted += different;
@@ -156,7 +156,7 @@ async fn a_lost_page_brings_nothing_older_back_and_giving_it_up_changes_nothing_
     let model = fill(dir.path()).await;
     let path = dir.path().join("subscriptions.log");
     let whole = std::fs::read(&path).unwrap();
-    // The lines that say which key it is are at the beginning; without them it is not opened at all.
+    // The lines that identify the key are at the beginning; without them the table cannot be opened at all.
     let from = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').nth(1).unwrap().0 + 1;
     for start in (from..whole.len()).step_by(97) {
         for bytes in [200, 512, 4096] {
@@ -169,7 +169,7 @@ async fn a_lost_page_brings_nothing_older_back_and_giving_it_up_changes_nothing_
             let first = knowledge(&table);
             drop(table);
             for (number, record) in &first.records {
-                // Purges by persons hold: no push service could say them anew.
+                // Purges by operators hold, because no push service could report them again.
                 let is_known = *record == model.records[number];
                 let by_person = record.as_ref().is_some_and(|record| record.cause == Cause::Operator);
                 let is_called = record.as_ref().is_none_or(|it| it.cause == Cause::Damage);
@@ -182,7 +182,7 @@ async fn a_lost_page_brings_nothing_older_back_and_giving_it_up_changes_nothing_
     }
 }
 
-/// With the line that identifies the key damaged, any key opened the table, and none of its purges held.
+/// Regression: if the line that identifies the key was damaged, any key opened the table, and no purge held.
 #[tokio::test]
 async fn no_damage_lets_another_hash_key_in() {
     let dir = dir();
@@ -198,13 +198,13 @@ async fn no_damage_lets_another_hash_key_in() {
         std::fs::write(&path, &damaged).unwrap();
         assert!(opened(dir.path(), KEY).is_ok(), "byte {at}: the right key opens it");
     }
-    // Both copies.
+    // Damages both copies.
     let mut damaged = whole.clone();
     damaged[..ends[1]].fill(0);
     std::fs::write(&path, &damaged).unwrap();
     for key in ["fedcba9876543210", KEY] {
         let refused = opened(dir.path(), key).unwrap_err().to_string();
-        assert!(refused.contains("damaged where it says which key"), "{refused}");
+        assert!(refused.contains("damaged where it records which key"), "{refused}");
         assert!(refused.contains("--accept-loss"), "{refused}");
     }
     check::drop_damaged(dir.path()).unwrap();

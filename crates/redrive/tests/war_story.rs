@@ -1,5 +1,5 @@
-//! The war story: 45,000 messages were held for hours, and their endpoint comes back with half of its strength. Released
-//! at once they take it down again; through the ramp they do not.
+//! The war story: 45,000 messages were held for hours, and their endpoint comes back at half of its capacity. Released
+//! all at once they take it down again; through the ramp they do not.
 
 mod support;
 
@@ -14,15 +14,15 @@ use support::message;
 
 const HELD: u32 = 45_000;
 const PERMITS: usize = 64;
-/// Calls at once that the endpoint can take now; it used to be all permits.
+/// How many calls at once the endpoint can take now; it used to be all permits.
 const CAPACITY: usize = PERMITS / 2;
 const CALL_MS: u64 = 50;
 const STEP_MS: u64 = 10;
-/// How long the endpoint needs when it was pushed over.
+/// How long the endpoint stays down after an overload.
 const DOWN_MS: u64 = 30_000;
 const STARTED_MS: u64 = 1_800_000_000_000;
 
-/// What is beyond its capacity fails, and a second in which half of its calls failed pushes it over.
+/// Calls beyond its capacity fail, and a second in which half of its calls fail takes it down.
 #[derive(Debug, Default)]
 struct Endpoint {
     running: usize,
@@ -125,7 +125,7 @@ fn forty_five_thousand_held_messages_do_not_take_their_endpoint_down_again() {
     assert_eq!((after.pushed_over, after.dead), (0, 0), "{after:?}");
     assert_eq!(after.succeeded, u64::from(HELD));
     assert!(after.peak <= PERMITS, "{after:?}");
-    // Beyond what was needed to notice the outage and to find the limit, hardly anything fails.
+    // Beyond the calls needed to notice the outage and to find the limit, hardly any fail.
     assert!(after.failed < u64::from(HELD) / 5, "{after:?}");
     assert!(Duration::from_secs(after.took_s) < Duration::from_mins(10), "{after:?}");
 }

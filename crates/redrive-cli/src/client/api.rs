@@ -343,11 +343,13 @@ impl Api {
 
     pub async fn actions(
         &self,
+        pipeline: Option<&str>,
         since: Option<&str>,
         limit: u32,
     ) -> Result<ApiAnswer<Actions<Value>>, ClientFault> {
         let limit = limit.to_string();
-        self.get(&format!("/v1/actions{}", query(&[("since", since), ("limit", Some(&limit))]))).await
+        let query = query(&[("pipeline", pipeline), ("since", since), ("limit", Some(&limit))]);
+        self.get(&format!("/v1/actions{query}")).await
     }
 
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<ApiAnswer<T>, ClientFault> {

@@ -39,7 +39,7 @@ enum LabCommand {
     /// A process that the scenario `kills` starts and kills
     #[command(hide = true)]
     Victim { order: String },
-    /// Write docs/findings.md, the index of lab/results and the pages there from the full results
+    /// Write docs/findings.md and its pages, the index of lab/results, and the pages and plots there
     Report {
         /// The repository
         #[arg(long, value_name = "DIR", default_value = ".")]
@@ -51,7 +51,7 @@ enum LabCommand {
 struct RunArgs {
     /// A scenario of `redrive lab list`
     name: String,
-    /// Where it runs, by the real clock. Without it: by the virtual clock where the scenario has one, else on the embedded
+    /// Engine to run on, in real time; default: the virtual clock if the scenario supports it, otherwise the embedded
     /// engine
     #[arg(long)]
     engine: Option<EngineName>,
@@ -142,7 +142,7 @@ fn experiment(args: &RunArgs, out: &mut Output) -> Result<Exit, Failed> {
         file: args.file.clone(),
         seed: args.seed,
         quick: args.quick,
-        broken: false,
+        broken: None,
         engine: kafka.or_else(|| args.engine.map(|_| OrderedEngine::Embedded)),
         postgres: args.postgres.clone(),
         victim: victim()?,

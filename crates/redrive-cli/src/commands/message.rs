@@ -13,7 +13,7 @@ use crate::output::{Output, age, count, instant, safe};
 pub struct MessageArgs {
     /// The message's id, or the number it is listed with, as in orders/17
     pub id: String,
-    /// Look in this pipeline only; in all of them unless given
+    /// Look in this pipeline only; default: in all
     #[arg(long, value_name = "PIPELINE")]
     pub pipeline: Option<String>,
 }
@@ -50,8 +50,9 @@ async fn show(args: &MessageArgs, session: &Session, out: &mut Output) -> Result
     match missing {
         _ if found > 0 => Ok(Exit::Ok),
         Some(fault) if pipelines.len() == 1 => Err(fault.into()),
-        _ => Err(Failed::usage(format!("no pipeline knows a message `{}`", safe::line(&args.id)))
-            .hint("ids are remembered for the time that `dedup` of a pipeline says, and dead letters until they are discarded")),
+        _ => Err(Failed::usage(format!("no pipeline knows a message `{}`", safe::line(&args.id))).hint(
+            "ids are remembered for the pipeline's `dedup` time, and dead letters until they are discarded",
+        )),
     }
 }
 

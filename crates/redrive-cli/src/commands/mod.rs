@@ -30,7 +30,7 @@ use crate::output::Output;
 /// Retries and dead letters: every message ends in success or in a dead letter you can look at, fix and send again.
 #[derive(Debug, Parser)]
 #[command(name = "redrive", version, propagate_version = true, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 ok · 1 it ran and the answer is bad · 2 usage or configuration · \
+#[command(after_help = "Exit codes: 0 ok · 1 completed, but the result is bad · 2 usage or configuration · \
                         70 watchdog · 74 storage failed · 75 try again · 130 interrupted by ^C")]
 pub struct Cli {
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub enum Command {
     Downstream(downstream::DownstreamArgs),
     /// Send a message, or many as NDJSON, into a pipeline
     Send(send::SendArgs),
-    /// Show one message by its id: its state, and what became of each attempt
+    /// Show one message by its id: its state, and the outcome of each attempt
     Message(message::MessageArgs),
     /// List what waits in a pipeline, make messages due or cancel them
     Messages(messages::MessagesArgs),
@@ -75,7 +75,7 @@ pub enum Command {
     Config(config::ConfigArgs),
     /// Print and verify a store of the embedded engine, without changing it
     Journal(journal::JournalArgs),
-    /// Run an experiment that shows a claim, with plots, an audit by id and expected ranges
+    /// Run a lab experiment: plots, an id audit and expected ranges for one claim
     Lab(lab::LabArgs),
     /// Check the signature of a webhook
     Webhook(webhook::WebhookArgs),

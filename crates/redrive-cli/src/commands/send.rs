@@ -33,7 +33,7 @@ pub struct SendArgs {
     /// Send a message per line of stdin or --file, each a JSON object as the API takes it
     #[arg(long, conflicts_with_all = ["payload", "id", "key", "header", "tenant", "ttl", "delay", "due"])]
     pub ndjson: bool,
-    /// The message's id; one is made, or taken from where the pipeline says, unless given
+    /// The message's id; default: read as the pipeline's `id` says, or generated
     #[arg(long)]
     pub id: Option<String>,
     /// The key whose messages keep their order

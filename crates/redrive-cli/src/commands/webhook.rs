@@ -43,13 +43,13 @@ pub struct Verify {
     /// The header webhook-signature
     #[arg(long, value_name = "SIGNATURES")]
     pub signature: String,
-    /// The file with the body, byte for byte; standard input unless given
+    /// The file with the body, byte for byte; default: standard input
     #[arg(long, value_name = "FILE")]
     pub body: Option<PathBuf>,
     /// How far webhook-timestamp may lie from now, before or after
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     pub tolerance: Duration,
-    /// When the request was received, for one that was recorded: 2026-11-15T21:40:05Z, or seconds since 1970; now unless given
+    /// When the request was received, for one that was recorded: 2026-11-15T21:40:05Z, or seconds since 1970; default: now
     #[arg(long, value_name = "TIME", value_parser = received_at)]
     pub at: Option<Time>,
     /// Accept a timestamp of any age

@@ -1,7 +1,5 @@
 //! `[pipeline.auto_replay]`: automatic replay of letters whose cause may be gone.
 
-use std::time::Duration;
-
 use redrive::internal::replay::pace::RATE_MAX;
 use redrive::replay::AutoReplay;
 use redrive_core::duration::print;
@@ -11,9 +9,6 @@ use super::fault::Fault;
 use super::protection::TableValues;
 use super::reader::{Section, SettingReader};
 use super::words::quoted;
-
-/// Shorter spans do not show that a sink is healthy.
-const HEALTHY_FOR_MIN: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct AutoReplayConfig {
@@ -29,6 +24,7 @@ impl AutoReplayConfig {
             ("rate", quoted(&format!("{}/s", self.settings.rate))),
             ("healthy_for", quoted(&print(self.settings.healthy_for))),
             ("age_max", quoted(&print(self.settings.age_max))),
+            ("tenant_max", self.settings.tenant_max.unwrap_or(0).to_string()),
         ];
         ("auto_replay", values)
     }
@@ -51,17 +47,13 @@ pub(super) fn read(reader: &mut SettingReader, pipeline: &Section<'_>) -> AutoRe
         }
     }
     if let Some(given) = reader.duration(&table, "healthy_for") {
-        if given.value < HEALTHY_FOR_MIN {
-            let least = print(HEALTHY_FOR_MIN);
-            let problem = format!("`auto_replay.healthy_for` is shorter than {least}");
-            let fix = format!("auto_replay.healthy_for = \"{least}\"");
-            reader.fault(pipeline, Fault::value("auto_replay.healthy_for", problem, fix, given.at));
-        } else {
-            config.settings.healthy_for = given.value;
-        }
+        config.settings.healthy_for = given.value;
     }
     if let Some(given) = reader.duration(&table, "age_max") {
         config.settings.age_max = given.value;
+    }
+    if let Some(given) = reader.whole(&table, "tenant_max") {
+        config.settings.tenant_max = (given.value > 0).then_some(given.value);
     }
     config
 }

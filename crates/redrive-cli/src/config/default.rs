@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use super::declared::{Setting, SettingTable, Shown};
+use super::engine::EngineConfig;
 use super::sinks::registry::KEYS;
 
 const HEAD: &str = "\
-# The default configuration of Redrive. A line that begins with `#` and a key is a setting that has no default, or whose
-# table is left at its defaults; take the `#` away to use it.
+# The default configuration of Redrive. A line that begins with `#` and a key is a setting that has no default, that is for
+# another engine, or whose table is left at its defaults; remove the `#` to use it.
 ";
 /// The column where comments begin, if the value leaves room.
 const COMMENTS_AT: usize = 38;
@@ -29,8 +30,11 @@ fn write() -> String {
         line(&mut text, table.header.is_active(), &table.title(), table.about);
         for setting in table.settings {
             let key = key(table, setting);
-            let is_active = table.header.is_active() && matches!(setting.shown, Shown::Default(_));
-            line(&mut text, is_active, &format!("{key} = {}", setting.shown.toml()), setting.about);
+            let is_of_engine =
+                setting.only.is_none_or(|engine| engine == EngineConfig::default().kind.name());
+            let is_default = matches!(setting.shown, Shown::Default(_));
+            let is_active = table.header.is_active() && is_default && is_of_engine;
+            line(&mut text, is_active, &format!("{key} = {}", setting.shown.toml()), &setting.help());
         }
     }
     text
@@ -70,7 +74,7 @@ pub fn page() -> String {
                 Shown::Example(value) => format!("e.g. `{value}`"),
             };
             let escape = |text: &str| text.replace('|', "\\|");
-            let (key, about) = (key(table, setting), escape(setting.about));
+            let (key, about) = (key(table, setting), escape(&setting.help()));
             let _ = writeln!(page, "| `{key}` | {} | {about} |", escape(&value));
         }
     }

@@ -14,8 +14,6 @@ use super::words::quoted;
 
 pub const DIR_DEFAULT: &str = "./redrive-data";
 pub const SCRUB_DEFAULT: Duration = Duration::from_hours(7 * 24);
-const SCRUB_MIN: Duration = Duration::from_hours(1);
-const SCRUB_MAX: Duration = Duration::from_hours(366 * 24);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EngineKind {
@@ -25,10 +23,13 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    pub const WORDS: [(&'static str, Self); 3] =
-        [("memory", Self::Memory), ("embedded", Self::Embedded), ("kafka", Self::Kafka)];
+    pub const WORDS: [(&'static str, Self); 3] = [
+        (Self::Memory.name(), Self::Memory),
+        (Self::Embedded.name(), Self::Embedded),
+        (Self::Kafka.name(), Self::Kafka),
+    ];
 
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
             Self::Embedded => "embedded",
@@ -80,7 +81,7 @@ impl EngineConfig {
         for (key, engine) in strangers {
             let at: Vec<At> = section.at(key).into_iter().collect();
             let problem =
-                format!("`{key}` means something to the {engine} engine only, and this is {}", given.name());
+                format!("`{key}` applies to the {engine} engine only; `engine.kind` is {}", given.name());
             reader.fault(section, Fault::line(key, problem, format!("remove `{key}`"), at));
         }
         let dir = dir.map_or_else(|| DIR_DEFAULT.to_owned(), |dir| dir.value);
@@ -119,16 +120,5 @@ fn scrub(reader: &mut SettingReader, section: &Section<'_>, kind: EngineKind) ->
     if kind != EngineKind::Embedded && section.at("scrub").is_some() {
         return None;
     }
-    let Some(set) = reader.text(section, "scrub") else { return Some(SCRUB_DEFAULT) };
-    if set.value == "off" {
-        return None;
-    }
-    let every = duration::parse(&set.value).ok().filter(|every| (SCRUB_MIN..=SCRUB_MAX).contains(every));
-    if every.is_none() {
-        let problem =
-            format!("`scrub = \"{}\"` is neither a duration from an hour to a year nor off", set.value);
-        let fix = "scrub = \"7d\", or scrub = \"off\"";
-        reader.fault(section, Fault::value("scrub", problem, fix, set.at));
-    }
-    every
+    reader.duration_or_off(section, "scrub").map_or(Some(SCRUB_DEFAULT), |set| set.value)
 }

@@ -37,7 +37,7 @@ pub(super) fn with_unit(keys: &Keys, table: &str, key: &str, data: &Data) -> Opt
 /// `"off"` for a key that accepts it.
 pub(super) fn off(keys: &Keys, table: &str, key: &str) -> Option<String> {
     match keys.setting(table, key)?.form {
-        Form::DurationOr(word) => Some(format!("\"{word}\"")),
+        Form::SpanOr(_, _, word) => Some(format!("\"{word}\"")),
         _ => None,
     }
 }

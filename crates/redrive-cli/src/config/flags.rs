@@ -15,7 +15,7 @@ struct SettingFlag {
     name: &'static str,
     /// The name of its value in the help.
     value: &'static str,
-    about: &'static str,
+    help: String,
     form: Form,
     /// The top-level table, and the key below it: `pipeline` and `backoff.base`.
     table: &'static str,
@@ -30,7 +30,7 @@ static FLAGS: LazyLock<Vec<SettingFlag>> = LazyLock::new(|| {
             let (top, below) = table.path.split_once('.').unwrap_or((table.path, ""));
             let key =
                 if below.is_empty() { setting.key.to_owned() } else { format!("{below}.{}", setting.key) };
-            Some(SettingFlag { name, value, about: setting.about, form: setting.form, table: top, key })
+            Some(SettingFlag { name, value, help: setting.help(), form: setting.form, table: top, key })
         })
     });
     of_table.collect()
@@ -49,11 +49,11 @@ impl SettingFlag {
         } else {
             "Engine and API, over the configuration"
         };
-        let arg = Arg::new(self.id()).long(self.id()).help(capitalized(self.about)).help_heading(heading);
+        let arg = Arg::new(self.id()).long(self.id()).help(capitalized(&self.help)).help_heading(heading);
         match self.form {
             Form::Switch => arg.action(ArgAction::SetTrue),
             Form::Whole(..) => arg.value_name(self.value).value_parser(clap::value_parser!(u32)),
-            Form::Texts | Form::Durations => {
+            Form::Texts | Form::Spans(..) => {
                 arg.value_name(self.value).action(ArgAction::Append).value_delimiter(',')
             }
             _ => arg.value_name(self.value),
@@ -64,7 +64,7 @@ impl SettingFlag {
         match self.form {
             Form::Switch => matches.get_flag(self.id()).then_some(Data::Switch(true)),
             Form::Whole(..) => matches.get_one::<u32>(self.id()).map(|number| Data::Whole((*number).into())),
-            Form::Texts | Form::Durations => {
+            Form::Texts | Form::Spans(..) => {
                 let items = matches.get_many::<String>(self.id())?;
                 let item = |text: &String| Node { data: Data::Text(text.clone()), at: At::Flag(self.name) };
                 Some(Data::List(items.map(item).collect()))

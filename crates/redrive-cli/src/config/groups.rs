@@ -9,7 +9,7 @@ use super::reader::{Section, SettingReader};
 pub(super) fn read(reader: &mut SettingReader, pipeline: &Section<'_>) -> Vec<GroupRule> {
     let tables = reader.tables(pipeline, "group");
     if tables.len() > RULES_MAX {
-        let problem = format!("there are {} groups, at most {RULES_MAX} are looked through", tables.len());
+        let problem = format!("{} groups are configured; at most {RULES_MAX} are allowed", tables.len());
         let places = pipeline.at("group").into_iter().collect();
         reader.fault(pipeline, Fault::line("group", problem, "join some with `*` in `match`", places));
     }

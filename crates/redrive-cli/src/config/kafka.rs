@@ -44,9 +44,10 @@ pub enum Part {
 }
 
 impl StartAt {
-    const WORDS: [(&'static str, Self); 2] = [("earliest", Self::Earliest), ("latest", Self::Latest)];
+    pub(super) const WORDS: [(&'static str, Self); 2] =
+        [(Self::Earliest.name(), Self::Earliest), (Self::Latest.name(), Self::Latest)];
 
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Earliest => "earliest",
             Self::Latest => "latest",
@@ -55,9 +56,10 @@ impl StartAt {
 }
 
 impl MissingTopics {
-    const WORDS: [(&'static str, Self); 2] = [("verify", Self::Verify), ("create", Self::Create)];
+    pub(super) const WORDS: [(&'static str, Self); 2] =
+        [(Self::Verify.name(), Self::Verify), (Self::Create.name(), Self::Create)];
 
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Verify => "verify",
             Self::Create => "create",
@@ -66,10 +68,13 @@ impl MissingTopics {
 }
 
 impl Part {
-    const WORDS: [(&'static str, Self); 3] =
-        [("everything", Self::Everything), ("source", Self::Source), ("tiers", Self::Tiers)];
+    pub(super) const WORDS: [(&'static str, Self); 3] = [
+        (Self::Everything.name(), Self::Everything),
+        (Self::Source.name(), Self::Source),
+        (Self::Tiers.name(), Self::Tiers),
+    ];
 
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Everything => "everything",
             Self::Source => "source",
@@ -207,7 +212,8 @@ fn check_group(reader: &mut SettingReader, section: &Section<'_>, group: Option<
             reader.fault(section, Fault::line("group", "`kind` is kafka, and there is no `group`", fix, at));
         }
         Some(group) if group.value.trim().is_empty() => {
-            reader.fault(section, Fault::value("group", "`group = \"\"` is no name", fix, group.at.clone()));
+            reader
+                .fault(section, Fault::value("group", "`group = \"\"` is not a name", fix, group.at.clone()));
         }
         _ => {}
     }

@@ -186,7 +186,7 @@ fn read(path: &Path) -> Result<Source, Failed> {
     let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| failed(error.to_string()))?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(failed(format!("larger than {FILE_BYTES_MAX} bytes, which is no configuration")));
+        return Err(failed(format!("larger than {FILE_BYTES_MAX} bytes, too large for a configuration")));
     }
     let text = String::from_utf8(bytes).map_err(|_| failed("not UTF-8 text".to_owned()))?;
     Ok(Source::new(path.display().to_string(), text))
@@ -285,7 +285,7 @@ fn lay_pipeline(top: &mut TreeTable, flags: &ProcessorFlags, reader: &mut Settin
                 // The name served only to find it.
                 flags.without_name().lay_over_pipeline(table);
             } else {
-                let problem = format!("the file has no pipeline `{name}`; name one of its own");
+                let problem = format!("the file has no pipeline `{name}`; name one that it has");
                 reader.faults.push(Fault::line("name", problem, "", vec![at]));
             }
         }
@@ -391,7 +391,7 @@ fn same_topic(reader: &mut SettingReader, found: &[FoundPipeline]) {
             "the pipelines `{other}` and `{name}` read the topic {topic} in one group: each record would reach only \
              one of them"
         );
-        let fix = "run them as two processors, each with a `group` of its own";
+        let fix = "run them as two processors, each with its own `group`";
         reader.faults.push(Fault::line("source", problem, fix, vec![other_at.clone(), at.clone()]));
     }
 }

@@ -24,13 +24,10 @@ use super::reader::{Section, SettingReader};
 use super::sinks::SinkConfig;
 use super::sinks::section::{shared_hashes, sink_faults, sink_section};
 use super::tree::{At, Data, TreeTable};
-use super::words::{after_dead_name, ordering_name, quoted};
+use super::words::{AFTER_DEAD, ORDERINGS, after_dead_name, ordering_name, quoted};
 
 /// How long an id is remembered by default.
 pub const DEDUP_DEFAULT: Duration = Duration::from_hours(24);
-/// The shortest `letter_retention`.
-const LETTER_RETENTION_MIN: Duration = Duration::from_hours(24);
-const DEDUP_MAX: Duration = Duration::from_hours(24 * 366);
 
 /// A pipeline with every value resolved.
 #[derive(Clone, Debug)]
@@ -105,7 +102,7 @@ impl PipelineConfig {
         }
         if let (Some(source), false) = (&source, engine.kind == EngineKind::Kafka) {
             let kind = engine.kind.name();
-            let problem = format!("`source` means something to the kafka engine only, and this is {kind}");
+            let problem = format!("`source` applies to the kafka engine only; `engine.kind` is {kind}");
             let fix = match (&name, name::check(&source.value)) {
                 (None, Ok(())) => format!("name = \"{}\" instead of `source`", source.value),
                 (None, Err(_)) => "name = \"orders\" instead of `source`".to_owned(),
@@ -234,14 +231,12 @@ fn usable_name(name: &str, fault: NameFault) -> String {
 }
 
 fn order(reader: &mut SettingReader, section: &Section<'_>) -> (DeliveryOrder, AfterDead) {
-    let orderings = [("none", DeliveryOrder::None), ("key", DeliveryOrder::Key)];
     let ordering =
-        reader.one_of(section, "ordering", &orderings).map_or(DeliveryOrder::None, |set| set.value);
-    let answers = [("continue", AfterDead::Continue), ("block_key", AfterDead::BlockKey)];
-    let after_dead = reader.one_of(section, "after_dead", &answers);
+        reader.one_of(section, "ordering", &ORDERINGS).map_or(DeliveryOrder::None, |set| set.value);
+    let after_dead = reader.one_of(section, "after_dead", &AFTER_DEAD);
     let answer = after_dead.as_ref().map_or(AfterDead::Continue, |set| set.value);
     if answer == AfterDead::BlockKey && ordering == DeliveryOrder::None {
-        let problem = "`after_dead` is block_key, but `ordering` is none: no key is ever blocked";
+        let problem = "`after_dead = \"block_key\"` has no effect without `ordering = \"key\"`";
         let fix = "ordering = \"key\", or remove `after_dead`";
         let at = after_dead.map(|set| set.at).into_iter().collect();
         reader.fault(section, Fault::line("after_dead", problem, fix, at));
@@ -269,18 +264,9 @@ fn only(
     }
 }
 
-/// After how long open letters are discarded. At least a day: a typo must not discard the letters of last night.
+/// After how long open letters are discarded. A day at least: a typing error must not discard what died last night.
 fn letter_retention(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
-    let given = reader.duration(section, "letter_retention")?;
-    if given.value < LETTER_RETENTION_MIN {
-        let name = section.name("letter_retention");
-        let least = duration::print(LETTER_RETENTION_MIN);
-        let problem = format!("`{name}` is shorter than {least}");
-        reader
-            .fault(section, Fault::value(name, problem, format!("letter_retention = \"{least}\""), given.at));
-        return None;
-    }
-    Some(given.value)
+    reader.duration(section, "letter_retention").map(|set| set.value)
 }
 
 /// Values to hide: JSON pointers, and headers by name; and the receivers of a push sink, unless the list is empty.
@@ -307,17 +293,7 @@ fn redaction(reader: &mut SettingReader, section: &Section<'_>, receivers: &[&st
 }
 
 fn dedup(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
-    let Some(set) = reader.text(section, "dedup") else { return Some(DEDUP_DEFAULT) };
-    if set.value == "off" {
-        return None;
-    }
-    let window = duration::parse(&set.value).ok().filter(|window| *window <= DEDUP_MAX && !window.is_zero());
-    if window.is_none() {
-        let problem = format!("`dedup = \"{}\"` is neither a duration up to a year nor off", set.value);
-        let fix = "dedup = \"24h\", or dedup = \"off\"";
-        reader.fault(section, Fault::value("dedup", problem, fix, set.at));
-    }
-    window
+    reader.duration_or_off(section, "dedup").map_or(Some(DEDUP_DEFAULT), |set| set.value)
 }
 
 /// Collects every given value by its dotted key.

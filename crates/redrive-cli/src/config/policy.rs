@@ -151,7 +151,7 @@ fn limits(
         let places = [section.at(key), sink.and_then(|sink| sink.at(key))];
         if let [Some(own), Some(of_sink)] = places {
             let in_sink = sink.map(|sink| sink.name(key)).unwrap_or_default();
-            let problem = format!("both `{key}` and `{in_sink}` are set, and both say the same thing");
+            let problem = format!("both `{key}` and `{in_sink}` are set, and they mean the same thing");
             let fix = format!("keep `{key}` or `{in_sink}`");
             let fault = Fault::line(key, problem, fix, vec![own, of_sink]);
             reader.fault(section, fault);

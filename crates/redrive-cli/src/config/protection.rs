@@ -11,7 +11,8 @@ use super::fault::Fault;
 use super::reader::{Section, Set, SettingReader};
 use super::words::quoted;
 
-const ACTIONS: [(&str, SlowAction); 2] = [("open", SlowAction::Open), ("alert", SlowAction::Alert)];
+pub(super) const ACTIONS: [(&str, SlowAction); 2] =
+    [("open", SlowAction::Open), ("alert", SlowAction::Alert)];
 
 pub(super) fn breaker(
     reader: &mut SettingReader,

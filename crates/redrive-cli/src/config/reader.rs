@@ -195,7 +195,37 @@ impl SettingReader {
     }
 
     pub fn duration(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Duration>> {
-        self.word(section, key, duration::parse)
+        let set = self.word(section, key, duration::parse)?;
+        let declared = self.keys.form(&section.path_of(key)).and_then(Form::span);
+        debug_assert!(declared.is_some(), "`{}` is not declared as a duration", section.path_of(key));
+        let nearest = declared.map_or(set.value, |(min, max)| set.value.clamp(min, max));
+        if nearest == set.value {
+            return Some(set);
+        }
+        let (name, least) = (section.name(key), if nearest > set.value { "at least" } else { "at most" });
+        let bound = duration::print(nearest);
+        let problem = format!("`{name} = \"{}\"` must be {least} {bound}", duration::print(set.value));
+        self.fault(section, Fault::value(&name, problem, format!("{name} = \"{bound}\""), set.at));
+        None
+    }
+
+    /// A duration, or the word that stands for none.
+    pub fn duration_or_off(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Option<Duration>>> {
+        let entry = section.get(key)?;
+        let off = match self.keys.form(&section.path_of(key)) {
+            Some(Form::SpanOr(_, _, off)) => off,
+            _ => "",
+        };
+        if matches!(&entry.node.data, Data::Text(text) if text == off) {
+            return Some(Set { value: None, at: entry.node.at.clone() });
+        }
+        let Some(set) = self.duration(section, key) else {
+            let off = format!("{} = \"{off}\"", section.name(key));
+            let fault = self.faults.last_mut().filter(|fault| fault.fix != off)?;
+            fault.fix = format!("{}, or {off}", fault.fix);
+            return None;
+        };
+        Some(Set { value: Some(set.value), at: set.at })
     }
 
     pub fn share(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Ratio>> {

@@ -45,7 +45,7 @@ fn table_property(keys: &Keys, path: &str, inline: Option<&Setting>) -> Value {
         _ => table(keys, path),
     };
     let about = declared.map(|table: &SettingTable| table.about).filter(|about| !about.is_empty());
-    if let Some(about) = about.or(inline.map(|setting| setting.about)) {
+    if let Some(about) = about.map(str::to_owned).or(inline.map(Setting::help)) {
         schema["description"] = about.into();
     }
     schema
@@ -53,7 +53,7 @@ fn table_property(keys: &Keys, path: &str, inline: Option<&Setting>) -> Value {
 
 fn setting_schema(setting: &Setting) -> Value {
     let mut schema = setting.form.schema();
-    schema["description"] = setting.about.into();
+    schema["description"] = setting.help().into();
     match setting.shown {
         Shown::Default(toml) => schema["default"] = value_of(toml),
         Shown::Example(toml) => schema["examples"] = json!([value_of(toml)]),

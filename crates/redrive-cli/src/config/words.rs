@@ -31,14 +31,24 @@ pub(super) fn without_path(url: &str) -> String {
     if host.len() == rest.len() { shown } else { format!("{scheme}://{host}/…") }
 }
 
-pub fn ordering_name(ordering: DeliveryOrder) -> &'static str {
+pub(super) const ORDERINGS: [(&str, DeliveryOrder); 2] = [
+    (ordering_name(DeliveryOrder::None), DeliveryOrder::None),
+    (ordering_name(DeliveryOrder::Key), DeliveryOrder::Key),
+];
+
+pub(super) const AFTER_DEAD: [(&str, AfterDead); 2] = [
+    (after_dead_name(AfterDead::Continue), AfterDead::Continue),
+    (after_dead_name(AfterDead::BlockKey), AfterDead::BlockKey),
+];
+
+pub const fn ordering_name(ordering: DeliveryOrder) -> &'static str {
     match ordering {
         DeliveryOrder::None => "none",
         DeliveryOrder::Key => "key",
     }
 }
 
-pub fn after_dead_name(after_dead: AfterDead) -> &'static str {
+pub const fn after_dead_name(after_dead: AfterDead) -> &'static str {
     match after_dead {
         AfterDead::Continue => "continue",
         AfterDead::BlockKey => "block_key",
@@ -57,7 +67,7 @@ pub fn schedule_words(schedule: &Schedule) -> String {
             format!("backoff {} × {multiplier}{cap}", print(*base))
         }
         Schedule::Fixed(delay) => format!("backoff {}", print(*delay)),
-        Schedule::Custom(_) => "a schedule of its own".to_owned(),
+        Schedule::Custom(_) => "a custom schedule".to_owned(),
     }
 }
 

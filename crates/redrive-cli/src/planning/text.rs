@@ -116,10 +116,12 @@ fn outage_text(figures: &PipelineFigures) -> String {
     let worst = figures.outages.iter().skip(1).max_by(|a, b| a.dead.total_cmp(&b.dead));
     let of = |figures: &JitterFigures| format!("{} (jitter {})", percent(figures.dead), figures.jitter);
     let mut text = match (figures.outage_gate, figures.dead_in_outage()) {
-        (false, _) => format!("dead before it ends: {}, since outage_gate is off", of(own)),
-        (true, Some(_)) => format!("dead before it ends: none (outage_gate on) · without it {}", of(own)),
+        (false, _) => format!("dead-lettered during the outage: {}, since outage_gate is off", of(own)),
+        (true, Some(_)) => {
+            format!("dead-lettered during the outage: none (outage_gate on); with it off: {}", of(own))
+        }
         (true, None) => format!(
-            "dead before it ends: what is held longer than hold_max or its ttl (outage_gate on) · without it {}",
+            "dead-lettered during the outage: only messages past hold_max or their ttl (outage_gate on); with it off: {}",
             of(own)
         ),
     };
@@ -136,7 +138,7 @@ fn budget_text(budget: &BudgetFigures, questions: &Questions) -> Vec<String> {
         BudgetRate::ShareOfSuccesses(share) => format!("{share} of the successes"),
     };
     let healthy = match budget.healthy {
-        None => format!("{allowed}; --rate and --assume tell what that means"),
+        None => format!("{allowed}; add --rate and --assume to see the effect"),
         Some(healthy) if healthy.made_per_minute >= healthy.wanted_per_minute => {
             format!("{allowed}, {:.0} a minute are wanted: enough", healthy.wanted_per_minute)
         }
@@ -161,7 +163,9 @@ fn budget_text(budget: &BudgetFigures, questions: &Questions) -> Vec<String> {
             format!("in a {outage} outage: {} dead for it, since outage_gate is off", percent(dead))
         }
         (false, _, None) => {
-            format!("in a {outage} outage it dead-letters, since outage_gate is off; --rate tells how many")
+            format!(
+                "in a {outage} outage it dead-letters, since outage_gate is off; add --rate to see how many"
+            )
         }
     };
     vec![healthy, in_outage]
@@ -206,10 +210,14 @@ fn dead_text(dead: DeadFigures, questions: &Questions) -> Vec<String> {
     if let Some(triage) = dead.triage {
         lines.push(match dead.diverges_above {
             Some(above) => {
-                format!("diverges above {:.2} % poison with {} triage", above * 100.0, rate(triage))
+                format!(
+                    "grows without bound above {:.2} % poison with {} triage",
+                    above * 100.0,
+                    rate(triage)
+                )
             }
             None => format!(
-                "diverges without any poison: {} triage is less than what fails too often",
+                "grows without bound even at 0 % poison: {} triage is slower than letters arrive",
                 rate(triage)
             ),
         });

@@ -399,7 +399,7 @@ fn findings(stores: &Embedded, pipeline: &str) -> Vec<String> {
     let Some(report) = stores.report(pipeline) else { return Vec::new() };
     let mut found = Vec::new();
     if let Some(why) = &report.rebuilt {
-        found.push(format!("pipeline {pipeline}: the index was built anew: {why}"));
+        found.push(format!("pipeline {pipeline}: the index was rebuilt: {why}"));
     }
     found.extend(report.notes.iter().map(|note| format!("pipeline {pipeline}: {note}")));
     for (log, damage) in [("journal", &report.journal), ("letter log", &report.letters)] {

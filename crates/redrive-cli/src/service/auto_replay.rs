@@ -13,7 +13,7 @@ pub(super) fn start(runtime: &Runtime, service: &Service, pipeline: &str, settin
     let pipeline = pipeline.to_owned();
     runtime.spawn(async move {
         let failed = |error: &auto::AutoReplayError| {
-            tracing::warn!(target: "redrive::replay", pipeline, "auto-replay could not go on: {error}");
+            tracing::warn!(target: "redrive::replay", pipeline, "auto-replay could not continue: {error}");
         };
         auto::run(settings, handle, replays, actions, failed).await;
     });

@@ -93,7 +93,7 @@ pub fn log_subscription(pipeline: &str, changed: &Changed) {
             pipeline,
             purged = stopped.purged,
             active = stopped.active,
-            "purging stopped: {} % of active subscriptions are gone within 5 min (limit 2 %); go on with: \
+            "purging stopped: {} % of active subscriptions are gone within 5 min (limit 2 %); resume with: \
              redrive subscriptions resume {pipeline}",
             stopped.percent()
         );

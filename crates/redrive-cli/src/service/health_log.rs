@@ -35,9 +35,7 @@ impl HealthLog {
             let actions = actions.clone();
             tokio::spawn(async move {
                 if let Err(error) = actions.record(action).await {
-                    tracing::error!(
-                        "the guard's pause is not written down, and ends with the process: {error}"
-                    );
+                    tracing::error!("could not persist the guard's pause; a restart will lift it: {error}");
                 }
             });
         }

@@ -12,7 +12,8 @@ pub(super) fn start(runtime: &Runtime, service: &Service, pipeline: &str, keep: 
     let Ok(served) = service.find(pipeline) else { return };
     let (handle, actions, expired) = (served.handle.clone(), service.actions.clone(), served.expired.clone());
     let pipeline = pipeline.to_owned();
-    runtime.spawn(sweep_hourly(actions, handle, keep, move |swept| match swept {
+    let replays = service.replays.clone();
+    runtime.spawn(sweep_hourly(actions, handle, keep, replays, move |swept| match swept {
         Ok(Discarded { discarded: 0, .. }) => {}
         Ok(Discarded { id, discarded, .. }) => {
             expired.fetch_add(discarded, Ordering::Relaxed);

@@ -42,8 +42,7 @@ pub fn made(engine: &EngineConfig) -> Result<Token, Failed> {
 fn configured(token: &TokenConfig) -> Result<Token, String> {
     let of = |problem: String| format!("token `{}`: {problem}", token.name);
     let secret = Secret::read(&token.secret_file).map_err(|error| {
-        let fix =
-            "write a secret of its own into that file, readable for this user, or correct `secret_file`";
+        let fix = "write a separate secret into that file, readable for this user, or correct `secret_file`";
         of(format!("its `secret_file` cannot be used: {error}\n  fix: {fix}"))
     })?;
     Token::new(&token.name, secret.expose(), token.scopes.clone()).map_err(|error| of(error.to_string()))

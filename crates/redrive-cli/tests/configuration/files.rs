@@ -39,7 +39,7 @@ fn what_would_stop_a_processor_is_told_by_the_check() {
         (token(read, "empty"), "`secret_file = \"empty\"` cannot be used: the file is empty"),
         (
             token(read, "short"),
-            "`secret_file = \"short\"` holds no usable secret: the secret of token `ops` has 7 bytes",
+            "`secret_file = \"short\"` does not hold a usable secret: the secret of token `ops` has 7 bytes",
         ),
         (token("[]", "good"), "`scopes = []` allows nothing; name some of read"),
         (format!("{ORDERS}headers = {{ x-key_file = \"missing\" }}\n"), "missing: No such file"),

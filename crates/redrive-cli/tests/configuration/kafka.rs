@@ -11,10 +11,10 @@ fn the_keys_of_kafka_belong_to_it_and_what_it_needs_is_asked_for() {
     let report =
         wrong(&format!("[engine]\nkind = \"kafka\"\nbrokers = [\"http://k\"]\ngroup = \"\"\n{ORDERS}"));
     assert!(report.contains("`http://k` is not a broker"), "{report}");
-    assert!(report.contains("`group = \"\"` is no name"), "{report}");
+    assert!(report.contains("`group = \"\"` is not a name"), "{report}");
     let report = wrong(&format!("[engine]\nbrokers = [\"k:9092\"]\n{ORDERS}"));
     assert!(
-        report.contains("`brokers` means something to the kafka engine only, and this is embedded"),
+        report.contains("`brokers` applies to the kafka engine only; `engine.kind` is embedded"),
         "{report}"
     );
 }
@@ -55,7 +55,7 @@ fn two_pipelines_of_one_group_cannot_share_a_topic() {
         report.contains("the pipelines `orders` and `mails` read the topic orders in one group"),
         "{report}"
     );
-    assert!(report.contains("each with a `group` of its own"), "{report}");
+    assert!(report.contains("each with its own `group`"), "{report}");
 }
 
 #[test]

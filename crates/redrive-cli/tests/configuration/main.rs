@@ -196,6 +196,7 @@ enabled = true
 rate = "7/s"
 healthy_for = "11m"
 age_max = "2h"
+tenant_max = 7
 [[pipeline.group]]
 match = "timeout*payments"
 as = "payments are slow"

@@ -108,9 +108,10 @@ fn the_address_of_a_chat_service_is_not_shown() {
 fn who_may_read_is_said_in_one_word() {
     let server = |line: &str| format!("[server]\n{line}\n{ORDERS}");
     assert_eq!(config(&server("")).server.reads, Reads::Auto);
+    assert_eq!(config(&server("reads = \"auto\"")).server.reads, Reads::Auto);
     assert_eq!(config(&server("reads = \"token\"")).server.reads, Reads::Token);
     assert_eq!(config(&server("reads = \"open\"")).server.reads, Reads::Open);
-    assert!(wrong(&server("reads = \"nobody\"")).contains("is not one of token, open"));
+    assert!(wrong(&server("reads = \"nobody\"")).contains("is not one of auto, token, open"));
     let open = format!("[server]\nreads = \"open\"\n{}{ORDERS}", token("ops"));
     assert!(report(&loaded(&open).faults).contains("shows payloads, metrics and actions to every client"));
     let dir = with_config(&server("reads = \"open\""));

@@ -61,6 +61,9 @@ pub enum OnExhausted {
 }
 
 impl Mode {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::NonBlocking, Self::Blocking];
+
     /// The name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,6 +74,9 @@ impl Mode {
 }
 
 impl OnExhausted {
+    /// Each of them.
+    pub const ALL: [Self; 2] = [Self::Defer, Self::DeadLetter];
+
     /// The name in the configuration.
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,7 +91,7 @@ impl Word for Mode {
     const ACCEPTED: &'static str = "non-blocking or blocking";
 
     fn read(text: &str) -> Option<Self> {
-        [Self::NonBlocking, Self::Blocking].into_iter().find(|mode| mode.name() == text)
+        Self::ALL.into_iter().find(|mode| mode.name() == text)
     }
 
     fn print(&self) -> String {
@@ -98,7 +104,7 @@ impl Word for OnExhausted {
     const ACCEPTED: &'static str = "defer or dead_letter";
 
     fn read(text: &str) -> Option<Self> {
-        [Self::Defer, Self::DeadLetter].into_iter().find(|answer| answer.name() == text)
+        Self::ALL.into_iter().find(|answer| answer.name() == text)
     }
 
     fn print(&self) -> String {

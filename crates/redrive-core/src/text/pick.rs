@@ -14,7 +14,7 @@ pub enum Pick {
 
 /// The text is not a location in a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` does not say where in a message to look; write it like json:/order_id or header:x-tenant")]
+#[error("`{text}` does not name a place in a message; write it like json:/order_id or header:x-tenant")]
 pub struct PickError {
     /// The text as written.
     pub text: String,

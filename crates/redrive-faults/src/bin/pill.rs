@@ -1,5 +1,5 @@
-//! A process that one of its messages kills: `pill DIR LOG HOW START [LAST_END [stay]]`. Ends with 0 once nothing is pending,
-//! unless it is to stay.
+//! A process that one of its messages kills: `pill DIR LOG HOW START [LAST_END [stay]]`. Exits with 0 once nothing is
+//! pending, unless it is to stay.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! The process whose replay job is killed. `replayer seed DIR COUNT` makes dead letters, `replayer replay DIR LOG RATE`
-//! replays them all as one job and ends when the job is done. Exit codes: 0 it ran to its end, 1 it failed.
+//! The process whose replay job is killed. `replayer seed DIR COUNT` creates dead letters, `replayer replay DIR LOG
+//! RATE` replays them all as one job and ends when the job is done. Exit codes: 0 it completed, 1 it failed.
 
 use std::path::Path;
 use std::process::ExitCode;

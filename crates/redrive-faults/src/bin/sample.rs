@@ -1,5 +1,5 @@
-//! Makes the sample store in a directory: `sample DIR MESSAGES`. A release keeps one, so that the next can prove that it
-//! still opens it.
+//! Creates the sample store in a directory: `sample DIR MESSAGES`. A release keeps one, so that the next release can
+//! prove that it still opens it.
 
 use std::path::Path;
 

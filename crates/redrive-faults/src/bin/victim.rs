@@ -1,5 +1,6 @@
-//! The process that is killed, starved and cut off. `victim work DIR ACKS SEED STEPS [PIPELINE]` (0 steps: until it is killed; without a pipeline: all), or
-//! `victim verify DIR ACKS`, or `victim append FILE LOG` (no store at all, a control). Exit codes: 0 it ran to its end, 1 the verification failed, 74 the storage failed.
+//! The process that is killed, starved and cut off. `victim work DIR ACKS SEED STEPS [PIPELINE]` (0 steps: until it is
+//! killed; without a pipeline: all), or `victim verify DIR ACKS`, or `victim append FILE LOG` (no store at all, a
+//! control). Exit codes: 0 it completed, 1 the verification failed, 74 the storage failed.
 
 use std::fs::File;
 use std::io::Write;
@@ -44,7 +45,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The control: append, sync, say how long the file is now; until it fails.
+/// The control: appends, syncs and logs the new length of the file, until that fails.
 fn append(file: &str, log: &str) -> std::io::Result<std::convert::Infallible> {
     let file = File::options().create(true).append(true).open(file)?;
     let log = File::options().append(true).open(log)?;
@@ -58,7 +59,7 @@ fn append(file: &str, log: &str) -> std::io::Result<std::convert::Infallible> {
 }
 
 fn stop(error: &dyn std::fmt::Display, code: u8) -> ExitCode {
-    // Standard error may be what fails just now.
+    // Standard error may be what is failing.
     let _ = std::io::stderr().write_all(format!("{error}\n").as_bytes());
     ExitCode::from(code)
 }

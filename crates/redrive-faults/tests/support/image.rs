@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Mounted as long as it lives.
+/// Mounted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Image {
     file: PathBuf,
@@ -13,13 +13,13 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// `Err` names what is missing here; then a test is skipped.
+    /// Creates and mounts an image. `Err` names what is missing on this machine; the test is skipped then.
     pub(crate) fn new(dir: &Path, mib: u64) -> Result<Self, String> {
         let (file, mount) = (dir.join("disk"), dir.join("mount"));
         std::fs::create_dir_all(&mount).map_err(|error| error.to_string())?;
         let image = std::fs::File::create(&file).and_then(|image| image.set_len(mib << 20));
         image.map_err(|error| error.to_string())?;
-        // Without reserved blocks free means free, also for root.
+        // Without reserved blocks, free space is free for root too.
         let path = file.display().to_string();
         run("mkfs.ext4", &["-q", "-F", "-m", "0", &path])
             .map_err(|error| format!("no ext4 image can be made (package `e2fsprogs`): {error}"))?;
@@ -35,7 +35,7 @@ impl Image {
         Ok(())
     }
 
-    /// What was not synced is gone; `log` is told when.
+    /// Cuts the power: data that was not synced is gone. `log` records when.
     pub(crate) fn cut(&self, log: &Path) -> Result<(), String> {
         let script = &*Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/power-cut");
         let paths = [script, &*self.mount, log].map(|path| path.display().to_string());
@@ -60,7 +60,7 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         if self.unmount().is_err() {
-            // Somebody still has a file open; it goes with them.
+            // A file is still open; the mount goes away with it.
             let _ = run("umount", &["-l", &self.mount.display().to_string()]);
         }
     }

@@ -1,4 +1,4 @@
-//! What the fault tests share: a store with its file of acknowledgements, and the victim as a child process.
+//! Shared by the fault tests: a store with its acknowledgement file, and the victim as a child process.
 #![allow(dead_code)] // each test binary uses its own part
 
 use std::path::{Path, PathBuf};
@@ -9,13 +9,12 @@ use redrive_core::SplitMix64;
 use redrive_faults::plan;
 use redrive_faults::verify::{Asked, Scratch, SeenEffects, verify_as};
 
-/// No run of the victim takes this long unless it hangs.
-/// Longer than anything takes, also on a machine that is busy elsewhere.
+/// No run of the victim takes this long unless it hangs, even on a busy machine.
 pub(crate) const HANG_GUARD: Duration = Duration::from_mins(5);
 
 pub(crate) const VICTIM: &str = env!("CARGO_BIN_EXE_victim");
 
-/// A directory for a store, and the file of acknowledgements beside it.
+/// A directory for a store, and the acknowledgement file beside it.
 #[derive(Debug)]
 pub(crate) struct Rig {
     pub(crate) scratch: Scratch,
@@ -31,7 +30,7 @@ impl Rig {
         Self { scratch, dir, acks }
     }
 
-    /// Starts the victim; zero steps: until it is killed.
+    /// Starts the victim; with 0 steps it runs until it is killed.
     pub(crate) fn start(&self, seed: u64, steps: u64) -> Victim {
         Victim::spawn(&mut self.command(seed, steps))
     }
@@ -58,7 +57,7 @@ impl Rig {
         verify_as(&self.dir, &self.acks, Asked { started, tuning: plan::tuning() })
     }
 
-    /// Keeps everything for a look when a test fails.
+    /// Verifies the store, and keeps everything for inspection if that fails.
     pub(crate) fn check(&self, started: bool, what: &str) -> SeenEffects {
         self.verify(started).unwrap_or_else(|error| {
             let kept = std::env::temp_dir().join(format!("redrive-failed-{}", std::process::id()));
@@ -68,7 +67,7 @@ impl Rig {
     }
 }
 
-/// A running victim; it does not outlive the test.
+/// A running victim; it is killed on drop.
 #[derive(Debug)]
 pub(crate) struct Victim(Option<Child>);
 
@@ -78,13 +77,13 @@ impl Victim {
         Self(Some(child.expect("the victim starts")))
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     pub(crate) fn run(command: &mut Command) {
         let (status, said) = Self::spawn(command).wait();
         assert!(status.success(), "the victim ended with {status}: {said}");
     }
 
-    /// `kill -9`.
+    /// Kills it with `kill -9`.
     pub(crate) fn kill(mut self) {
         let mut child = self.0.take().expect("running");
         child.kill().expect("it can be killed");
@@ -94,10 +93,10 @@ impl Victim {
         assert!(killed, "it ended before it was killed: {} {said}", output.status);
     }
 
-    /// `kill -9`, unless it has ended by itself: then how.
+    /// Kills it with `kill -9`, unless it has ended by itself: then returns how.
     pub(crate) fn end_now(&mut self) -> Option<ExitStatus> {
         let mut child = self.0.take().expect("running");
-        // One that has ended and was not waited for yet can still be killed, which changes nothing.
+        // A process that has ended but was not waited for can still be killed, which has no effect.
         let _ = child.kill();
         let status = child.wait().expect("it ends");
         (std::os::unix::process::ExitStatusExt::signal(&status) != Some(9)).then_some(status)
@@ -107,7 +106,7 @@ impl Victim {
         let begun = Instant::now();
         let child = self.0.as_mut().expect("running");
         while child.try_wait().expect("it can be asked").is_none() {
-            // The guard that kills it is `drop`.
+            // If the assertion fails, `drop` kills it.
             assert!(begun.elapsed() < HANG_GUARD, "the victim hangs");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -125,12 +124,13 @@ impl Drop for Victim {
     }
 }
 
-/// How often a test repeats, from the environment or as given.
+/// How often a test repeats: from the environment, or the default.
 pub(crate) fn often(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// Waits until the victim works, then a moment more; in one case of four only the moment, which may fall into opening.
+/// Waits until the victim works, then a random time; in one case of four only the random time, which may hit the
+/// opening.
 pub(crate) fn random_moment(rig: &Rig, random: &mut SplitMix64) {
     if !random.chance(25) {
         let (before, begun) = (rig.acks_len(), Instant::now());

@@ -1,7 +1,7 @@
-//! One process of a group: reads orders, does with each what its fate says, and writes down what it did.
+//! One process of a group: reads orders, handles each according to its fate, and records what it did.
 //!
-//! It ends in good order on SIGTERM. Exit codes: 0 it ended well, 1 it failed, 2 it was started wrongly, 70 a
-//! handler never came back.
+//! It ends cleanly on SIGTERM. Exit codes: 0 it ended cleanly, 1 it failed, 2 it was started with wrong arguments, 70 a
+//! handler never returned.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,20 +14,20 @@ use redrive_lab::kafka::processor::Processor;
 use redrive_lab::kafka::trace::Trace;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// What a test says about it.
+/// The flags that a test passes.
 struct MemberFlags {
     processor: Processor,
     trace: PathBuf,
-    /// The only order that fails, and it always does; otherwise the fates of the workload.
+    /// The only order that fails, and it always does; without it, the fates of the workload apply.
     poison: Option<u64>,
-    /// An attempt takes up to so long, so that some are under way at any moment.
+    /// Longest duration of an attempt, so that some are running at any moment.
     takes_max: Duration,
     /// An order that kills this process.
     pill: Option<Pill>,
 }
 
 fn main() -> ExitCode {
-    // A test that fails shows the last lines.
+    // A failing test shows the last lines.
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let options = match parse(std::env::args().skip(1)) {
         Ok(options) => options,

@@ -1,10 +1,10 @@
-//! The three-broker storm, and how soon deliveries go on after a loss.
+//! The three-broker storm, and how soon deliveries resume after a loss.
 //!
 //! ```text
 //! storm --redrive target/release/redrive --seed 13 --records 100000 --rate 200 --rounds 2
 //! storm --redrive target/release/redrive --figures --sessions 10,20,45 --repeats 5
 //! ```
-//! Exit codes: 0 everything adds up, 1 it does not, 2 started wrongly.
+//! Exit codes: 0 everything adds up, 1 it does not, 2 wrong arguments.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Set by SIGINT and SIGTERM, so that brokers and processors do not outlive the storm.
+/// Returns a flag that SIGINT and SIGTERM set, so that brokers and processors do not outlive the storm.
 fn interrupted() -> Result<Arc<AtomicBool>, Error> {
     let interrupted = Arc::new(AtomicBool::new(false));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -9,30 +9,30 @@ use super::seen::Attempt;
 /// One attempt and three retries.
 pub const ATTEMPTS_MAX: usize = 4;
 
-/// A time within which deliveries may have been repeated.
+/// A period in which deliveries may have been repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     pub from_us: u64,
     pub to_us: u64,
 }
 
-/// Everything that is known of one flow.
+/// All the evidence about one flow.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     pub flow: Flow,
-    /// Records 0 to here were acknowledged by the cluster.
+    /// Records with numbers below this were acknowledged by the cluster.
     pub produced: u64,
     /// In the order of the answers.
     pub attempts: &'a [Attempt],
     /// The number of each record in `T.DLQ`.
     pub letters: &'a [u64],
-    /// Letters that somebody put back onto the source, repaired.
+    /// Letters that were put back onto the source by hand, after their records were repaired.
     pub put_back: &'a [u64],
     /// Faults that may repeat deliveries.
     pub windows: &'a [Window],
 }
 
-/// What came of it. All but `produced`, `delivered`, `dead`, `put_back`, `repeats` and `repeats_most` must be 0.
+/// The findings. All but `produced`, `delivered`, `dead`, `put_back`, `twins`, `repeats` and `repeats_most` must be 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StormAudit {
     pub produced: u64,
@@ -41,19 +41,19 @@ pub struct StormAudit {
     pub put_back: u64,
     /// Neither delivered nor dead.
     pub lost: Vec<u64>,
-    /// Delivered and dead, although nobody put the letter back.
+    /// Delivered and dead, although the letter was not put back.
     pub both: Vec<u64>,
     /// Put back by hand and never delivered.
     pub dropped: Vec<u64>,
-    /// More than one letter for a record.
+    /// Letters beyond the first of a record.
     pub twins: u64,
     /// Successful calls beyond the first.
     pub repeats: u64,
-    /// Successful calls of the record that was repeated most, beyond the first.
+    /// Successful calls of the most repeated record, beyond the first.
     pub repeats_most: u64,
     /// Repeats with no fault between the two calls.
     pub unexplained: Vec<u64>,
-    /// Records that were tried before their predecessor of the same key had come to its end.
+    /// Records that were attempted before their predecessor of the same key was terminal.
     pub out_of_order: Vec<u64>,
     /// Calls and letters for records that were never produced.
     pub unknown: u64,
@@ -139,8 +139,8 @@ fn is_explained(earlier: &Attempt, later: &Attempt, windows: &[Window]) -> bool 
     windows.iter().any(|window| window.from_us <= later.arrived_us && earlier.answered_us <= window.to_us)
 }
 
-/// Records whose first call arrived before the one before them of the same key had ended: by a success, or, if it died, by
-/// as many failures as it has attempts.
+/// Returns records whose first call arrived before their predecessor of the same key had ended: by a success, or, if it
+/// died, by as many failures as it has attempts.
 fn out_of_order(attempts: &[Attempt], dead: &HashMap<u64, u64>) -> Vec<u64> {
     let mut calls: BTreeMap<u64, Vec<&Attempt>> = BTreeMap::new();
     for attempt in attempts {
@@ -160,7 +160,7 @@ fn out_of_order(attempts: &[Attempt], dead: &HashMap<u64, u64>) -> Vec<u64> {
     let overtook = |(number, calls): (&u64, &Vec<&Attempt>)| {
         let before = number.checked_sub(KEYS)?;
         let first = calls.iter().map(|call| call.arrived_us).min()?;
-        // One that never ended counts as lost, not as overtaken.
+        // A record that never ended counts as lost, not as overtaken.
         (first < end_us(before)?).then_some(*number)
     };
     calls.iter().filter_map(overtook).collect()

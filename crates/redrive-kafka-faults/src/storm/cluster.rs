@@ -1,4 +1,4 @@
-//! Three brokers on which ACLs count: their topics, their permissions, and whether all replicas are in sync.
+//! Three brokers that enforce ACLs: their topics, their permissions, and whether all replicas are in sync.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -19,10 +19,10 @@ use redrive_lab::kafka::{Error, orders};
 
 use super::plan::NODES;
 
-/// From the listener without a password to the one with, as `scripts/kafka.sh` lays them out.
+/// Port distance between the listener without a password and the one with it, as set up by `scripts/kafka.sh`.
 const SASL_BELOW: u16 = 7_000;
 
-/// A running cluster. It goes when this is dropped.
+/// A running cluster. It is stopped on drop.
 #[derive(Debug)]
 pub struct Cluster {
     broker: Broker,
@@ -30,7 +30,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// `broker_session_ms`: how long the controller waits for a silent broker.
+    /// Starts the cluster. `broker_session_ms` is how long the controller waits for a silent broker.
     pub fn up(root: &Path, dir: &Path, broker_session_ms: u64) -> Result<Self, Error> {
         let extra = format!("broker.session.timeout.ms={broker_session_ms}");
         let broker = Broker::up_three_secure(root, dir, &extra)?;
@@ -42,12 +42,12 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// For the storm itself, which may do everything.
+    /// Returns the address for the storm itself, which may do everything.
     pub fn address(&self) -> &str {
         self.broker.address()
     }
 
-    /// For the processors, which come with a password and what they are allowed to do.
+    /// Returns the addresses for the processors, which log in with a password and have limited permissions.
     pub fn guarded(&self) -> Result<Vec<String>, Error> {
         let guarded = |address: &str| -> Result<String, Error> {
             let (host, port) = address.rsplit_once(':').ok_or("an address without a port")?;
@@ -64,7 +64,7 @@ impl Cluster {
         self.broker.node(node, act)
     }
 
-    /// Makes a topic with as many replicas as there are nodes.
+    /// Creates a topic with as many replicas as there are nodes.
     pub fn create(&self, wanted: Topic<'_>) -> Result<(), Error> {
         let new = NewTopic::new(wanted.name, wanted.partitions, TopicReplication::Fixed(NODES as i32));
         let new = wanted.settings.iter().fold(new, |new, (key, value)| new.set(key, value));
@@ -100,13 +100,13 @@ impl Cluster {
         self.deny_write("--remove", topics)
     }
 
-    /// One call for all topics: each starts a Java process.
+    /// Uses one call for all topics, because each call starts a Java process.
     fn deny_write(&self, change: &str, topics: &[String]) -> Result<(), Error> {
         let topics = topics.iter().map(|topic| format!("--topic {topic}")).collect::<Vec<_>>().join(" ");
         self.acl(&format!("{change} --deny-principal User:redrive --operation Write {topics}"))
     }
 
-    /// The node that coordinates a group.
+    /// Returns the node that coordinates a group.
     pub fn coordinator(&self, group: &str) -> Result<u32, Error> {
         let line = format!(
             "kafka-consumer-groups.sh --bootstrap-server {} --describe --group {group} --state",
@@ -118,8 +118,8 @@ impl Cluster {
         node.ok_or_else(|| format!("no coordinator of {group}: {said}").into())
     }
 
-    /// Copies up to `max` letters of `from` onto `to`, key, value and headers as they are, except those in `without`.
-    /// Returns their numbers before anything is written to `told`, so that the receiver knows them first.
+    /// Copies up to `max` letters from `from` to `to`, with key, value and headers, except those in `without`. Passes
+    /// their numbers to `told` before anything is written, so that the receiver knows them first, and returns them.
     pub fn put_back(
         &self,
         from: &str,

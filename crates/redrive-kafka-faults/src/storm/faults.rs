@@ -1,4 +1,4 @@
-//! What each fault does, and when it is over: always a condition seen from outside, never a time.
+//! What each fault does, and when it is over: always a condition seen from outside, never a duration.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::flow::Flow;
 use super::plan::Fault;
 use super::scene::Scene;
 
-/// Longer than the cluster waits for a silent broker (4 s here): what arrives after this no longer comes from what was
-/// fetched before.
+/// Longer than the cluster waits for a silent broker (4 s here): calls that arrive after this no longer come from
+/// records fetched before.
 const FENCED_US: u64 = 6_000_000;
-/// A frozen processor outlasts its session (20 s by default).
+/// Longer than the session of a processor (20 s by default).
 const FROZEN: Duration = Duration::from_secs(25);
-/// How long no call of a paused flow may arrive before the pause counts as complete.
+/// A pause counts as complete after no call of the flow has arrived for this long.
 const QUIET_US: u64 = 2_000_000;
 /// Letters that are put back at once.
 const PUT_BACK_MAX: usize = 20;
@@ -26,15 +26,15 @@ const MORE_PARTITIONS: i32 = 3;
 /// What the faults leave behind for the audit.
 #[derive(Debug, Default)]
 pub struct Traces {
-    /// Letters of the flow without order that were put back by hand.
+    /// Letters of the unordered flow that were put back by hand.
     pub put_back: Vec<u64>,
     /// Calls of a paused flow.
     pub while_paused: u64,
-    /// How often a partition was seen to be held while writing was not allowed.
+    /// How often a partition was seen to be held while writing was forbidden.
     pub held: u64,
 }
 
-/// Makes a fault happen and returns when everything moves again.
+/// Injects a fault and returns when everything moves again.
 pub fn happen(scene: &mut Scene<'_>, fault: Fault, traces: &mut Traces) -> Result<(), Error> {
     let begun_us = trace::wall_us();
     match fault {
@@ -88,7 +88,7 @@ fn lose_broker(scene: &mut Scene<'_>, node: u32, gone: Act, back: Act) -> Result
     scene.bring_back(node, back)
 }
 
-/// Retries and letters of one flow cannot be written; a processor dies meanwhile, and everything it has stored with it.
+/// Forbids writing retries and letters of one flow; meanwhile a processor dies with its disk.
 fn revoke_write(scene: &mut Scene<'_>, processor: usize, traces: &mut Traces) -> Result<(), Error> {
     let orders = scene.settings.topic(Flow::Orders);
     let tiers = TIERS.map(|tier| format!("{orders}.retry.{tier}"));
@@ -103,7 +103,7 @@ fn revoke_write(scene: &mut Scene<'_>, processor: usize, traces: &mut Traces) ->
     scene.cluster.grant_write(&topics)
 }
 
-/// One flow is paused; partitions change hands twice, and nothing of it may be delivered.
+/// Pauses one flow; partitions change owners twice, and nothing of the flow may be delivered.
 fn pause(scene: &mut Scene<'_>, killed: usize, traces: &mut Traces) -> Result<(), Error> {
     let orders = scene.settings.topic(Flow::Orders);
     let (asked, restarted) = ((killed + 1) % 3, (killed + 2) % 3);
@@ -120,7 +120,7 @@ fn pause(scene: &mut Scene<'_>, killed: usize, traces: &mut Traces) -> Result<()
     scene.until("the end of the pause", |scene| Ok(scene.fleet.steer(asked, "resume", &orders).is_ok()))
 }
 
-/// Letters go back onto the source while a processor is dead, so that some are read just after an assignment.
+/// Puts letters back onto the source while a processor is dead, so that some are read just after an assignment.
 fn put_back(scene: &mut Scene<'_>, processor: usize, traces: &mut Traces) -> Result<(), Error> {
     let orders = scene.settings.topic(Flow::Orders);
     scene.fleet.kill(processor)?;

@@ -1,7 +1,7 @@
-//! How soon deliveries go on after a kill and after the loss of a broker, by session timeout.
+//! How soon deliveries resume after a kill and after the loss of a broker, by session timeout.
 //!
-//! The broker that is lost is the coordinator of the group: heartbeats and commits stop with it. The cluster waits for a
-//! silent broker as long as Kafka does by default.
+//! The lost broker is the coordinator of the group, so heartbeats and commits stop with it. The cluster waits for a
+//! silent broker for as long as Kafka does by default.
 
 use std::fmt;
 use std::path::Path;
@@ -21,7 +21,7 @@ use super::silence;
 
 /// Kafka's default of `broker.session.timeout.ms`.
 const BROKER_SESSION_MS: u64 = 9_000;
-/// What arrives later than this after the loss no longer comes from what was fetched before.
+/// Calls that arrive later than this after the loss no longer come from records fetched before.
 const FENCED_US: u64 = 15_000_000;
 /// The product's own default.
 pub const SESSION_DEFAULT_S: u64 = 20;
@@ -54,9 +54,9 @@ pub struct FigureOptions<'a> {
     pub per_second: u64,
     /// More settings for `[engine.kafka]`.
     pub client: &'a [(String, String)],
-    /// Only losses of brokers that stay connected and silent.
+    /// Measure only losses of brokers that stay connected and silent.
     pub frozen_only: bool,
-    /// Set when somebody wants it to end.
+    /// Set when the run is to be ended.
     pub interrupted: &'a Arc<AtomicBool>,
 }
 
@@ -85,7 +85,7 @@ pub fn figures(options: &FigureOptions<'_>) -> Result<(), Error> {
             options.per_second,
             options.interrupted,
         )?;
-        // A processor that comes back under its name does not depend on the session.
+        // How fast a processor returns under its own name does not depend on the session.
         let losses: &[Loss] = match *session_s {
             _ if options.frozen_only => &[Loss::Frozen],
             SESSION_DEFAULT_S => &[Loss::Processor, Loss::Killed, Loss::Frozen],
@@ -117,7 +117,7 @@ pub fn figures(options: &FigureOptions<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// One loss: the longest silence, and how many deliveries were repeated.
+/// Measures one loss: the longest silence, and how many deliveries were repeated.
 fn measure(scene: &mut Scene<'_>, loss: Loss, round: usize) -> Result<(u64, usize), Error> {
     let repeats_before = repeats(scene);
     let from_us = match loss {
@@ -128,7 +128,7 @@ fn measure(scene: &mut Scene<'_>, loss: Loss, round: usize) -> Result<(u64, usiz
         }
         Loss::Killed | Loss::Frozen => {
             let (group, mut node) = (scene.settings.group(), 0);
-            // The tool gives up after a few seconds, which a busy machine may need.
+            // The tool gives up after a few seconds, which may be too soon on a busy machine.
             scene.until("the coordinator", |scene| {
                 node = scene.cluster.coordinator(&group).unwrap_or(0);
                 Ok(node > 0)

@@ -1,4 +1,4 @@
-//! The processors: real `redrive` processes, and somebody who starts them again when they end by themselves.
+//! The processors: real `redrive` processes, and a supervisor that restarts them when they end by themselves.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -40,19 +40,19 @@ struct Processor {
     child: Option<Child>,
 }
 
-/// What all processors of a fleet have in common.
+/// Settings that all processors of a fleet share.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings<'a> {
-    /// Appended to the names of flows and group.
+    /// Suffix of the names of flows and group.
     pub suffix: &'a str,
-    /// `session.timeout.ms`; the product's default unless set.
+    /// `session.timeout.ms`; the product's default if `None`.
     pub session_ms: Option<u64>,
     /// More settings for `[engine.kafka]`.
     pub client: &'a [(String, String)],
 }
 
 impl Settings<'_> {
-    /// Source topic and pipeline of a flow.
+    /// Returns the name of a flow's source topic and pipeline.
     pub fn topic(&self, flow: Flow) -> String {
         format!("{}{}", flow.name(), self.suffix)
     }
@@ -104,7 +104,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// `kill -9`.
+    /// Kills a processor with `kill -9`.
     pub fn kill(&mut self, number: usize) -> Result<(), Error> {
         if let Some(mut child) = self.processors[number].child.take() {
             child.kill()?;
@@ -113,7 +113,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Removes everything a processor has stored; only while it does not run.
+    /// Removes everything a processor has stored; only call it while the processor is stopped.
     pub fn lose_disk(&self, number: usize) -> Result<(), Error> {
         match std::fs::remove_dir_all(self.processors[number].dir.join("data")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
@@ -128,7 +128,7 @@ impl Fleet {
         if sent.success() { Ok(()) } else { Err(format!("processor {number} is gone").into()) }
     }
 
-    /// How a processor ended after SIGTERM, or nothing while it still runs.
+    /// Returns how a processor ended after SIGTERM; `None` while it still runs.
     pub fn ended(&mut self, number: usize) -> Result<Option<ExitStatus>, Error> {
         let Some(child) = &mut self.processors[number].child else { return Ok(None) };
         let status = child.try_wait()?;
@@ -138,7 +138,7 @@ impl Fleet {
         Ok(status)
     }
 
-    /// Starts processors again that ended by themselves, as a supervisor does. A refused configuration is an error.
+    /// Restarts processors that ended by themselves, as a supervisor does. A refused configuration is an error.
     pub fn supervise(&mut self) -> Result<(), Error> {
         for number in 0..self.processors.len() {
             let Some(child) = &mut self.processors[number].child else { continue };
@@ -153,7 +153,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Whether the processor says that it is ready; `None` if it does not answer.
+    /// Whether the processor reports that it is ready; `None` if it does not answer.
     pub fn is_ready(&self, number: usize) -> Option<bool> {
         let answer = self.get(number, "/readyz").ok()?;
         Some(answer.split(' ').nth(1)? == "200")
@@ -175,14 +175,14 @@ impl Fleet {
         &self.ended_itself
     }
 
-    /// Everything the processors said.
+    /// Returns the logs of all processors.
     pub fn said(&self) -> String {
         let read =
             |processor: &Processor| std::fs::read_to_string(processor.dir.join("log")).unwrap_or_default();
         self.processors.iter().map(read).collect()
     }
 
-    /// What one processor said last.
+    /// Returns the last lines of one processor's log.
     pub fn log(&self, number: usize) -> String {
         let text = std::fs::read_to_string(self.processors[number].dir.join("log")).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();

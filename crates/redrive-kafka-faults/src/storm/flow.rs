@@ -3,13 +3,13 @@
 /// A pipeline with a source topic of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flow {
-    /// Without order; its source grows during the storm.
+    /// Unordered; its source grows during the storm.
     Orders,
     /// `ordering = "key"`; every batch is compressed with zstd.
     Accounts,
 }
 
-/// Keys of each flow; record `i` has key `i % KEYS`.
+/// Number of keys of each flow; record `i` has key `i % KEYS`.
 pub const KEYS: u64 = 120;
 
 impl Flow {

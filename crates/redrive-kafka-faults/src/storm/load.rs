@@ -1,4 +1,4 @@
-//! Records into both source topics at a fixed rate, until it is ended.
+//! Writes records to both source topics at a fixed rate, until it is ended.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use super::flow::{Flow, KEYS};
 use super::seen::CallLog;
 
 const TICK: Duration = Duration::from_millis(10);
-/// Records that were produced and never tried; more are not added to them, so that a slow machine is not flooded.
+/// Bound on records that were produced and never attempted, so that a slow machine is not flooded.
 const BACKLOG_MAX: u64 = 20_000;
-/// An answer of the cluster never takes longer, also with brokers away.
+/// Longer than any answer of the cluster takes, even with brokers down.
 const ACKNOWLEDGED_WITHIN_MS: &str = "600000";
-/// So many records of one flow use one codec, then the next one.
+/// A flow changes its codec after this many records.
 const CODEC_TURN: u64 = 500;
 
-/// Counts records that the cluster did not take.
+/// Counts records that the cluster did not accept.
 #[derive(Clone, Debug, Default)]
 struct Failed(Arc<AtomicU64>);
 
 impl ClientContext for Failed {}
 
 impl ProducerContext for Failed {
-    /// How many records of the partition are on their way.
+    /// How many records of the partition are in flight.
     type DeliveryOpaque = Arc<AtomicU64>;
 
     fn delivery(&self, result: &DeliveryResult<'_>, on_their_way: Arc<AtomicU64>) {
@@ -42,11 +42,11 @@ impl ProducerContext for Failed {
     }
 }
 
-/// A load that goes on in a thread of its own.
+/// A load that runs in a thread of its own.
 #[derive(Debug)]
 pub struct StormLoad {
     shared: Arc<SharedLoad>,
-    /// Nothing once it was ended.
+    /// `None` once it was ended.
     thread: Option<JoinHandle<Result<(), Error>>>,
 }
 
@@ -54,14 +54,14 @@ pub struct StormLoad {
 struct SharedLoad {
     ended: AtomicBool,
     written: [AtomicU64; 2],
-    /// Partitions of the source of each flow that records go to.
+    /// Source partitions of each flow that records go to.
     partitions: [AtomicI32; 2],
-    /// Partitions that records shall go to as soon as the producers know them.
+    /// Partitions that records are to go to as soon as the producers know them.
     wanted: [AtomicI32; 2],
 }
 
 impl StormLoad {
-    /// `per_second` records, half of them for each flow.
+    /// Writes `per_second` records, half of them for each flow.
     pub fn start(
         brokers: &str,
         topics: [String; 2],
@@ -90,22 +90,22 @@ impl StormLoad {
         self.shared.written[flow.index()].load(Ordering::Relaxed)
     }
 
-    /// Partitions that records go to.
+    /// Returns the number of partitions that records go to.
     pub fn partitions(&self, flow: Flow) -> i32 {
         self.shared.partitions[flow.index()].load(Ordering::Relaxed)
     }
 
-    /// Spreads records over so many partitions once the producers know them.
+    /// Spreads records over this many partitions once the producers know them.
     pub fn spread(&self, flow: Flow, partitions: i32) {
         self.shared.wanted[flow.index()].store(partitions, Ordering::Relaxed);
     }
 
-    /// Whether it ended although nobody has ended it.
+    /// Whether it ended without being told to.
     pub fn has_failed(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Ends it and returns when every record is acknowledged: how many of each flow.
+    /// Ends the load. Returns how many records of each flow were written, once all are acknowledged.
     pub fn end(&mut self) -> Result<[u64; 2], Error> {
         self.shared.ended.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -115,8 +115,8 @@ impl StormLoad {
     }
 }
 
-/// The numbers of records for one partition that the producer does not have yet. An idempotent producer polls without a
-/// pause while records wait behind a request of their partition, so they wait here.
+/// Records of one partition that were not handed to the producer yet. An idempotent producer polls without pause while
+/// records wait behind a request of their partition, so they wait here.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<u64>,
@@ -164,7 +164,7 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Producers that do not know a new partition yet refuse records for it, so they are asked first.
+    /// Starts to use new partitions once all producers know them; until then a producer refuses records for them.
     fn follow_growth(&self, flow: Flow) -> Result<(), Error> {
         let wanted = self.shared.wanted[flow.index()].load(Ordering::Relaxed);
         if wanted == self.shared.partitions[flow.index()].load(Ordering::Relaxed) {
@@ -184,14 +184,14 @@ impl RecordWriter {
     }
 
     fn queue(&mut self, flow: Flow, number: u64) {
-        // Two producers would break the order of a key, so the flow that keeps it has one codec.
+        // Two producers would break the order of a key, so the ordered flow has one codec.
         let codec = if flow.keeps_order() { 1 } else { (number / CODEC_TURN % 2) as usize };
         let partitions = self.shared.partitions[flow.index()].load(Ordering::Relaxed);
         let partition = (number % KEYS % partitions as u64) as i32;
         self.queues.entry((codec, flow.index(), partition)).or_default().waiting.push_back(number);
     }
 
-    /// Hands the producers what waits for partitions of which they have nothing.
+    /// Hands waiting records to the producers, for partitions with nothing in flight.
     fn send(&mut self) -> Result<(), Error> {
         for ((codec, flow, partition), queue) in &mut self.queues {
             if queue.on_their_way.load(Ordering::Relaxed) > 0 {

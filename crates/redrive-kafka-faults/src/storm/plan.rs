@@ -1,10 +1,10 @@
-//! Which faults, in which order, against whom: all of it follows from a seed.
+//! Which faults, in which order, against which targets: all of it follows from a seed.
 
 use std::fmt;
 
 use redrive_core::SplitMix64;
 
-/// Brokers and processors alike.
+/// Number of brokers, and of processors.
 pub const NODES: u64 = 3;
 
 /// Nodes of the cluster count from 1, processors from 0.
@@ -31,9 +31,9 @@ pub enum Fault {
         processor: usize,
         disk_lost: bool,
     },
-    /// The source of the flow without order gets more partitions.
+    /// The source of the unordered flow gets more partitions.
     PartitionsAdded,
-    /// Write on the tiers and on `T.DLQ` is revoked; meanwhile a processor dies with its disk.
+    /// Write permission on the tiers and on `T.DLQ` is revoked; meanwhile a processor dies with its disk.
     WriteRevoked {
         processor: usize,
     },
@@ -41,14 +41,14 @@ pub enum Fault {
     PausedInRebalance {
         killed: usize,
     },
-    /// Letters are put back onto the source by hand while their processor is dead.
+    /// Letters are put back onto the source by hand while a processor is dead.
     PutBack {
         processor: usize,
     },
 }
 
 impl Fault {
-    /// Whether deliveries may be repeated because of it. A clean stop and a rebalance in good order repeat nothing.
+    /// Whether deliveries may be repeated because of it. A clean stop and a clean rebalance repeat nothing.
     pub const fn may_repeat(self) -> bool {
         !matches!(self, Self::ProcessorsRolled | Self::PartitionsAdded)
     }
@@ -81,8 +81,8 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Every kind of fault `rounds` times, more often those that hurt most, in an order and against targets that follow from
-/// the seed. Partitions are added twice at most.
+/// Returns every kind of fault `rounds` times, the most harmful ones more often, in an order and against targets that
+/// follow from the seed. Partitions are added twice at most.
 pub fn plan(seed: u64, rounds: u64) -> Vec<Fault> {
     let mut random = SplitMix64::new(seed);
     let mut faults = Vec::new();

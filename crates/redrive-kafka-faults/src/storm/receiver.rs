@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use super::flow::Flow;
 use super::seen::CallLog;
 
-/// A call takes up to so many milliseconds, by its number, so that some are in flight at any moment.
+/// A call takes up to this many milliseconds, by its number, so that some are in flight at any moment.
 const TAKES_MS_MAX: u64 = 16;
 
 /// Serves until it is dropped.
@@ -37,7 +37,7 @@ impl StormReceiver {
         Ok(Self { address, _runtime: runtime })
     }
 
-    /// Where the records of a flow are sent.
+    /// Returns the URL for the records of a flow.
     pub fn url(&self, flow: Flow) -> String {
         format!("http://{}/{}", self.address, flow.name())
     }
@@ -55,7 +55,7 @@ async fn accept(listener: TcpListener, seen: Arc<CallLog>) {
             let seen = Arc::clone(&seen);
             async move { Ok::<_, Infallible>(answer(&seen, request).await) }
         });
-        // A processor that is killed breaks its connections; that is no failure of the receiver.
+        // A killed processor breaks its connections, which is no failure of the receiver.
         tokio::spawn(
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service),
         );

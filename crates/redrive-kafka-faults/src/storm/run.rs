@@ -20,10 +20,10 @@ use super::silence;
 
 /// How long the cluster of the storm waits for a silent broker; Kafka's default is 9 s.
 const BROKER_SESSION_MS: u64 = 4_000;
-/// What a processor says when it goes on where another, or itself, has lost a partition.
+/// Log messages of a processor that takes over a partition that another one, or itself, has lost.
 const TOOK_OVER: [&str; 2] =
     ["the last owner did not end in order", "the partition was lost, and has come back to this process"];
-/// Before the time in a line of the log.
+/// Precedes the timestamp in a log line.
 const STAMP: &str = "\"timestamp\":\"";
 
 /// What the caller chooses.
@@ -33,15 +33,15 @@ pub struct StormOptions {
     /// The checkout.
     pub root: PathBuf,
     pub seed: u64,
-    /// At least so many, of both flows together.
+    /// Minimum number of records, of both flows together.
     pub records: u64,
     pub per_second: u64,
     pub rounds: u64,
     /// More settings for `[engine.kafka]`.
     pub client: Vec<(String, String)>,
-    /// Only the first so many faults of the plan.
+    /// Use only this many faults of the plan.
     pub faults_max: usize,
-    /// Set when somebody wants it to end.
+    /// Set when the run is to be ended.
     pub interrupted: Arc<AtomicBool>,
 }
 
@@ -50,7 +50,7 @@ struct Happened {
     window: Window,
 }
 
-/// Runs it and prints what came of it. `Ok(false)`: something does not add up.
+/// Runs the storm and prints the results. Returns `Ok(false)` if something does not add up.
 pub fn storm(options: &StormOptions) -> Result<bool, Error> {
     let begun = Instant::now();
     let mut dir = tempfile::tempdir()?;
@@ -124,7 +124,7 @@ fn play(
     Ok(is_good)
 }
 
-/// The longest silence of each flow.
+/// Returns the longest silence of each flow.
 fn silences(scene: &Scene<'_>, window: Window) -> String {
     let of = |flow: Flow| {
         let silence = silence::longest(&scene.seen.attempts(flow), window.from_us, window.to_us);
@@ -133,8 +133,8 @@ fn silences(scene: &Scene<'_>, window: Window) -> String {
     Flow::ALL.map(of).join(", ")
 }
 
-/// On a busy machine a processor may lose its partitions although nobody has touched it. The next owner says so, and
-/// deliveries before that moment may be repeated after it.
+/// Returns the moments at which partitions were taken over. On a busy machine a processor may lose its partitions
+/// without any fault; the next owner logs it, and deliveries before that moment may be repeated after it.
 fn replaced(scene: &Scene<'_>) -> Vec<Window> {
     let said = scene.fleet.said();
     let lines = said.lines().filter(|line| TOOK_OVER.iter().any(|words| line.contains(words)));

@@ -1,4 +1,4 @@
-//! Cluster, processors, receiver and load together, and waiting for what they do.
+//! Cluster, processors, receiver and load together, and waiting for their effects.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::load::StormLoad;
 use super::receiver::StormReceiver;
 use super::seen::CallLog;
 
-/// Partitions of each source at first.
+/// Initial number of partitions of each source.
 pub const PARTITIONS: i32 = 6;
-/// Nothing takes this long unless it never comes, also on a machine that is busy elsewhere.
+/// Nothing takes this long, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(6);
-/// The same for a whole load.
+/// The same bound for a whole load.
 const LONG: Duration = Duration::from_hours(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,7 +38,7 @@ pub struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Makes the topics, starts receiver, processors and load, and waits until every partition moves.
+    /// Creates the topics, starts receiver, processors and load, and waits until every partition moves.
     pub fn start(
         cluster: &'a Cluster,
         redrive: &Path,
@@ -62,7 +62,7 @@ impl<'a> Scene<'a> {
         Ok(scene)
     }
 
-    /// Waits for a condition, and meanwhile starts processors again that ended by themselves.
+    /// Waits for a condition, and restarts processors that end by themselves in the meantime.
     pub fn until(
         &mut self,
         what: &str,
@@ -71,7 +71,7 @@ impl<'a> Scene<'a> {
         self.wait(what, PATIENCE, is)
     }
 
-    /// The same for what is known to take long.
+    /// Like [`Self::until`], for conditions that take long.
     pub fn until_long(
         &mut self,
         what: &str,
@@ -107,7 +107,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Waits until every partition of these flows has had a call since then.
+    /// Waits until every partition of these flows has had a call since `since_us`.
     pub fn until_moving(&mut self, flows: &[Flow], since_us: u64) -> Result<(), Error> {
         for flow in flows {
             self.until(&format!("every partition of {}", flow.name()), |scene| {
@@ -128,7 +128,7 @@ impl<'a> Scene<'a> {
         self.until_in_sync()
     }
 
-    /// `kill -9` and a start at once, as a supervisor does.
+    /// Kills a processor with `kill -9` and restarts it at once, as a supervisor does.
     pub fn crash(&mut self, processor: usize, disk_lost: bool) -> Result<(), Error> {
         self.fleet.kill(processor)?;
         if disk_lost {
@@ -137,7 +137,7 @@ impl<'a> Scene<'a> {
         self.fleet.launch(processor)
     }
 
-    /// Stops a processor in good order; it must say that it ended well.
+    /// Stops a processor cleanly; fails if its exit status reports an error.
     pub fn stop(&mut self, processor: usize) -> Result<(), Error> {
         self.fleet.signal(processor, "TERM")?;
         let mut status = None;
@@ -157,12 +157,12 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Waits until every record has its end, stops everything in good order, and compares.
+    /// Waits until every record is terminal, stops everything cleanly, and compares.
     pub fn finish(&mut self, put_back: [&[u64]; 2], windows: &[Window]) -> Result<[StormAudit; 2], Error> {
         let written = self.load.end()?;
         for flow in Flow::ALL {
             let produced = written[flow.index()];
-            // The letters are read only when little else is missing.
+            // Read the letters only when little else is missing.
             self.until_long("the end of every record", |scene| {
                 let mut open = scene.seen.open(flow, produced);
                 if open.len() as u64 <= produced / 20 {

@@ -16,7 +16,7 @@ pub struct Attempt {
     /// Partition of the source record.
     pub partition: i32,
     pub arrived_us: u64,
-    /// Taken before the answer left, so the processor knows of it later.
+    /// Taken before the answer was sent, so the processor learns of it later.
     pub answered_us: u64,
     pub succeeded: bool,
 }
@@ -35,12 +35,12 @@ struct SeenCalls {
     succeeded: HashSet<u64>,
     /// Poison that was repaired: it succeeds from now on.
     repaired: HashSet<u64>,
-    /// The last arrival of each partition.
+    /// The last arrival for each partition.
     last_us: HashMap<i32, u64>,
 }
 
 impl CallLog {
-    /// Decides how a call is answered and records it. A record that succeeded once succeeds every time.
+    /// Decides how a call is answered and records it. A record that succeeded once always succeeds.
     pub fn answer(&self, flow: Flow, number: u64, partition: i32, arrived_us: u64) -> bool {
         let mut calls = self.calls(flow);
         let SeenCalls { failed, repaired, .. } = &mut *calls;
@@ -69,17 +69,17 @@ impl CallLog {
         succeeded
     }
 
-    /// From now on these succeed.
+    /// Makes these succeed from now on.
     pub fn repair(&self, flow: Flow, numbers: &[u64]) {
         self.calls(flow).repaired.extend(numbers);
     }
 
-    /// Records that were tried at least once.
+    /// Returns how many records were attempted at least once.
     pub fn reached(&self, flow: Flow) -> u64 {
         self.calls(flow).reached.len() as u64
     }
 
-    /// Those of the first `produced` that never succeeded.
+    /// Returns those of the first `produced` records that never succeeded.
     pub fn open(&self, flow: Flow, produced: u64) -> HashSet<u64> {
         let calls = self.calls(flow);
         (0..produced).filter(|number| !calls.succeeded.contains(number)).collect()
@@ -90,26 +90,26 @@ impl CallLog {
         numbers.iter().all(|number| calls.succeeded.contains(number))
     }
 
-    /// Partitions without a call since then.
+    /// Returns the partitions without a call since then.
     pub fn silent_since(&self, flow: Flow, partitions: i32, since_us: u64) -> Vec<i32> {
         let calls = self.calls(flow);
         let is_silent = |partition: &i32| calls.last_us.get(partition).is_none_or(|last| *last <= since_us);
         (0..partitions).filter(is_silent).collect()
     }
 
-    /// When the last call arrived; 0 before the first.
+    /// Returns when the last call arrived; 0 before the first.
     pub fn last_us(&self, flow: Flow) -> u64 {
         self.calls(flow).last_us.values().copied().max().unwrap_or(0)
     }
 
-    /// Calls that arrived between two moments.
+    /// Counts the calls that arrived between two moments.
     pub fn arrived_between(&self, flow: Flow, from_us: u64, to_us: u64) -> u64 {
         let calls = self.calls(flow);
         let within = |attempt: &&Attempt| (from_us..to_us).contains(&attempt.arrived_us);
         calls.attempts.iter().filter(within).count() as u64
     }
 
-    /// Everything so far, in the order of the answers.
+    /// Returns all calls so far, in the order of the answers.
     pub fn attempts(&self, flow: Flow) -> Vec<Attempt> {
         self.calls(flow).attempts.clone()
     }

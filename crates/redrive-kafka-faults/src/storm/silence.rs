@@ -11,7 +11,8 @@ pub struct Silence {
     pub length_us: u64,
 }
 
-/// The longest silence of any partition that ends within the window; the last call before it counts as its beginning.
+/// Returns the longest silence of any partition that ends within the window. It is counted from the last call, but at
+/// most from the start of the window.
 pub fn longest(attempts: &[Attempt], from_us: u64, to_us: u64) -> Silence {
     let mut arrivals: HashMap<i32, Vec<u64>> = HashMap::new();
     for attempt in attempts {
@@ -21,7 +22,7 @@ pub fn longest(attempts: &[Attempt], from_us: u64, to_us: u64) -> Silence {
         times.sort_unstable();
         let gaps: Vec<(u64, u64)> = times.windows(2).map(|pair| (pair[0], pair[1])).collect();
         gaps.into_iter()
-            // A gap that began long before the fault is not counted from there.
+            // Only gaps that end within the window count, and the map below cuts off their part before it.
             .filter(move |(_, end)| (from_us..=to_us).contains(end))
             .map(move |(begin, end)| Silence { partition, length_us: end - begin.max(from_us) })
     });

@@ -6,8 +6,9 @@ use redrive_lab::kafka::trace;
 use super::support::{Flow, World, own_broker, wait_for};
 
 const PER_SECOND: u64 = 1_000;
-/// A letter that was on its way when the broker went may come after its message was delivered anew and has died again.
-/// Two members have 128 deliveries in flight, of which one in a hundred is poison and one in four of these at its end.
+/// A letter in flight when the broker went away may be stored after its message was delivered again and has died again.
+/// Two members have 128 deliveries in flight, of which one in a hundred is poison, and one in four of these on its last
+/// attempt.
 const LETTERS_ON_THEIR_WAY: u64 = 2;
 
 #[test]
@@ -31,7 +32,7 @@ fn nothing_is_lost_while_the_broker_is_killed_and_started_again() {
     for member in members {
         member.stop();
     }
-    // After its return the broker may replace members that it does not know any more.
+    // After its return the broker may replace members that it no longer knows.
     world.members_were_replaced();
     let told = world.audit(produced, "a broker killed once and stopped once");
     assert_eq!((told.repeats_unexplained, told.over_budget), (0, 0), "{told}");

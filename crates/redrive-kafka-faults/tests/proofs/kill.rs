@@ -7,8 +7,8 @@ use redrive_core::SplitMix64;
 use super::support::{Flow, World, often};
 
 const PER_SECOND: u64 = 1_000;
-/// What was done is committed ten times a second, and within a second where bitmaps are needed; so what is repeated was
-/// done shortly before the kill. Generous, since the machine of a test may be busy.
+/// Completions are committed ten times a second, or within a second if bitmaps are needed; so repeats were done shortly
+/// before the kill. The bound is generous, since the test machine may be busy.
 const REPEAT_AGE_MAX_MS: u32 = 5_000;
 
 #[test]

@@ -1,5 +1,5 @@
-//! One order among 64 in flight kills its process: three deaths, one order quarantined, nobody else touched. All there is
-//! to know of it is in Kafka, so it is the same on a machine without its disk.
+//! One order among 64 in flight kills its process: three deaths, one order quarantined, no other affected. Everything
+//! known about it is in Kafka, so it works the same on a machine that lost its disk.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -9,11 +9,11 @@ use redrive_kafka_faults::pill::{Death, STUCK};
 use super::support::{Flow, Member, World, wait_for};
 
 const PILL: u64 = 41;
-/// What is in flight when the pill is taken for the first time.
+/// Orders in flight when the pill is taken for the first time.
 const FIRST: u64 = 64;
-/// Orders that come before every further start: other work beside the suspects.
+/// Orders that are added before every further start, as other work besides the suspects.
 const NEW_PER_START: u64 = 40;
-/// Besides the pill no order fails.
+/// An order that does not exist: none but the pill fails.
 const NOBODY: &str = "999999999";
 const STARTS_MAX: u64 = 8;
 
@@ -44,7 +44,7 @@ impl Trial {
         world.member_with(&["--member", "one", "--state", "one", "--poison", NOBODY, "--pill", &pill])
     }
 
-    /// Starts a member again and again, until one lives and everybody has an end. How often it died.
+    /// Restarts a member until one survives and every order is terminal. Returns how often it died.
     fn run(&self, world: &World) -> u64 {
         let loader = world.loader();
         let mut produced = 0;
@@ -72,14 +72,14 @@ impl Trial {
     }
 }
 
-/// Whether the pill is a letter and everybody else is done.
+/// Whether the pill is a letter and all other orders are done.
 fn has_ended(world: &World, produced: u64) -> bool {
     let succeeded: std::collections::HashSet<u64> =
         world.tried().into_iter().filter(|tried| tried.succeeded).map(|tried| tried.order).collect();
     succeeded.len() as u64 >= produced - 1 && !world.letters().is_empty()
 }
 
-/// Exactly one is quarantined, and nobody else has a letter or an attempt that counted.
+/// Checks that exactly the pill is quarantined, and no other order has a letter or got beyond its first attempt.
 fn check_ends(world: &World, produced: u64) {
     let letters = world.letters();
     let said = world.said();
@@ -130,8 +130,8 @@ fn an_order_that_kills_at_its_retry_costs_three_deaths() {
     check("retry", &Trial { death: Death::Abort, from_attempt: 2, disk: Disk::Empty }, 3);
 }
 
-/// Whoever gets the partitions of a dead member suspects what it had in flight; the third death is recognised, whichever
-/// member dies it.
+/// The new owner of a dead member's partitions suspects what that member had in flight; the third death is recognised,
+/// whichever member dies.
 #[test]
 fn a_pill_that_goes_from_member_to_member_costs_three_deaths_in_all() {
     let world = World::shared("wanders", 2);
@@ -155,7 +155,7 @@ fn a_pill_that_goes_from_member_to_member_costs_three_deaths_in_all() {
     check_ends(&world, FIRST);
 }
 
-/// Nobody died, so nobody did it.
+/// No process died, so no message is suspected.
 #[test]
 fn partitions_that_move_in_order_leave_nobody_suspected() {
     let world = World::shared("in-order", 4);

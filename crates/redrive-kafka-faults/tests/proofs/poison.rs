@@ -1,4 +1,4 @@
-//! One poison record in a partition, and the records behind it: blocking and non-blocking side by side.
+//! One poison record in a partition, and the records behind it: blocking and non-blocking mode compared.
 
 use redrive_lab::kafka::trace::Tried;
 
@@ -7,7 +7,7 @@ use super::support::World;
 const ORDERS: u64 = 200;
 const POISON: u64 = 20;
 
-/// All attempts, in the order they were made, on one partition where order 20 fails every time.
+/// Returns all attempts in order, on one partition where order 20 always fails.
 fn attempts(mode: &[&str]) -> Vec<Tried> {
     let world = World::shared("poison", 1);
     world.loader().write(0..ORDERS).expect("orders can be written");
@@ -20,13 +20,13 @@ fn attempts(mode: &[&str]) -> Vec<Tried> {
     world.tried()
 }
 
-/// Where in the sequence order `order` is tried for the `attempt`-th time.
+/// Returns the position in the sequence of the `attempt`-th attempt of `order`.
 fn place(tried: &[Tried], order: u64, attempt: u8) -> usize {
     let found = tried.iter().position(|one| one.order == order && one.attempt == attempt);
     found.unwrap_or_else(|| panic!("order {order} has no attempt {attempt}"))
 }
 
-/// Nobody waits for the retries of somebody else.
+/// No record waits for the retries of another.
 #[test]
 fn poison_delays_no_other_record_of_its_partition() {
     let tried = attempts(&[]);
@@ -36,7 +36,7 @@ fn poison_delays_no_other_record_of_its_partition() {
     assert_eq!(tried.iter().filter(|one| one.order == POISON).count(), 4);
 }
 
-/// The other way, for those who ask for it: everybody behind it waits until it is dead.
+/// The opposite, if configured: every record behind it waits until it is dead.
 #[test]
 fn in_blocking_mode_the_partition_waits_for_its_poison() {
     let tried = attempts(&["--blocking"]);

@@ -1,4 +1,4 @@
-//! Answers get lost: the broker has done what it was asked, and whoever asked cannot know.
+//! Answers get lost: the broker has done what was requested, and the client cannot know.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ fn lost_answers_neither_lose_nor_repeat_anything() {
     let broker = Broker::up_behind(root(), dir.path(), proxy.port()).expect("a broker starts");
     proxy.forward_to(broker.port());
 
-    // A plain producer first: what the proxy does to it is known.
+    // A plain producer first, for which the effect of the proxy is known.
     let world = World::at(&proxy.address(), "answers", 4);
     proxy.lose_one_in(Kind::Produce, 5);
     let loader = world.loader();

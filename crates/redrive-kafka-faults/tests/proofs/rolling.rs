@@ -1,4 +1,4 @@
-//! Story 11: one process after the other is stopped in good order and started again, under load.
+//! Story 11: one process after the other is stopped cleanly and started again, under load.
 
 use super::support::{Flow, World, often, wait_for};
 
@@ -16,7 +16,7 @@ fn a_rolling_restart_misses_nothing_and_repeats_nothing() {
         for name in MEMBERS {
             let written = flow.written();
             wait_for("the load", || flow.written() > written + PER_SECOND);
-            // The one at the front is the one that has run longest.
+            // The first one has run longest.
             members.remove(0).stop();
             members.push(world.member(name));
             world.wait_until_moving();

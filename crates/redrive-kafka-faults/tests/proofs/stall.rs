@@ -1,13 +1,13 @@
-//! The broker stands still for longer than a session, again and again: the member loses its partitions and lives.
+//! The broker stalls for longer than a session, again and again: the member loses its partitions and stays alive.
 
 use redrive_lab::kafka::trace;
 
 use super::support::{SESSION, World, own_broker};
 
-/// All of them are there before the first stall: a client of another program may not find its way back.
+/// All of them are written before the first stall, because a foreign client may not recover from it.
 const ORDERS: u64 = 3_000;
 const STALLS: u32 = 2;
-/// Long enough that many run whenever the broker stalls.
+/// Long enough that many are running whenever the broker stalls.
 const TAKES_MAX_US: &str = "500000";
 
 #[test]
@@ -30,6 +30,6 @@ fn a_broker_that_stalls_makes_nobody_a_suspect() {
     let told = world.audit(ORDERS, "a broker that stalled twice");
     assert_eq!((told.repeats_unexplained, told.over_budget), (0, 0), "{told}");
     let said = world.said();
-    assert!(said.contains("the group went on without this member"), "it lost its partitions: {said}");
+    assert!(said.contains("the group continued without this member"), "it lost its partitions: {said}");
     assert!(!said.contains("suspect"), "and has lived all the time: {said}");
 }

@@ -1,4 +1,4 @@
-//! Members come and go all the time: in good order, and by being killed.
+//! Members come and go all the time, cleanly or by being killed.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn a_storm_of_rebalances_loses_nothing() {
     let (mut members, mut started): (Vec<Member>, u64) = (Vec::new(), 0);
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(seconds) {
-        // Everybody hears of what follows and has to give something up.
+        // Every member takes part in the following rebalance and has to give up something.
         world.interrupted(trace::wall_us());
         let joins = members.len() < MEMBERS_MIN || members.len() < MEMBERS_MAX && random.below(2) == 0;
         if joins {
@@ -43,7 +43,7 @@ fn a_storm_of_rebalances_loses_nothing() {
     for member in members {
         member.stop();
     }
-    // On a busy machine somebody may also be put out of the group whom nobody has touched.
+    // On a busy machine the group may also remove a member without any fault.
     world.members_were_replaced();
     let told = world.audit(produced, &format!("storm of {seconds} s with {started} members, seed {seed}"));
     assert_eq!((told.repeats_unexplained, told.over_budget), (0, 0), "{told}");

@@ -1,4 +1,4 @@
-//! A process that is frozen for longer than its group waits, and then goes on as if nothing had been.
+//! A process that is frozen for longer than its session, and then continues as if nothing had happened.
 
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ fn a_zombie_neither_loses_nor_overwrites_what_others_did_meanwhile() {
 
     world.interrupted(frozen.signal(Signal::Stop));
     let written = flow.written();
-    // Long enough for the group to give its partitions away, and for the other to work on them.
+    // Long enough for the group to reassign its partitions, and for the other member to work on them.
     let beyond = (SESSION + Duration::from_secs(3)).as_secs();
     wait_for("the group to go on without it", || flow.written() > written + beyond * PER_SECOND);
     world.wait_until_reached(written);
-    // What it does again, it does from now on.
+    // From now on it may repeat deliveries.
     world.interrupted(trace::wall_us());
     frozen.signal(Signal::Cont);
 
@@ -36,8 +36,8 @@ fn a_zombie_neither_loses_nor_overwrites_what_others_did_meanwhile() {
     awake.stop();
     world.members_were_replaced();
     let told = world.audit(produced, "zombie");
-    // Letters may be there twice if they were already in the socket when the process froze: one has 64 deliveries in
-    // flight, and hardly one of them is a letter at that moment.
+    // Letters may be there twice if they were already in the socket when the process froze: a process has 64 deliveries
+    // in flight, and hardly one of them is a letter at that moment.
     assert_eq!((told.repeats_unexplained, told.over_budget), (0, 0), "{told}");
     assert!(told.twin_letters <= 1, "{told}");
 }

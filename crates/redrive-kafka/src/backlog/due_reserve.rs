@@ -1,4 +1,4 @@
-//! Reserves what comes due soon, in all tiers together as far as it is the next to be handed out.
+//! Reserves the messages of all tiers that come due soon, as far as they are next to be handed out.
 
 use std::time::{Duration, Instant};
 
@@ -8,17 +8,17 @@ use super::lanes::Lanes;
 use super::lookahead::LookAhead;
 use crate::crash::reservation::Advance;
 
-/// What comes due within this time is reserved with the next commit, and then for twice as long: the dispatch thread comes
-/// by at least once a second.
+/// Messages due within this time are reserved with the next commit, for twice this time. The dispatch thread comes by
+/// at least once a second.
 const SOON: Duration = Duration::from_millis(1_200);
-/// How often that is looked at.
+/// How often the look-ahead is checked for messages to reserve.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Default)]
 pub(crate) struct DueReserve {
     advance: Advance,
     handed_out: u64,
-    /// Whether something was due and not reserved.
+    /// Whether a due message was found that was not reserved.
     starved: bool,
     last_look: Option<Instant>,
 }
@@ -28,7 +28,7 @@ impl DueReserve {
         self.handed_out += 1;
     }
 
-    /// Something is due and has to wait for a commit.
+    /// Notes that a due message has to wait for a commit.
     pub fn starved(&mut self) {
         self.starved = true;
     }

@@ -1,4 +1,4 @@
-//! Partitions of which nothing starts before everything in their tiers is known, where keys are ordered.
+//! With key order: partitions from which nothing starts until their tiers have been read.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ impl HeldBack {
         self.partitions.is_empty()
     }
 
-    /// Partitions were assigned: nothing of them starts yet. `tiers` are the topics that must come with the source.
+    /// Holds back newly assigned partitions. `tiers` are the topics that must be assigned together with the source.
     pub fn begin<'a>(&mut self, lanes: &Lanes, tiers: &(impl Iterator<Item = &'a Arc<str>> + Clone)) {
         self.partitions.extend(lanes.iter().map(|lane| lane.partition));
         for (source, tier) in self.separated(lanes, tiers) {
@@ -34,7 +34,7 @@ impl HeldBack {
         self.release_read(lanes, tiers);
     }
 
-    /// Releases the partitions whose tiers are all here and were read to their ends.
+    /// Releases the partitions whose tiers are all assigned here and have been read to their ends.
     pub fn release_read<'a>(&mut self, lanes: &Lanes, tiers: &(impl Iterator<Item = &'a Arc<str>> + Clone)) {
         self.partitions.retain(|partition| {
             let together = tiers.clone().all(|topic| lanes.contains(topic, *partition));
@@ -45,8 +45,8 @@ impl HeldBack {
         });
     }
 
-    /// Source partitions that are held back because a tier partition of theirs is not assigned here, each with the first of
-    /// these.
+    /// Returns the held-back source partitions that have a tier partition assigned elsewhere, each with the first such
+    /// tier partition.
     pub fn separated<'a>(
         &self,
         lanes: &Lanes,

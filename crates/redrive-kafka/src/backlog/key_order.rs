@@ -1,8 +1,8 @@
-//! Key order as the options demand it: which key a message has to wait for, which keys an open letter blocks, and how often
-//! the order could not be guaranteed.
+//! Key order as the options demand it: which messages wait for their key, which keys are blocked by an open letter, and
+//! how often order could not be guaranteed.
 //!
-//! With `block_key` nothing of a key is delivered after one of its messages has died, until that letter is replayed or
-//! discarded, by whichever process.
+//! With `block_key`, once a message of a key has died, nothing of that key is delivered until the letter is replayed or
+//! discarded, by any process.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -46,32 +46,33 @@ impl KeyOrder {
         if self.is_ordered { hash_of(message) } else { None }
     }
 
-    /// A record of a message is there, or on its way.
+    /// Notes that a record of a message was read, or is being written.
     pub fn join(&mut self, key: u64, number: u64) {
         self.keys.join(key, number);
     }
 
-    /// The message that runs has come back.
+    /// Notes that the running message has come back.
     pub fn stop(&mut self, key: Option<u64>, number: u64) {
         if let Some(key) = key {
             self.keys.stop(key, number);
         }
     }
 
-    /// A record of a message is at its end.
+    /// Notes that a record of a message is finished.
     pub fn leave(&mut self, key: Option<u64>, number: u64) {
         if let Some(key) = key {
             self.keys.leave(key, number);
         }
     }
 
-    /// A message was delivered.
+    /// Notes that a message was delivered.
     pub fn finish(&mut self, key: Option<u64>, number: u64) {
         self.stop(key, number);
         self.leave(key, number);
     }
 
-    /// A message became a letter. It may be replayed, and read, before that is acknowledged: then it blocks nothing.
+    /// Notes that a message became a letter. A letter can be replayed, and its replay read, before the letter's write
+    /// is acknowledged; such a letter blocks nothing.
     pub fn died(&mut self, key: Option<u64>, number: u64, states: LetterStates<'_>) {
         let Some(key) = key else { return };
         if self.blocks && states(number) != Some(LetterState::Replaying) {
@@ -80,7 +81,7 @@ impl KeyOrder {
         self.finish(Some(key), number);
     }
 
-    /// Starts a message if it is its turn; otherwise it waits here.
+    /// Starts a message if it is its turn; otherwise keeps it waiting here.
     pub fn start(
         &mut self,
         key: u64,
@@ -92,17 +93,17 @@ impl KeyOrder {
         self.keys.start(key, lane, waiting)
     }
 
-    /// The next message that had to wait and whose turn it is, started.
+    /// Starts and returns the next waiting message whose turn has come.
     pub fn next_free(&mut self) -> Option<(usize, WaitingMessage)> {
         self.keys.next_free()
     }
 
-    /// About how many could be started by [`Self::next_free`].
+    /// Returns roughly how many messages [`Self::next_free`] could start.
     pub fn free(&self) -> usize {
         self.keys.free()
     }
 
-    /// A message of [`Self::next_free`] may not start yet: it waits until [`Self::wake`].
+    /// Makes a message from [`Self::next_free`] wait again, until [`Self::wake`].
     pub fn wait_again(&mut self, key: u64, lane: usize, waiting: WaitingMessage) {
         self.keys.wait_again(key, lane, waiting);
     }
@@ -118,8 +119,8 @@ impl KeyOrder {
         })
     }
 
-    /// Looks at what others did with the letters of a key. A replayed one goes first, and is waited for until its record is
-    /// read here.
+    /// Follows changes that others made to the letters of a key. A replayed letter goes first: the key is held until
+    /// the replayed record is read here.
     fn follow_letters(&mut self, key: u64, states: LetterStates<'_>) {
         if !self.keys.has_letters(key) {
             return;
@@ -141,7 +142,7 @@ impl KeyOrder {
         }
     }
 
-    /// Looks again at the keys that wait for a replayed letter.
+    /// Rechecks the keys that wait for a replayed letter.
     pub fn release_followed(&mut self, states: LetterStates<'_>) {
         for key in self.keys.held() {
             self.follow_letters(key, states);
@@ -151,19 +152,19 @@ impl KeyOrder {
         }
     }
 
-    /// The letters whose keys are known.
+    /// Returns the letters whose keys are known.
     pub fn known_letters(&self) -> HashSet<u64> {
         self.keys.letters().collect()
     }
 
-    /// A letter of an earlier owner is open.
+    /// Notes an open letter of an earlier owner.
     pub fn letter_opened(&mut self, message: &Message, number: u64) {
         if let Some(key) = hash_of(message) {
             self.keys.letter_opened(key, number);
         }
     }
 
-    /// A letter was replayed by this process: until its record is read, it is waited for.
+    /// Notes that this process replayed a letter: the key waits for it until its record is read.
     pub fn letter_replayed(&mut self, message: &Message, number: u64) {
         if let Some(key) = self.key_of(message) {
             self.keys.letter_resolved(key, number);
@@ -171,7 +172,7 @@ impl KeyOrder {
         }
     }
 
-    /// The record of a replayed letter was read.
+    /// Notes that the record of a replayed letter was read.
     pub fn replay_read(&mut self, waiting: &WaitingMessage) {
         if self.blocks
             && let Some(key) = hash_of(&waiting.message)
@@ -180,12 +181,13 @@ impl KeyOrder {
         }
     }
 
-    /// The partitions are gone while deliveries run: their next owner may overtake these.
+    /// Counts the keys whose deliveries still run although the partitions were taken away: the next owner may overtake
+    /// them.
     pub fn count_voided(&mut self, lanes: &Lanes, pipeline: &str) {
         if !self.is_ordered {
             return;
         }
-        // A suspect that has no turn yet does not run.
+        // A suspect that waits for its turn does not run.
         let out = lanes.iter().flat_map(|lane| lane.out.values());
         let running = out.filter(|out| !out.waits).filter_map(|out| out.key);
         let voided = running.collect::<HashSet<u64>>().len() as u64;
@@ -194,12 +196,12 @@ impl KeyOrder {
             tracing::error!(
                 pipeline,
                 keys = voided,
-                "partitions went while deliveries of these keys ran; their order is not certain"
+                "partitions moved while these keys were in flight; their order is not guaranteed"
             );
         }
     }
 
-    /// The source has new partitions, and this many messages waited in the tiers when the first of them was begun.
+    /// Counts the `waiting` messages that were in the tiers when the first of the new source partitions was assigned.
     pub fn count_overtaken(&mut self, waiting: u64, pipeline: &str) {
         if waiting > 0 {
             self.voided += waiting;
@@ -216,7 +218,7 @@ impl KeyOrder {
         self.voided
     }
 
-    /// How many messages wait for their key.
+    /// Returns how many messages wait for their key.
     pub fn waiting(&self) -> usize {
         self.keys.blocked()
     }
@@ -233,7 +235,7 @@ impl KeyOrder {
         self.keys.take_blocked(number)
     }
 
-    /// The partitions are gone, and with them everything that waits. Letters stay.
+    /// Drops everything that waits, after the partitions were taken away. Letters are kept.
     pub fn clear(&mut self) {
         self.keys.clear();
     }

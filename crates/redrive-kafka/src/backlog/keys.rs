@@ -1,7 +1,8 @@
-//! Key order: which message of a key may start, and which wait behind it. No I/O.
+//! Key order: which message of a key may start, and which ones wait behind it. No I/O.
 //!
-//! A key is known by a hash; two keys with one hash only wait for each other. Everything that is not at its end stands in
-//! its key's line, by number: in memory, in a tier, or on its way there. The first may start when nothing of the key runs.
+//! Keys are told apart by hash; two keys with the same hash merely wait for each other. Every unfinished message is in
+//! the line of its key, ordered by number, whether it is in memory, in a tier, or being written to one. The first one
+//! may start when nothing else of the key runs.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,21 +14,22 @@ use crate::record::WaitingMessage;
 
 #[derive(Debug, Default)]
 struct KeyQueue {
-    /// How many records of each number are not at their end; more than one only after a crash.
+    /// Unfinished records of each number; more than one only after a crash.
     members: BTreeMap<u64, u32>,
     running: Option<u64>,
-    /// Those that were looked at and had to wait, by number, lane and offset.
+    /// Messages that had to wait, by number, lane and offset.
     blocked: BTreeMap<(u64, usize, u64), WaitingMessage>,
 }
 
 #[derive(Debug, Default)]
 pub struct Keys {
     lines: NumberMap<u64, KeyQueue>,
-    /// Blocked messages whose turn may have come, by their key.
+    /// Keys with a blocked message whose turn may have come.
     free: VecDeque<u64>,
-    /// Letters of each key that are open, or may be opened again.
+    /// Letters of each key that are open, or may be reopened.
     letters: NumberMap<u64, BTreeSet<u64>>,
-    /// Keys of which nothing starts for now: a letter of theirs was put back elsewhere and is not read here yet.
+    /// Keys from which nothing starts for now: one of their letters was requeued elsewhere and has not been read here
+    /// yet.
     held: BTreeSet<u64>,
     blocked: usize,
 }
@@ -38,12 +40,12 @@ pub fn hash_of(message: &Message) -> Option<u64> {
 }
 
 impl Keys {
-    /// A record of the key is there, or on its way.
+    /// Notes that a record of the key was read, or is being written.
     pub fn join(&mut self, key: u64, number: u64) {
         *self.lines.entry(key).or_default().members.entry(number).or_default() += 1;
     }
 
-    /// Starts a message if it is its turn; otherwise it waits here.
+    /// Starts a message if it is its turn; otherwise keeps it waiting here.
     pub fn start(&mut self, key: u64, lane: usize, waiting: WaitingMessage) -> Option<WaitingMessage> {
         let line = self.lines.entry(key).or_default();
         let number = waiting.number;
@@ -57,7 +59,7 @@ impl Keys {
         None
     }
 
-    /// The one that runs has come back, or has come to its end.
+    /// Notes that the running message has come back or is finished.
     pub fn stop(&mut self, key: u64, number: u64) {
         if let Some(line) = self.lines.get_mut(&key) {
             line.running = line.running.filter(|running| *running != number);
@@ -65,7 +67,7 @@ impl Keys {
         }
     }
 
-    /// A record of the key is at its end.
+    /// Notes that a record of the key is finished.
     pub fn leave(&mut self, key: u64, number: u64) {
         let Some(line) = self.lines.get_mut(&key) else { return };
         if let Some(count) = line.members.get_mut(&number) {
@@ -81,14 +83,14 @@ impl Keys {
         }
     }
 
-    /// Queues the key for [`Self::next_free`] if a message that waits here may start.
+    /// Queues the key for [`Self::next_free`] if one of its blocked messages may start.
     fn look(&mut self, key: u64) {
         if self.lines.get(&key).is_some_and(|line| line.next().is_some()) {
             self.free.push_back(key);
         }
     }
 
-    /// The next blocked message whose turn it is, started.
+    /// Starts and returns the next blocked message whose turn has come.
     pub fn next_free(&mut self) -> Option<(usize, WaitingMessage)> {
         while let Some(key) = self.free.pop_front() {
             let Some(line) = self.lines.get_mut(&key).filter(|_| !self.held.contains(&key)) else { continue };
@@ -101,7 +103,7 @@ impl Keys {
         None
     }
 
-    /// One that [`Self::next_free`] gave may not start yet: it waits again, until [`Self::wake`].
+    /// Makes a message from [`Self::next_free`] wait again, until [`Self::wake`].
     pub fn wait_again(&mut self, key: u64, lane: usize, waiting: WaitingMessage) {
         let line = self.lines.entry(key).or_default();
         line.running = line.running.filter(|running| *running != waiting.number);
@@ -109,18 +111,18 @@ impl Keys {
         self.blocked += 1;
     }
 
-    /// A message of the key may start now.
+    /// Rechecks a key whose messages may start again.
     pub fn wake(&mut self, key: u64) {
         self.look(key);
     }
 
-    /// About how many could be started by [`Self::next_free`].
+    /// Returns roughly how many messages [`Self::next_free`] could start.
     pub fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// Those that wait behind their key, by key and number, after this one: the first `limit`. Looks at all keys: it is done
-    /// for people.
+    /// Returns the first `limit` blocked messages after `after`, by key and number. It scans all keys, so it is for
+    /// people only.
     pub fn blocked_after(
         &self,
         after: Option<(u64, u64)>,
@@ -142,7 +144,7 @@ impl Keys {
         first
     }
 
-    /// Takes out one that waits behind its key; it stays in its line until it leaves that.
+    /// Takes out a message that waits for its key. It keeps its place in the line until [`Self::leave`].
     pub fn take_blocked(&mut self, number: u64) -> Option<(usize, WaitingMessage)> {
         let (place, line) = self.lines.values_mut().find_map(|line| {
             let place = line.blocked.range((number, 0, 0)..).next().map(|(place, _)| *place);
@@ -157,7 +159,7 @@ impl Keys {
         self.blocked
     }
 
-    /// Nothing of the key starts until [`Self::release`].
+    /// Lets nothing of the key start until [`Self::release`].
     pub fn hold(&mut self, key: u64) {
         self.held.insert(key);
     }
@@ -179,17 +181,17 @@ impl Keys {
         self.letters.contains_key(&key)
     }
 
-    /// Every letter that is known.
+    /// Returns every known letter.
     pub fn letters(&self) -> impl Iterator<Item = u64> {
         self.letters.values().flatten().copied()
     }
 
-    /// A message became a dead letter, or an open letter is met.
+    /// Notes that a message became a dead letter, or that an open letter was found.
     pub fn letter_opened(&mut self, key: u64, number: u64) {
         self.letters.entry(key).or_default().insert(number);
     }
 
-    /// A letter was put back, or has come to its end.
+    /// Notes that a letter was requeued or resolved.
     pub fn letter_resolved(&mut self, key: u64, number: u64) {
         if let Some(open) = self.letters.get_mut(&key) {
             open.remove(&number);
@@ -199,12 +201,12 @@ impl Keys {
         }
     }
 
-    /// Whether an earlier message of the key is a letter that `is_open`.
+    /// Whether an earlier message of the key is a letter for which `is_open` holds.
     pub fn is_blocked(&self, key: u64, number: u64, is_open: impl Fn(u64) -> bool) -> bool {
         self.letters.get(&key).is_some_and(|known| known.range(..number).any(|letter| is_open(*letter)))
     }
 
-    /// The partitions are gone, and with them everything that waits. Letters stay.
+    /// Drops everything that waits, after the partitions were taken away. Letters are kept.
     pub fn clear(&mut self) {
         self.lines.clear();
         self.free.clear();
@@ -214,7 +216,7 @@ impl Keys {
 }
 
 impl KeyQueue {
-    /// The place of the blocked message whose turn it is.
+    /// Returns the place of the blocked message whose turn it is.
     fn next(&self) -> Option<(u64, usize, u64)> {
         let first = *self.members.first_key_value()?.0;
         let place = *self.blocked.first_key_value()?.0;

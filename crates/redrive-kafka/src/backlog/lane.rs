@@ -1,4 +1,4 @@
-//! One assigned partition: what was read of it, what is handed out, what is done. No I/O.
+//! One assigned partition: what was read, handed out and completed. No I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,44 +18,44 @@ use crate::crash::suspects::Suspected;
 use crate::record::{Carried, Origin, Replaces, WaitingMessage, number_of, topic_hash};
 use crate::topics::LaneKind;
 
-/// A message that was handed out, and what the delivery does not say of it.
+/// A message that was handed out, with the data that its delivery does not carry.
 #[derive(Clone, Debug)]
 pub struct Out {
     pub carried: Carried,
     /// Its key, where keys are ordered.
     pub key: Option<u64>,
-    /// Whether it is a suspect that was not announced yet: it does not run.
+    /// Whether it is a suspect that has not been announced yet, and so does not run.
     pub waits: bool,
 }
 
-/// Why nothing more of a lane is read.
+/// Why reading of a lane has stopped.
 #[derive(Clone, Debug)]
 pub struct ReadStopped {
     pub kind: ProblemKind,
     pub problem: String,
-    /// When the client last said so; it says it several times a second.
+    /// When the client last reported it; it does so several times a second.
     pub heard: Instant,
 }
 
-/// What was not said again for so long is over.
+/// A problem that was not reported for this long is over.
 const STOPPED_HEARD_WITHIN: Duration = Duration::from_secs(15);
 
 impl ReadStopped {
-    /// Whether the problem is over although no record has come: the end of a partition is reported only once. A lost range
-    /// stays lost.
+    /// Whether the problem is over although no record has arrived: the end of a partition is reported only once. A lost
+    /// range stays lost.
     pub fn is_over(&self, now: Instant) -> bool {
         self.kind != ProblemKind::LostRange && now.duration_since(self.heard) > STOPPED_HEARD_WITHIN
     }
 }
 
-/// How far a partition was read since it was assigned.
+/// How far a partition has been read since it was assigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadState {
-    /// Its end was not met yet.
+    /// The end has not been reached yet.
     Behind,
-    /// Nothing has come since its end was met.
+    /// Nothing has arrived since the end was reached.
     AtEnd,
-    /// Its end was met, and more has come.
+    /// The end was reached, and more has arrived since.
     Onward,
 }
 
@@ -65,40 +65,40 @@ pub struct PartitionLane {
     pub topic: Arc<str>,
     pub topic_hash: u64,
     pub partition: i32,
-    /// What it is called in the file of what was started.
+    /// The name of this partition in the file of started messages.
     pub place: u64,
     pub room: Arc<LookAheadLimit>,
-    /// The first offset that was not met yet.
+    /// The first offset that has not been seen.
     pub next: u64,
-    /// One behind the last record, as far as is known.
+    /// One past the last known record.
     pub end: u64,
-    /// Whether its end was met since it was assigned.
+    /// How far the partition has been read since it was assigned.
     pub read: ReadState,
-    /// Up to where it holds nothing more to read. Beyond the last record there may be the ends of transactions.
+    /// There are no records to read below this offset. Transaction markers may follow the last record.
     pub empty_to: u64,
-    /// Set if nothing more will come, and why.
+    /// Why no more records arrive, if so.
     pub stopped: Option<ReadStopped>,
     pub done: DoneOffsets,
     /// What was done when the partition was assigned.
     pub done_before: CompletionSet,
-    /// One behind the last copy that was acknowledged late, and so has to be read before anything starts.
+    /// One past the last copy that was acknowledged late, and so has to be read before anything starts.
     pub late_end: u64,
-    /// One behind the highest offset that was ever handed out.
+    /// One past the highest offset that was ever handed out.
     pub taken: u64,
     pub out: NumberMap<u64, Out>,
-    /// Fresh messages in their order.
+    /// Fresh messages in offset order.
     pub fifo: VecDeque<WaitingMessage>,
-    /// How many were out when it was last committed.
+    /// How many were handed out at the last commit.
     pub noted_out: usize,
-    /// How far it may be handed out.
+    /// How far messages may be handed out.
     pub reserved: Reservation,
-    /// Whether something due waits for the next commit.
+    /// Whether a due message waits for the next commit.
     pub hurries: bool,
-    /// Who may have killed the last owner.
+    /// The messages that may have killed the last owner.
     pub suspected: Suspected,
-    /// Since when the prefix stands where it stands.
+    /// The end of the prefix of done records, and since when it has not moved.
     pub stuck: (u64, Option<Instant>),
-    /// Whether nothing more of it starts because one of its records cannot be written.
+    /// Whether nothing more is started from this lane because one of its records cannot be written.
     pub is_held: bool,
 }
 
@@ -140,25 +140,25 @@ impl PartitionLane {
         }
     }
 
-    /// For messages that cannot end a process: whatever notes say of earlier deaths, none is suspected, and nothing waits
-    /// for a reservation.
+    /// For messages that cannot kill a process: nothing is suspected, whatever notes say about earlier deaths, and
+    /// nothing waits for a reservation.
     #[must_use]
     pub fn without_suspects(self) -> Self {
         Self { suspected: Suspected::default(), reserved: Reservation::unlimited(), ..self }
     }
 
-    /// With the first and last bitmap that an owner before may have left in `T.progress`.
+    /// Sets the first and last bitmap that an earlier owner may have left in `T.progress`.
     #[must_use]
     pub fn with_bitmaps(self, left: Option<(u64, u64)>) -> Self {
         Self { done: self.done.with_bitmaps(left), ..self }
     }
 
-    /// A record was read. Returns whether it is new: not below the expected offset and not done.
+    /// Notes that a record was read. Returns whether it is new: not below the expected offset and not done.
     pub fn meet(&mut self, offset: u64) -> bool {
         if offset < self.next {
             return false;
         }
-        // Offsets between two records hold no message: a transaction's end, or something a compaction took away.
+        // Offsets between two records hold no message: they are transaction markers, or were compacted away.
         for hole in self.next..offset {
             self.done.mark(hole);
         }
@@ -170,7 +170,7 @@ impl PartitionLane {
         !self.done.contains(offset)
     }
 
-    /// Everything that was there has been read. From now on it holds back.
+    /// Notes that everything present has been read. From now on the look-ahead limit applies.
     pub fn end_met(&mut self) {
         if self.read == ReadState::Behind {
             self.read = ReadState::Onward;
@@ -178,7 +178,7 @@ impl PartitionLane {
         self.room.bind();
     }
 
-    /// Whether a message of a tier may be handed out: that it may run is committed.
+    /// Whether a message of a tier may be handed out: a commit says that it may be running.
     pub fn is_reserved(&self, waiting: &WaitingMessage) -> bool {
         self.reserved.admits_due(waiting.due.unwrap_or_default().as_millis())
     }
@@ -189,68 +189,69 @@ impl PartitionLane {
             && waiting.number == number_of(self.partition, waiting.offset.cast_signed())
     }
 
-    /// Where one of its records is.
+    /// Returns the position of one of its records.
     pub fn origin_at(&self, offset: u64) -> Origin {
         Origin { topic: Arc::clone(&self.topic), partition: self.partition, offset: offset.cast_signed() }
     }
 
-    /// One of its records, as a copy would name it.
+    /// Names one of its records the way a copy does.
     pub fn record_at(&self, offset: u64) -> Replaces {
         Replaces { topic: self.topic_hash, partition: self.partition, offset }
     }
 
-    /// Notes that a record is handed out.
+    /// Notes that a record was handed out.
     pub fn hand_out(&mut self, offset: u64, out: Out) {
         self.taken = self.taken.max(offset + 1);
         self.out.insert(offset, out);
     }
 
-    /// What the file of started messages must hold of this lane: what runs, and what is known to have run.
+    /// Returns the entries of this lane for the file of started messages: what runs, and what is known to have run.
     pub fn open_marks(&self) -> impl Iterator<Item = (u64, u64)> {
         let marked = self.out.keys().copied().chain(self.suspected.ran());
         marked.map(|offset| (self.place, offset))
     }
 
-    /// Puts a fresh message back to where it came from.
+    /// Puts a fresh message back in its place.
     pub fn put_back(&mut self, waiting: WaitingMessage) {
         let at = self.fifo.partition_point(|other| other.offset < waiting.offset);
         self.fifo.insert(at, waiting);
     }
 
-    /// Records that are known to be there but were not read yet.
+    /// Counts records that are known to exist but have not been read.
     pub fn unread(&self) -> u64 {
         self.end.saturating_sub(self.next.max(self.empty_to))
     }
 
-    /// Records that were not handed out yet: those in memory, and those that were not read.
+    /// Counts records that have not been handed out: those in memory and those not yet read.
     pub fn lag(&self) -> u64 {
         let waiting = if self.kind == LaneKind::Source { self.fifo.len() } else { self.room.records() };
         waiting as u64 + self.unread()
     }
 
-    /// How long the first of the fresh messages has waited since it was read.
+    /// Returns how long the first fresh message has waited since it was read.
     pub fn stalled_for(&self) -> Option<Duration> {
         Some(self.fifo.front()?.arrived?.elapsed())
     }
 
-    /// Whether its end was met since it was assigned.
+    /// Whether its end was reached since it was assigned.
     pub fn has_ended(&self) -> bool {
         self.read != ReadState::Behind
     }
 
-    /// The client has met the end of the partition at `end`, and if nothing came since, there is no record before it.
+    /// Notes that the client reached the end of the partition at `end`. If nothing has arrived since, there is no
+    /// record before it.
     pub fn is_empty_up_to(&mut self, end: u64) {
         if self.read == ReadState::AtEnd {
             self.empty_to = self.empty_to.max(end);
         }
     }
 
-    /// The broker says where the partition ends; `is_met` if the client has fetched everything before that.
+    /// Notes where the broker says that the partition ends; `is_met` if the client has fetched everything before that.
     pub fn ends_at(&mut self, end: u64, is_met: bool) {
         if is_met {
             self.is_empty_up_to(end);
         }
-        // The end of a topic that is written in transactions is no record.
+        // The end of a topic written in transactions may be a marker, not a record.
         if self.kind != LaneKind::Replay {
             self.end = self.end.max(end);
             if self.next >= end {
@@ -259,14 +260,14 @@ impl PartitionLane {
         }
     }
 
-    /// Something came of it.
+    /// Notes that a record arrived.
     pub fn resumed(&mut self) {
         if self.stopped.take_if(|stopped| stopped.kind != ProblemKind::LostRange).is_some() {
             tracing::info!(topic = %self.topic, partition = self.partition, "the partition is read again");
         }
     }
 
-    /// Whether something has to be committed.
+    /// Whether there is something to commit.
     pub fn has_news(&self) -> bool {
         self.done.has_news()
             || self.out.len() != self.noted_out
@@ -287,12 +288,12 @@ impl PartitionLane {
         self.suspected.is_awaited() || is_low || self.hurries
     }
 
-    /// Whether something of it runs, or may.
+    /// Whether something from this lane runs.
     pub fn is_busy(&self) -> bool {
         self.out.values().any(|out| !out.waits)
     }
 
-    /// What the last note of an owner says; `leaves` if suspects of a tier are left.
+    /// Returns what the last note of an owner says; `leaves` if suspects of a tier are left.
     pub fn standing_at_end(&self, leaves: bool, run: Option<u64>, id: u64) -> CommitStanding<'_> {
         if self.reserved.is_unlimited() {
             return CommitStanding { clean: !self.is_busy(), of: Some(id), ..CommitStanding::default() };
@@ -304,7 +305,7 @@ impl PartitionLane {
             let until = self.until();
             return CommitStanding { clean: false, taken, until, by, of, named, out: 0 };
         }
-        // Earlier suspects stay suspects, and no others.
+        // Earlier suspects stay suspects; no others are added.
         let (below, until) = (self.suspected.below(), self.suspected.due_by());
         let prefix = self.done.prefix();
         let is_left = match self.kind {
@@ -317,12 +318,12 @@ impl PartitionLane {
         CommitStanding { named, ..CommitStanding::clean(taken) }
     }
 
-    /// The run whose file says exactly what was handed out of this partition, if there is one.
+    /// Returns the run whose local file says exactly what was handed out of this partition, if there is one.
     pub fn vouched(&self, run: Option<u64>) -> Option<u64> {
         run.filter(|_| self.suspected.is_exact())
     }
 
-    /// What may have been handed out of a tier.
+    /// Returns the due time up to which messages of a tier may have been handed out.
     pub fn until(&self) -> Option<u64> {
         (self.kind != LaneKind::Source).then(|| self.reserved.due_granted())
     }

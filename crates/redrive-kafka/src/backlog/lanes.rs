@@ -1,4 +1,4 @@
-//! The partitions that are assigned to this process, as long as one assignment lasts.
+//! The partitions assigned to this process, for the duration of one assignment.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::{Index, IndexMut};
@@ -10,7 +10,7 @@ use super::lane::PartitionLane;
 use crate::consume::mailbox::Mailbox;
 use crate::topics::LaneKind;
 
-/// All lanes of the current assignment. A lane is known by its index, and an index means something within one epoch only.
+/// All lanes of the current assignment. A lane is identified by its index, which is valid within one epoch only.
 #[derive(Debug)]
 pub(crate) struct Lanes {
     epoch: u32,
@@ -37,8 +37,8 @@ impl Lanes {
         self.assigned = lanes;
     }
 
-    /// Ends the assignment and gives its lanes back. Copies that are acknowledged from now on have no lane to be marked in:
-    /// the next assignment has this epoch or a later one, and nothing is started before it.
+    /// Ends the assignment and returns its lanes. Copies that are acknowledged from now on have no lane to be marked
+    /// in: the next assignment has this epoch or a later one, and nothing starts before it.
     pub fn end(&mut self) -> Vec<PartitionLane> {
         self.epoch = self.epoch.wrapping_add(1);
         self.by_name.clear();
@@ -53,7 +53,7 @@ impl Lanes {
         self.find(topic, partition).is_some()
     }
 
-    /// The lane of a receipt, if that is of this assignment.
+    /// Returns the lane of a receipt, if the receipt belongs to this assignment.
     pub fn of_receipt(&self, receipt: &Receipt) -> Option<usize> {
         let at = receipt.lane as usize;
         (receipt.epoch == self.epoch && at < self.assigned.len()).then_some(at)
@@ -79,12 +79,12 @@ impl Lanes {
         self.assigned.iter_mut()
     }
 
-    /// The lanes of the source.
+    /// Iterates over the lanes of the source topic.
     pub fn sources(&self) -> impl Iterator<Item = &PartitionLane> {
         self.assigned.iter().filter(|lane| lane.kind == LaneKind::Source)
     }
 
-    /// Marks a record as done. Whether it was suspected by name.
+    /// Marks a record as done. Returns whether it was suspected by name.
     pub fn mark(&mut self, at: usize, offset: u64) -> bool {
         let lane = &mut self.assigned[at];
         lane.done.mark(offset);
@@ -95,21 +95,21 @@ impl Lanes {
         was_named
     }
 
-    /// A record has left the memory of its lane.
+    /// Gives back the memory of a record to its lane, and wakes the reader if the lane was full.
     pub fn free(&self, at: usize, bytes: usize) {
         if self.assigned[at].room.free(1, bytes) {
             self.reader.call_reader();
         }
     }
 
-    /// The same for a record that counts in its lane only while it is fresh.
+    /// Like [`Self::free`], for a record that counts towards its lane only while it is fresh.
     pub fn free_fresh(&self, at: usize, bytes: usize) {
         if self.assigned[at].kind == LaneKind::Source {
             self.free(at, bytes);
         }
     }
 
-    /// How much of the pipeline's work is ours, by partitions: ours, and all.
+    /// Returns this member's share of the work in partitions: those assigned here, and all.
     pub fn share(&self, partitions: &HashMap<Arc<str>, i32>) -> Option<(u32, u32)> {
         let topics: HashSet<&Arc<str>> = self.assigned.iter().map(|lane| &lane.topic).collect();
         let all: i32 = topics.into_iter().filter_map(|topic| partitions.get(topic)).sum();

@@ -1,7 +1,7 @@
-//! Messages that wait for their time: the nearest by due, from all tiers together.
+//! Messages that wait for their due time, from all tiers together, ordered by due time.
 //!
-//! A record is read as soon as it is there, however far its time is, so that none waits behind one that is due later.
-//! What is in memory has a bound; beyond it the bytes of what is due later go into a file.
+//! A record is read as soon as it is written, however late it is due, so that none waits behind one that is due later.
+//! Memory is bounded; beyond the bound, the bytes of messages that are due later go into a file.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use crate::record::WaitingMessage;
 
 /// Bytes of waiting messages in memory.
 pub const MEMORY_MAX: usize = 48 << 20;
-/// What is due within this time stays in memory, up to twice the bound.
+/// Messages due within this time stay in memory, up to twice the bound.
 const NEAR_MS: u64 = 2_000;
 
 /// Where the bytes of a waiting message are.
@@ -32,7 +32,7 @@ struct TimedEntry {
     held: EntryBytes,
 }
 
-/// What is due, with the lane it came from.
+/// A due message, with the lane it came from.
 #[derive(Debug)]
 pub struct Due {
     pub lane: usize,
@@ -42,12 +42,12 @@ pub struct Due {
 #[derive(Debug)]
 pub struct LookAhead {
     entries: BTreeMap<(u64, u64), TimedEntry>,
-    /// The entries of lanes of which nothing may start for now.
+    /// The entries of lanes from which nothing may start for now.
     parked: BTreeMap<usize, BTreeMap<(u64, u64), TimedEntry>>,
     arrivals: u64,
     memory: usize,
     memory_max: usize,
-    /// Of the entries, those that were deferred.
+    /// How many of the entries were deferred.
     deferred: usize,
     spill: Spill,
 }
@@ -94,7 +94,7 @@ impl LookAhead {
         entries.insert((due, self.arrivals), TimedEntry { lane, offset, number, deferred, held });
     }
 
-    /// Nothing of this lane comes until [`Self::unpark`].
+    /// Hands out nothing from this lane until [`Self::unpark`].
     pub fn park(&mut self, lane: usize) {
         let of_lane = self.entries.extract_if(.., |_, entry| entry.lane == lane).collect();
         self.parked.insert(lane, of_lane);
@@ -104,7 +104,7 @@ impl LookAhead {
         self.entries.append(&mut self.parked.remove(&lane).unwrap_or_default());
     }
 
-    /// The next one that is due. One whose bytes the file lost is named by lane and offset.
+    /// Returns the next due message; if the file lost its bytes, its lane and offset instead.
     pub fn pop_due(&mut self, now: Time) -> Option<Result<Due, (usize, u64)>> {
         let first = self.entries.first_entry()?;
         if first.key().0 > now.as_millis() {
@@ -115,7 +115,7 @@ impl LookAhead {
         Some(self.taken_out(entry).map(|waiting| Due { lane, waiting }).ok_or((lane, offset)))
     }
 
-    /// The message of an entry that was removed; `None` if the file has lost it.
+    /// Returns the message of a removed entry; `None` if the file has lost it.
     fn taken_out(&mut self, entry: TimedEntry) -> Option<WaitingMessage> {
         self.deferred -= usize::from(entry.deferred);
         match entry.held {
@@ -131,7 +131,7 @@ impl LookAhead {
         }
     }
 
-    /// Takes out the message with this number, whatever its time. Looks at all entries: it is done for people.
+    /// Takes out the message with this number, whatever its due time. It scans all entries, so it is for people only.
     pub fn take(&mut self, number: u64) -> Option<(usize, WaitingMessage)> {
         let entry =
             std::iter::once(&mut self.entries).chain(self.parked.values_mut()).find_map(|entries| {
@@ -142,7 +142,7 @@ impl LookAhead {
         self.taken_out(entry).map(|waiting| (lane, waiting))
     }
 
-    /// The entries after this key, in the order of their times, each with its message if that can be read.
+    /// Returns the entries after this key in due order, each with its message if that can be read.
     pub fn after(
         &self,
         after: Option<(u64, u64)>,
@@ -163,12 +163,12 @@ impl LookAhead {
         })
     }
 
-    /// How many were deferred.
+    /// Returns how many were deferred.
     pub fn held(&self) -> usize {
         self.deferred
     }
 
-    /// How many are due, counted up to `limit`.
+    /// Counts the due messages, up to `limit`.
     pub fn due_count(&self, now: Time, limit: usize) -> usize {
         self.entries.range(..=(now.as_millis(), u64::MAX)).take(limit).count()
     }
@@ -177,7 +177,7 @@ impl LookAhead {
         self.entries.first_key_value().map(|((due, _), _)| Time::from_millis(*due))
     }
 
-    /// Lane and due of those that come first, up to `limit` of them and due by `latest`.
+    /// Returns lane and due time of the next entries: at most `limit`, due by `latest`.
     pub fn coming(&self, limit: usize, latest: u64) -> impl Iterator<Item = (usize, u64)> {
         self.entries.range(..=(latest, u64::MAX)).take(limit).map(|((due, _), entry)| (entry.lane, *due))
     }
@@ -190,7 +190,7 @@ impl LookAhead {
         self.len() == 0
     }
 
-    /// Those in memory that come due first.
+    /// Returns those in memory that come due first.
     pub fn first(&self, limit: usize) -> impl Iterator<Item = &WaitingMessage> {
         self.entries.values().take(limit).filter_map(|entry| match &entry.held {
             EntryBytes::Memory(waiting) => Some(&**waiting),
@@ -198,7 +198,7 @@ impl LookAhead {
         })
     }
 
-    /// The entries of a lane below `offset`, taken out: they are to be written again at the end of a tier.
+    /// Takes out the entries of a lane below `offset`, which are to be rewritten at the end of a tier.
     pub fn take_stragglers(&mut self, lane: usize, below: u64, limit: usize) -> Vec<WaitingMessage> {
         let stragglers: Vec<(u64, u64)> = self
             .entries
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!((come(&mut ahead), ahead.len()), (vec![1, 3, 5], 0));
     }
 
-    /// What the look-ahead costs beside the delay index of the embedded engine; see ADR 15.
+    /// Compares the look-ahead with the delay index of the embedded engine; see ADR 15.
     #[test]
     #[ignore = "a measurement"]
     fn beside_the_delay_index() {
@@ -320,7 +320,7 @@ mod tests {
         use redrive::internal::engine::delay::{DelayIndex, DelayKey};
         use redrive::internal::engine::overlay::Far;
 
-        /// No table behind it: Kafka holds the truth.
+        /// No table behind the index: Kafka is the source of truth.
         struct Nothing;
         impl Far<DelayKey, Arc<WaitingMessage>> for Nothing {
             type Error = Infallible;

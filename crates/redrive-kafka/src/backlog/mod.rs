@@ -1,9 +1,10 @@
-//! Messages in memory: what was read and is not done.
+//! Messages in memory: read, and not done yet.
 //!
-//! - `queue`: [`queue::Backlog`], everything that waits, and what of it may start; `pending`: listed for people
+//! - `queue`: [`queue::Backlog`], everything that waits, and which of it may start; `pending`: listed for people
 //! - `lane`: one assigned partition; `lanes`: all of them
-//! - `lookahead`, `spill`: what waits for its time; `due_reserve`: what of it comes next
-//! - `keys`, `key_order`: what waits for its key; `held_back`: what waits for its tiers to be read
+//! - `lookahead`, `spill`: messages that wait for their due time; `due_reserve`: which of them come next
+//! - `keys`, `key_order`: messages that wait for their key; `held_back`: partitions that wait until their tiers are
+//!   read
 
 pub(crate) mod lane;
 pub(crate) mod lanes;

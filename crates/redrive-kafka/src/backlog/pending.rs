@@ -1,5 +1,5 @@
-//! What waits in this member's memory: listed, and taken out by number. What was not read yet, and what other members own,
-//! is not seen here.
+//! Lists the messages that wait in this member's memory, and takes them out by number. Unread messages and those of
+//! other members are not visible here.
 
 use redrive::internal::engine::Delivery;
 use redrive::internal::engine::letter::SCAN_BYTES;
@@ -13,7 +13,7 @@ use crate::record::{WaitingMessage, origin_of};
 use crate::topics::LaneKind;
 
 impl Backlog {
-    /// A page of what waits. `in_transit` messages wait for their time and are in no topic that was read.
+    /// Returns a page of waiting messages. `in_transit` counts delayed messages that no topic holds yet.
     pub fn list(
         &self,
         lanes: &Lanes,
@@ -41,7 +41,7 @@ impl Backlog {
         PendingScan { unlisted: unlisted(lanes, state, in_transit), ..scan }
     }
 
-    /// Hands one message out to be settled, whatever it waits for.
+    /// Hands out one message to be settled, whatever it waits for.
     pub fn claim(&mut self, lanes: &mut Lanes, at: &PendingAt, now: Time) -> Option<Delivery> {
         let found = self.take_fresh(lanes, at.number).or_else(|| self.take_waiting(lanes, at.number));
         let (lane, waiting) = found?;
@@ -49,20 +49,20 @@ impl Backlog {
         Some(self.deliver(lanes, lane, waiting, key, now, true))
     }
 
-    /// A message that was never started: its number says where its record is.
+    /// Takes out a message that was never started: its number tells where its record is.
     fn take_fresh(&self, lanes: &mut Lanes, number: u64) -> Option<(usize, WaitingMessage)> {
         let origin = origin_of(number, &self.source);
         let at = lanes.find(&origin.topic, origin.partition)?;
         let lane = &mut lanes[at];
         let index = lane.fifo.binary_search_by_key(&number, |waiting| waiting.number).ok()?;
-        // One that is done is dropped when its turn comes.
+        // A record that is done already is dropped when its turn comes.
         if lane.done.contains(lane.fifo[index].offset) {
             return None;
         }
         lane.fifo.remove(index).map(|waiting| (at, waiting))
     }
 
-    /// A message that waits for its time or its key.
+    /// Takes out a message that waits for its due time or its key.
     fn take_waiting(&mut self, lanes: &Lanes, number: u64) -> Option<(usize, WaitingMessage)> {
         if let Some((lane, waiting)) = self.ahead.take(number) {
             let is_done = lanes[lane].done.contains(waiting.offset);
@@ -78,7 +78,7 @@ impl Backlog {
     }
 }
 
-/// Fresh messages in the order of the source.
+/// Returns fresh messages in source order.
 fn fresh_after(
     lanes: &Lanes,
     after: Option<(u64, u64)>,
@@ -94,7 +94,7 @@ fn fresh_after(
     })
 }
 
-/// Messages that are in the topics, and not in memory yet.
+/// Counts messages that are in the topics but not in memory yet.
 fn unlisted(lanes: &Lanes, state: PendingState, in_transit: u64) -> u64 {
     let unread = |kind: LaneKind| -> u64 {
         lanes.iter().filter(|lane| lane.kind == kind).map(PartitionLane::unread).sum()
@@ -108,7 +108,7 @@ fn unlisted(lanes: &Lanes, state: PendingState, in_transit: u64) -> u64 {
 
 type Listing<'a> = Box<dyn Iterator<Item = ((u64, u64), Option<WaitingMessage>)> + 'a>;
 
-/// A page of what is listed; `None` stands for one that was looked at and is not meant.
+/// Builds a page of matching messages; `None` is an entry that was scanned and does not match.
 fn page(
     state: PendingState,
     after: Option<(u64, u64)>,

@@ -1,4 +1,4 @@
-//! Everything that waits in this process, and what of it may start now: fresh messages and due ones, each key in its order.
+//! Everything that waits in this process, and which of it may start now: fresh and due messages, in order per key.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use super::lookahead::{Due, LookAhead};
 use crate::record::{Carried, Origin, WaitingMessage, origin_of};
 use crate::topics::LaneKind;
 
-/// Messages that may be looked at in one go and turn out to have to wait for their key.
+/// Messages that may be looked at in one go only to find that they wait for their key.
 const PASSED_MAX: usize = 4_096;
-/// Messages that are looked at for the oldest.
+/// Messages among which the oldest is looked for.
 const OLDEST_OF: usize = 64;
-/// A waiting message this many records behind is written again, so that the committed offset can follow.
+/// A waiting message this many records behind is rewritten, so that the committed offset can advance.
 const STRAGGLER_OFFSETS: u64 = 1_000_000;
 /// Stragglers that are moved in one go.
 const STRAGGLERS_MAX: usize = 1_000;
@@ -41,7 +41,7 @@ pub(crate) struct Backlog {
     next_source: usize,
 }
 
-/// What handing out needs to know.
+/// What is needed to hand out messages.
 pub(crate) struct Dispatch<'a> {
     pub lanes: &'a mut Lanes,
     pub letters: LetterStates<'a>,
@@ -71,7 +71,7 @@ impl Backlog {
         &mut self.keys
     }
 
-    /// A record was read and waits.
+    /// Adds a record that was read.
     pub fn put(&mut self, lanes: &mut Lanes, at: usize, waiting: WaitingMessage, now: Time) {
         if lanes[at].kind == LaneKind::Source {
             lanes[at].fifo.push_back(waiting);
@@ -89,12 +89,12 @@ impl Backlog {
         self.odd_to_due = !self.odd_to_due;
         self.hand_out_due(with, due_share, out);
         self.hand_out_fresh(with, out.len() - first + fresh_share, first, out);
-        // What one side left over, the other gets.
+        // Each side gets what the other left over.
         self.hand_out_due(with, room - (out.len() - first), out);
         self.hand_out_fresh(with, room, first, out);
     }
 
-    /// Fresh messages that could be handed out, counted up to about `limit`.
+    /// Counts fresh messages that could be handed out, up to about `limit`.
     fn fresh_count(&self, lanes: &Lanes, limit: usize) -> usize {
         let mut count = 0;
         for lane in lanes.sources() {
@@ -119,9 +119,9 @@ impl Backlog {
                 Ok(Due { lane, waiting }) if self.held_back.holds(with.lanes[lane].partition) => {
                     aside.push((lane, waiting));
                 }
-                // Another record of the message counts.
+                // Superseded by another record of the same message.
                 Ok(Due { lane, waiting }) if with.lanes[lane].done.contains(waiting.offset) => {}
-                // In the order of their times: those behind it have to wait for the same commit.
+                // Entries come in due order, so those behind it have to wait for the same commit.
                 Ok(Due { lane, waiting }) if !with.lanes[lane].is_reserved(&waiting) => {
                     self.due.starved();
                     aside.push((lane, waiting));
@@ -145,7 +145,7 @@ impl Backlog {
         }
     }
 
-    /// Fresh messages until `out` holds `upto` more than `first`.
+    /// Hands out fresh messages until `out` holds `upto` more than `first`.
     fn hand_out_fresh(
         &mut self,
         with: &mut Dispatch<'_>,
@@ -163,7 +163,7 @@ impl Backlog {
                 continue;
             }
             if with.lanes[lane].done.contains(waiting.offset) {
-                // Another record of the message counts, and waits for the key.
+                // Superseded by another record of the same message, which waits for the key.
                 self.drop_done(with.lanes, lane, &waiting, key);
                 continue;
             }
@@ -204,12 +204,12 @@ impl Backlog {
             if !is_done {
                 return Some(waiting);
             }
-            // Another record of the message counts.
+            // Superseded by another record of the same message.
             lanes.free(at, waiting.bytes());
         }
     }
 
-    /// A message that waited for its key is not needed any more.
+    /// Drops a record that waited for its key and has been superseded.
     pub(super) fn drop_done(
         &mut self,
         lanes: &Lanes,
@@ -221,7 +221,7 @@ impl Backlog {
         lanes.free_fresh(lane, waiting.bytes());
     }
 
-    /// A delivery if the message may start now; otherwise it waits for its key.
+    /// Returns a delivery if the message may start now; otherwise the message waits for its key.
     fn admit(&mut self, with: &mut Dispatch<'_>, lane: usize, waiting: WaitingMessage) -> Option<Delivery> {
         let Some(key) = self.keys.key_of(&waiting.message) else {
             return Some(self.begin(with, lane, waiting, None));
@@ -244,7 +244,7 @@ impl Backlog {
         delivery
     }
 
-    /// Makes a delivery of a message and notes that it is out. One that is only claimed does not run.
+    /// Makes a delivery of a message and notes that it is out. A message that is only claimed does not run.
     pub(super) fn deliver(
         &self,
         lanes: &mut Lanes,
@@ -256,14 +256,14 @@ impl Backlog {
     ) -> Delivery {
         let (bytes, arrived) = (waiting.bytes(), waiting.arrived_at(now));
         let WaitingMessage { offset, number, message, meta, history, due, carried, .. } = waiting;
-        // A letter that was imported without a place in the source has a number that names none.
+        // A letter that was imported without a source position has a made-up number, which names no position.
         let origin = (!PartitionOffset::of(number).is_made()).then(|| self.source_position(number, &carried));
         lanes.free_fresh(at, bytes);
         let epoch = lanes.epoch();
         let lane = &mut lanes[at];
         let suspect = lane.suspected.of(offset, due, now).map(Box::new);
         if is_claimed {
-            // It does not run, so nothing is recorded of it for the next process.
+            // It does not run, so nothing needs to be recorded for the next process.
             lane.out.insert(offset, Out { carried, key, waits: true });
         } else {
             lane.hand_out(offset, Out { carried, key, waits: suspect.is_some() });
@@ -272,14 +272,14 @@ impl Backlog {
         Delivery { receipt, message, meta, history, due, arrived, origin, doomed: None, suspect }
     }
 
-    /// The source record that a message came from.
+    /// Returns the source position that a message came from.
     fn source_position(&self, number: u64, carried: &Carried) -> SourcePosition {
         let topic = carried.topic.as_ref().unwrap_or(&self.source);
         let Origin { topic, partition, offset } = origin_of(number, topic);
         SourcePosition { topic, partition, offset: offset.cast_unsigned() }
     }
 
-    /// A delivery that was not started goes back to where it came from.
+    /// Takes back a delivery that was not started.
     pub fn take_back(&mut self, lanes: &mut Lanes, delivery: Delivery, out: Out, now: Time) {
         let Delivery { receipt, message, meta, history, due, doomed, suspect: _, arrived: _, origin: _ } =
             delivery;
@@ -311,13 +311,13 @@ impl Backlog {
         self.due.renew(instant, now, &self.ahead, lanes);
     }
 
-    /// Nothing more of a lane starts: a record of it cannot be written.
+    /// Starts nothing more from a lane, because one of its records cannot be written.
     pub fn hold(&mut self, lanes: &mut Lanes, at: usize) {
         self.ahead.park(at);
         lanes[at].is_held = true;
     }
 
-    /// These lanes go on.
+    /// Resumes these lanes.
     pub fn resume(&mut self, lanes: &mut Lanes, resumed: &[usize]) {
         for at in resumed {
             self.ahead.unpark(*at);
@@ -330,8 +330,8 @@ impl Backlog {
         }
     }
 
-    /// Where keys are ordered: nothing of the assigned partitions starts before all that waits in their tiers is known, and
-    /// nothing at all if another member has them.
+    /// With key order: starts nothing from the assigned partitions until everything that waits in their tiers is known,
+    /// and nothing at all while another member has those tiers.
     pub fn hold_back<'a>(&mut self, lanes: &Lanes, tiers: &(impl Iterator<Item = &'a Arc<str>> + Clone)) {
         if self.keys.is_ordered() {
             self.held_back.begin(lanes, tiers);
@@ -346,7 +346,7 @@ impl Backlog {
         !self.held_back.is_empty()
     }
 
-    /// Source partitions whose tiers are read elsewhere, each with the first of these.
+    /// Returns the source partitions whose tiers are read elsewhere, each with the first such tier partition.
     pub fn separated<'a>(
         &self,
         lanes: &Lanes,
@@ -355,7 +355,8 @@ impl Backlog {
         self.held_back.separated(lanes, tiers)
     }
 
-    /// Takes out waiting messages that hold the committed offset up: too many records behind, or for longer than `after`.
+    /// Takes out waiting messages that hold up the committed offset: too many records behind, or for longer than
+    /// `after`.
     pub fn take_stragglers(
         &mut self,
         lanes: &mut Lanes,
@@ -386,12 +387,12 @@ impl Backlog {
         self.ahead.next_due()
     }
 
-    /// Messages that wait for their time, and of these the deferred ones.
+    /// Counts messages that wait for their due time, and the deferred ones among them.
     pub fn delayed(&self) -> (u64, u64) {
         (self.ahead.len() as u64, self.ahead.held() as u64)
     }
 
-    /// When the oldest message that waits was created, as far as can be told without looking at all.
+    /// Returns when the oldest waiting message was created, judged from the first ones only.
     pub fn oldest(&self, lanes: &Lanes) -> Option<Time> {
         let fresh =
             lanes.iter().filter_map(|lane| lane.fifo.front()).map(|waiting| waiting.message.created());
@@ -399,7 +400,7 @@ impl Backlog {
         fresh.chain(due).min()
     }
 
-    /// The partitions are gone, and with them everything that waits.
+    /// Drops everything that waits, after the partitions were taken away.
     pub fn clear(&mut self) {
         self.ahead.clear();
         self.keys.clear();
@@ -437,7 +438,7 @@ mod tests {
         }
     }
 
-    /// A backlog with fresh messages 0 to 3 in lane 0, and one in lane 1 that is due.
+    /// Returns a backlog with fresh messages 0 to 3 in lane 0, and a due one in lane 1.
     fn given() -> (tempfile::TempDir, Backlog, Lanes) {
         let dir = tempfile::tempdir().unwrap();
         let ahead = LookAhead::new(Spill::new(dir.path(), "orders"));

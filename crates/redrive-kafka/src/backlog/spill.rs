@@ -1,7 +1,7 @@
 //! Spills waiting messages to files: those that do not fit into memory and are not due for a while.
 //!
-//! Kafka holds the truth, so nothing here is synced, and a file that cannot be written or read costs memory or a repeat,
-//! never a message.
+//! Kafka is the source of truth, so nothing here is synced. A file that cannot be written or read costs memory or a
+//! repeat, never a message.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -17,18 +17,18 @@ use redrive_core::{Message, Reason};
 use crate::record::meta::{META_BYTES, get_meta, get_part, get_time, put_meta, put_time};
 use crate::record::{Carried, WaitingMessage};
 
-/// A file that has this much is left to become empty, and the next one begun.
+/// Once a file has reached this size, the next one is begun; it is removed when it is empty.
 const FILE_BYTES: u64 = 32 << 20;
-/// All files together; beyond it memory is used, and the lanes' own bounds hold.
+/// Bound on the number of files. Beyond it messages stay in memory, within the bounds of their lanes.
 const FILES_MAX: usize = 64;
 
-/// Where a message lies.
+/// Where a spilled message is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Spilled {
     file: u64,
     at: u64,
     len: u32,
-    /// The checksum of its bytes, in memory: the files never outlive the process.
+    /// The checksum of its bytes. It is kept in memory only: the files never outlive the process.
     crc: u32,
 }
 
@@ -47,13 +47,13 @@ pub struct Spill {
     parts: Vec<SpillFile>,
     next: u64,
     buffer: BytesMut,
-    /// Said once: a directory that cannot be written stays so.
+    /// Whether the warning was logged. It is logged once, as a directory that cannot be written tends to stay so.
     complained: bool,
 }
 
 impl Spill {
-    /// Files in a directory of their own in `state_dir`, which members on one machine may share. What processes that are
-    /// gone left there is removed.
+    /// Uses a directory of its own in `state_dir`, which members on one machine may share, and removes the directories
+    /// of processes that are gone.
     pub fn new(state_dir: &Path, pipeline: &str) -> Self {
         static SPILLS: AtomicU32 = AtomicU32::new(0);
         remove_left_over(state_dir);
@@ -62,7 +62,7 @@ impl Spill {
         Self { dir, parts: Vec::new(), next: 0, buffer: BytesMut::new(), complained: false }
     }
 
-    /// `None` if it has to stay in memory.
+    /// Writes a message to a file; `None` if it has to stay in memory.
     pub fn write(&mut self, waiting: &WaitingMessage) -> Option<Spilled> {
         if self.parts.last().is_none_or(|part| part.written >= FILE_BYTES) && !self.begin() {
             return None;
@@ -71,7 +71,7 @@ impl Spill {
         encode(&mut self.buffer, waiting);
         let part = self.parts.last_mut()?;
         if part.file.write_all(&self.buffer).is_err() {
-            // What was written in part lies behind everything that is pointed to: the next one begins a new file.
+            // The partial write is beyond everything that is referenced; the next message begins a new file.
             part.written = u64::MAX;
             return None;
         }
@@ -110,7 +110,7 @@ impl Spill {
         }
     }
 
-    /// The message, unless its bytes were damaged.
+    /// Reads a message back; `None` if its bytes cannot be read or are damaged.
     pub fn read(&self, spilled: &Spilled) -> Option<WaitingMessage> {
         let part = self.parts.iter().find(|part| part.number == spilled.file)?;
         let mut bytes = vec![0; spilled.len as usize];
@@ -158,7 +158,7 @@ fn remove_left_over(state_dir: &Path) {
     }
 }
 
-/// What stands before the parts of variable length.
+/// Bytes before the parts of variable length.
 const HEAD_BYTES: usize = 8 + 8 + 8 + 1 + 1 + 8 + META_BYTES;
 
 fn encode(buffer: &mut BytesMut, waiting: &WaitingMessage) {
@@ -177,7 +177,7 @@ fn encode(buffer: &mut BytesMut, waiting: &WaitingMessage) {
     }
 }
 
-/// `None` if these are not the bytes of a message: whatever the file holds, nothing here panics.
+/// Returns `None` if these bytes are not a message. Never panics, whatever the file holds.
 fn decode(mut bytes: Bytes) -> Option<WaitingMessage> {
     if bytes.len() < HEAD_BYTES {
         return None;
@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// The length of a part was once believed as it stood in the file.
+    /// The length of a part used to be trusted as it was in the file.
     #[test]
     fn damaged_bytes_are_no_message_and_no_panic() {
         let mut buffer = BytesMut::new();

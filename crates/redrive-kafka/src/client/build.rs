@@ -1,16 +1,16 @@
-//! What librdkafka can do as it was built, and which settings ask for more.
+//! The features that librdkafka was built with, and the settings that need more.
 
 use rdkafka::ClientConfig;
 
-/// How one gets a build that can do more.
+/// How to get a build with TLS.
 const REBUILD: &str = "build it with the system's OpenSSL: cargo build --release -p redrive-cli --features kafka-tls \
                        (needs libssl-dev and pkg-config); the image of deploy/Dockerfile has it";
-/// The same for tokens.
+/// How to get a build with OAuth tokens.
 const REBUILD_OAUTH: &str = "build it with the system's curl and OpenSSL: cargo build --release -p redrive-cli \
                              --features kafka-oauth (needs libcurl4-openssl-dev, libssl-dev and pkg-config); the image \
                              of deploy/Dockerfile has it";
 
-/// What this build of librdkafka can do.
+/// The features of this build of librdkafka.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Build {
     pub version: String,
@@ -21,7 +21,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// As librdkafka itself says it.
+    /// Asks librdkafka itself.
     pub fn of_this() -> Self {
         let config = ClientConfig::new().create_native_config();
         let features = config.and_then(|config| config.get("builtin.features")).unwrap_or_default();
@@ -39,7 +39,7 @@ impl Build {
                 ("sasl_plain", "PLAIN"),
                 ("sasl_scram", "SCRAM-SHA-256"),
                 ("sasl_scram", "SCRAM-SHA-512"),
-                // Without it no tokens would be fetched, although `sasl_oauthbearer` is there.
+                // `sasl_oauthbearer` alone cannot fetch tokens.
                 ("oidc", "OAUTHBEARER"),
                 ("sasl_gssapi", "GSSAPI"),
             ]),
@@ -48,7 +48,7 @@ impl Build {
         }
     }
 
-    /// What this build cannot read of a topic with this `compression.type`, if that is so.
+    /// Why this build cannot read a topic with this `compression.type`, if it cannot.
     pub fn lacks_codec(&self, compression: &str) -> Option<String> {
         let is_known = matches!(compression, "producer" | "uncompressed" | "none")
             || self.compression.contains(&compression);
@@ -58,7 +58,7 @@ impl Build {
         })
     }
 
-    /// What a setting asks for that is not in this build, and what helps.
+    /// Returns the problem and the fix if a setting needs a feature that this build lacks.
     pub fn lacks(&self, key: &str, value: &str) -> Option<(String, String)> {
         let value = value.trim();
         let asks_for_tls = match key {

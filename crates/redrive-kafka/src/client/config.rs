@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::Cluster;
 use crate::client::build::Build;
 
-/// Keys on which a promise hangs. They are set here and nowhere else; each with what to use instead.
+/// Keys that a guarantee depends on, each with what to use instead. They are set here and nowhere else.
 pub const RESERVED: [(&str, &str); 17] = [
     ("bootstrap.servers", "use `brokers` in [engine]"),
     ("metadata.broker.list", "use `brokers` in [engine]"),
@@ -32,7 +32,7 @@ pub const RESERVED: [(&str, &str); 17] = [
     ("transaction.timeout.ms", "it is always 10 s: a killed replay holds up readers no longer"),
 ];
 
-/// Keys that only one of both sides knows. The other side would complain about each of them.
+/// Keys that only the consumer or only the producer knows. The other would complain about them.
 const CONSUMER_ONLY: [&str; 8] = [
     "session.timeout.ms",
     "heartbeat.interval.ms",
@@ -54,20 +54,20 @@ const PRODUCER_ONLY: [&str; 8] = [
     "request.timeout.ms",
 ];
 
-/// How long the group waits for a silent member, unless set. Twice as long as a cluster takes to give up on a broker (9 s): a
-/// member must not be given up because the broker that coordinates its group is.
+/// Session timeout, unless set. It is twice the time that a cluster takes to give up on a broker (9 s), so that a
+/// member is not expelled because the coordinator of its group has died.
 const SESSION_MS: u64 = 20_000;
-/// How long it waits for one that does not poll: librdkafka's own default.
+/// Poll interval, unless set: librdkafka's own default.
 const POLL_INTERVAL_MS: u64 = 300_000;
-/// Messages of this size can be parked, whatever the client's default says; the topic has the last word.
+/// Messages up to this size can be parked, whatever the client's default; the topic's limit decides.
 const MESSAGE_BYTES_MAX: &str = "40000000";
 
-/// A broker that is back is found within a second: what was on its way to it reaches it before others have gone on.
+/// Reconnects within a second after a broker is back: copies in flight to it should arrive before others have moved on.
 const RECONNECT: (&str, &str) = ("reconnect.backoff.max.ms", "1000");
-/// A partition that had no leader when it was last asked for waits until it is asked for again: by default five minutes.
+/// A partition that had no leader waits until the metadata is refreshed; the default is five minutes.
 const REFRESH: (&str, &str) = ("topic.metadata.refresh.interval.ms", "5000");
-/// What the client may fetch ahead, for each partition, since each has a queue of its own. With its defaults, 100,000 records
-/// and 64 MB, four partitions that are not read take 400 MB.
+/// What the client may fetch ahead per partition, since each partition has a queue of its own. With the defaults of
+/// 100,000 records and 64 MB, four partitions that are not read take 400 MB.
 const QUEUED_RECORDS: (&str, &str) = ("queued.min.messages", "16384");
 const QUEUED_KB: (&str, &str) = ("queued.max.messages.kbytes", "4096");
 
@@ -90,12 +90,12 @@ impl Side {
 }
 
 impl Cluster {
-    /// How long the group waits for a member that is silent.
+    /// Returns how long the group waits for a silent member.
     pub fn session(&self) -> Duration {
         self.span("session.timeout.ms", SESSION_MS)
     }
 
-    /// How long the group waits for a member to give its partitions up.
+    /// Returns how long the group waits for a member to give up its partitions.
     pub fn poll_interval(&self) -> Duration {
         self.span("max.poll.interval.ms", POLL_INTERVAL_MS)
     }
@@ -105,19 +105,19 @@ impl Cluster {
         Duration::from_millis(set.and_then(|(_, value)| value.parse().ok()).unwrap_or(default_ms))
     }
 
-    /// This process as people know it: its member name, or what its clients are called.
+    /// Returns the name by which people know this process: its member name, or its client id.
     pub fn process_name(&self) -> String {
         let client = self.passed_on.iter().rev().find(|(name, _)| name == "client.id");
         let client = client.map(|(_, value)| value.splitn(4, '_').last().unwrap_or(value));
         self.member.as_deref().or(client).unwrap_or("redrive").to_owned()
     }
 
-    /// The first broker, as it stands in commands that people shall copy.
+    /// Returns the first broker, for commands that people copy.
     pub fn bootstrap(&self) -> &str {
         self.brokers.first().map_or("localhost:9092", String::as_str)
     }
 
-    /// Reads source, tiers and replays of a pipeline as a member of the group.
+    /// Configures a client that reads source, tiers and replays of a pipeline as a member of the group.
     pub fn consumer(&self, pipeline: &str) -> ClientConfig {
         let mut config = self.config(
             Side::Consumer,
@@ -125,12 +125,12 @@ impl Cluster {
             &[
                 ("session.timeout.ms", &SESSION_MS.to_string()),
                 ("heartbeat.interval.ms", "3000"),
-                // With the default of a second a full queue stays empty for as long.
+                // With the default of one second, a queue that was full and then drained stays empty for that long.
                 ("fetch.queue.backoff.ms", "10"),
                 RECONNECT,
                 REFRESH,
-                // One request is under way at a time. One that asks only for the tiers, because the queues of the source are
-                // full, must not come back so late that those are empty by then.
+                // There is one request at a time. One that asks only for the tiers, because the queues of the source
+                // are full, must return before those queues have drained.
                 ("fetch.wait.max.ms", "100"),
                 QUEUED_RECORDS,
                 QUEUED_KB,
@@ -149,7 +149,7 @@ impl Cluster {
         config
     }
 
-    /// Writes copies.
+    /// Configures a client that writes copies.
     pub fn producer(&self) -> ClientConfig {
         let mut config = self.config(
             Side::Producer,
@@ -159,7 +159,7 @@ impl Cluster {
                 RECONNECT,
                 REFRESH,
                 ("compression.type", "lz4"),
-                // A producer that gets nothing through for so long is replaced; what it had is sent again.
+                // A producer that gets nothing through for this long is replaced, and its records are sent again.
                 ("delivery.timeout.ms", "30000"),
                 ("queue.buffering.max.kbytes", "262144"),
             ],
@@ -171,19 +171,19 @@ impl Cluster {
         config
     }
 
-    /// Puts letters back in transactions. A second one of the same pipeline fences the first.
+    /// Configures a client that requeues letters in transactions. A second one of the same pipeline fences the first.
     pub fn replayer(&self, pipeline: &str) -> ClientConfig {
         let mut config = self.producer();
         config
             .set("transactional.id", format!("redrive-replay-{}-{pipeline}", self.group))
             .set("transaction.timeout.ms", "10000")
-            // Of no use once its transaction is over.
+            // A record is of no use once its transaction is over.
             .set("delivery.timeout.ms", "10000");
         config
     }
 
-    /// Reads whole topics without being a member of the group: it is given its partitions, and commits nothing. It hears
-    /// of the end of each partition.
+    /// Configures a client that reads whole topics outside the group: it is assigned its partitions by hand, commits
+    /// nothing, and is told about the end of each partition.
     pub fn reader(&self) -> ClientConfig {
         let mut config = self.config(
             Side::Consumer,
@@ -200,12 +200,12 @@ impl Cluster {
         config
     }
 
-    /// Asks about topics and groups, and makes topics.
+    /// Configures a client that queries topics and groups, and creates topics.
     pub fn admin(&self) -> ClientConfig {
         self.config(Side::Admin, "admin", &[])
     }
 
-    /// What was passed on replaces `defaults`, but nothing that is set after this.
+    /// Builds a configuration. The user's settings replace `defaults`, but nothing that is set afterwards.
     fn config(&self, side: Side, part: &str, defaults: &[(&str, &str)]) -> ClientConfig {
         let mut config = ClientConfig::new();
         config.set_log_level(RDKafkaLogLevel::Warning);
@@ -223,7 +223,7 @@ impl Cluster {
         config
     }
 
-    /// What is wrong with the keys that are passed on, each with the key and without its value: it may be a secret.
+    /// Returns the faults of the user's settings, each with its key and without its value, which may be a secret.
     pub fn passed_on_faults(&self) -> Vec<(String, Refusal)> {
         let fault = |(key, value): &(String, String)| Some((key.clone(), fault_of(key, value)?));
         self.passed_on.iter().filter_map(fault).collect()
@@ -234,7 +234,7 @@ impl Cluster {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub problem: String,
-    /// Empty where the problem says it already.
+    /// Empty if the problem text implies it.
     pub fix: String,
 }
 
@@ -257,7 +257,7 @@ fn reserved(key: &str) -> Option<&'static str> {
     RESERVED.iter().find(|(name, _)| *name == key).map(|(_, instead)| *instead)
 }
 
-/// Why librdkafka rejects a key, without its value.
+/// Returns why librdkafka rejects a key, without its value.
 fn refused(key: &str, value: &str) -> Option<String> {
     let mut config = ClientConfig::new();
     config.set(key, value);

@@ -1,4 +1,4 @@
-//! librdkafka: how each of its clients is configured, what this build can do, and what its errors mean.
+//! librdkafka: how its clients are configured, what this build supports, and what its errors mean.
 
 pub mod build;
 mod config;

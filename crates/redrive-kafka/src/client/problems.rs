@@ -1,4 +1,5 @@
-//! Limits how often a recurring problem is logged: while a broker is away, its clients report that several times a second.
+//! Limits how often a recurring problem is logged: while a broker is away, its clients report it several times a
+//! second.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use crate::locked::locked;
 /// Time between two log lines about the same problem.
 const LOG_EVERY: Duration = Duration::from_secs(10);
 
-/// What one client has reported.
+/// The problems that one client has reported.
 #[derive(Debug, Default)]
 pub struct ProblemLog {
     reported: Mutex<Vec<Reported>>,
@@ -26,7 +27,8 @@ struct Reported {
 }
 
 impl ProblemLog {
-    /// If a problem is to be logged now: how often it was reported since it was last logged, this time included.
+    /// Returns how often a problem was reported since it was last logged, including this time, if it is to be logged
+    /// now.
     pub fn times(&self, error: &KafkaError, now: Instant) -> Option<u64> {
         let Some(code) = error.rdkafka_error_code() else { return Some(1) };
         let mut reported = locked(&self.reported);
@@ -43,7 +45,7 @@ impl ProblemLog {
     }
 }
 
-/// Writes a log line of librdkafka into our log.
+/// Forwards a log line of librdkafka to our log.
 pub fn log(level: RDKafkaLogLevel, facility: &str, message: &str) {
     match level {
         RDKafkaLogLevel::Emerg

@@ -1,5 +1,6 @@
-//! Whether a cluster can be reached, and why not. A request to librdkafka fails only with a timeout; the reason, such as a
-//! wrong password, goes to the error callback. So after a timeout a client is created just to receive that callback.
+//! Whether a cluster can be reached, and if not, why. A request to librdkafka fails only with a timeout; the reason,
+//! such as a wrong password, goes to the error callback. So after a timeout a client is created just to receive that
+//! callback.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -14,14 +15,14 @@ use redrive::internal::engine::EngineError;
 use crate::Cluster;
 use crate::locked::locked;
 
-/// A cluster that is well answers within this; after it, the reason is looked for.
+/// A healthy cluster answers within this time; after it, we look for the reason.
 const AT_ONCE: Duration = Duration::from_secs(3);
-/// How long the reason may take.
+/// How long to wait for the reason.
 const LISTEN_MAX: Duration = Duration::from_secs(4);
-/// A cluster that is merely slow gets as long again.
+/// A slow cluster gets this much more time.
 const AT_LAST: Duration = Duration::from_secs(7);
 
-/// Why there was no answer.
+/// Why the cluster could not be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreached {
     /// The cluster answers and refuses access. Trying again does not help.
@@ -52,7 +53,7 @@ pub(crate) fn silent_text(brokers: &str, problem: &str) -> String {
     format!("the cluster at {brokers} did not answer: {problem}")
 }
 
-/// All topics that we may see, by a client's own way to ask for them.
+/// Fetches metadata of all visible topics with the client's own call `ask`.
 pub(crate) fn metadata(
     cluster: &Cluster,
     ask: impl Fn(Duration) -> Result<Metadata, KafkaError>,
@@ -93,13 +94,13 @@ impl Heard {
     }
 }
 
-/// Connects for the sake of the reason alone.
+/// Connects just to learn the reason.
 fn listen(cluster: &Cluster) -> Option<Heard> {
     let mut config = cluster.admin();
     config.set_log_level(RDKafkaLogLevel::Info);
     let listener: BaseProducer<Listener> = match config.create_with_context(Listener::default()) {
         Ok(listener) => listener,
-        // The description of a setting that is refused would show its value.
+        // The description of an invalid setting would show its value.
         Err(KafkaError::ClientCreation(reason)) => {
             return Some(Heard { code: RDKafkaErrorCode::Fail, reason });
         }
@@ -115,7 +116,7 @@ fn listen(cluster: &Cluster) -> Option<Heard> {
 #[derive(Default)]
 struct Listener {
     reported: Mutex<Option<Heard>>,
-    /// A TLS listener hangs up on a plain-text client. librdkafka only logs that.
+    /// A TLS listener hangs up on a plain-text client, which librdkafka only logs.
     remarked: Mutex<Option<String>>,
 }
 
@@ -140,7 +141,7 @@ impl Listener {
 impl ClientContext for Listener {
     fn log(&self, _: RDKafkaLogLevel, facility: &str, message: &str) {
         if facility == "FAIL" {
-            // `[thrd:…]: ` says where in librdkafka it happened.
+            // Drop the prefix `[thrd:…]: `.
             let reason = message.split_once("]: ").map_or(message, |(_, reason)| reason);
             locked(&self.remarked).get_or_insert(reason_of(reason));
         }
@@ -148,7 +149,7 @@ impl ClientContext for Listener {
 
     fn error(&self, error: KafkaError, reason: &str) {
         let Some(code) = error.rdkafka_error_code() else { return };
-        // Follows the reason, and is none.
+        // It follows the reason, and is not one itself.
         if code != RDKafkaErrorCode::AllBrokersDown {
             locked(&self.reported).get_or_insert(Heard { code, reason: reason_of(reason) });
         }
@@ -161,8 +162,8 @@ impl ProducerContext for Listener {
     fn delivery(&self, _: &DeliveryResult<'_>, (): ()) {}
 }
 
-/// `…: Connection refused (after 3ms in state CONNECT, 1 identical error(s) suppressed)` up to the bracket. Who hangs up
-/// on the very first request speaks another protocol than we do, and that is worth saying.
+/// Cuts `…: Connection refused (after 3ms in state CONNECT, 1 identical error(s) suppressed)` at the bracket. A
+/// listener that hangs up on the very first request speaks another protocol, so the text says that.
 fn reason_of(reason: &str) -> String {
     let (before, state) = reason.rsplit_once(" (after ").unwrap_or((reason, ""));
     if state.contains("APIVERSION_QUERY") && !before.contains("security.protocol") {

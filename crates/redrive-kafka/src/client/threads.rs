@@ -1,19 +1,20 @@
-//! Threads that hold a client of librdkafka, or end one. A process that exits while such a thread works may crash in it: exit
-//! handlers of the libraries below it have run by then. So the starter of a thread waits for it, within bounds.
+//! Threads that own or drop a librdkafka client. A process that exits while such a thread works may crash in it,
+//! because the exit handlers of the libraries below have run by then. So whoever starts a thread waits for it, within
+//! bounds.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A client that cannot reach its brokers ends late; then the process exits all the same.
+/// A client that cannot reach its brokers may take long to end; after this time the process exits anyway.
 const END_MAX: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(2);
 
-/// Waits for the end of what was started here when it is dropped.
+/// Waits on drop for the threads that were started here.
 #[derive(Debug, Default)]
 pub(crate) struct ClientThreads(Vec<JoinHandle<()>>);
 
 impl ClientThreads {
-    /// Does this on a thread of its own.
+    /// Runs `work` on a thread of its own.
     pub(crate) fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) {
         self.0.retain(|thread| !thread.is_finished());
         match std::thread::Builder::new().name(name.to_owned()).spawn(work) {

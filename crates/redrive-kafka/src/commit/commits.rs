@@ -1,4 +1,4 @@
-//! Commits: when one is due, what it says of each partition, and what its answer makes durable.
+//! Commits: when one is due, what it says about each partition, and what its answer makes durable.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use crate::backlog::lanes::Lanes;
 use crate::consume::mailbox::{Order, PartitionCommit};
 use crate::topics::LaneKind;
 
-/// The process that commits, as its notes name it.
+/// The committing process, as its notes name it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunId {
-    /// Set if its local file says exactly what runs.
+    /// Set if the local file of this run says exactly what runs.
     pub exact: Option<u64>,
     pub id: u64,
 }
 
-/// A commit that is not answered yet.
+/// A commit that has not been answered yet.
 #[derive(Debug)]
 struct Pending {
     round: u64,
@@ -28,21 +28,21 @@ struct Pending {
     lanes: Vec<Covered>,
 }
 
-/// What a commit says of a lane.
+/// What a commit says about a lane.
 #[derive(Debug)]
 struct Covered {
     lane: usize,
     done: Covers,
-    /// What is reserved, by offset and by due.
+    /// What is reserved, by offset and by due time.
     reserved: (u64, u64),
-    /// What was known of suspects.
+    /// What was known about suspects.
     changes: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct Commits {
     pending: Option<Pending>,
-    /// Whether the last commit failed: then none is hurried.
+    /// Whether the last commit failed; then the next is not hurried.
     has_failed: bool,
     rounds: u64,
     every: Duration,
@@ -52,7 +52,7 @@ pub(crate) struct Commits {
 /// How a commit was answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CommitAnswer {
-    /// Its answer is not awaited any more.
+    /// The answer is no longer awaited.
     Stale,
     Failed(String),
     Accepted,
@@ -67,13 +67,13 @@ impl Commits {
         self.every = every;
     }
 
-    /// How many commits were begun.
+    /// Returns how many commits were begun.
     pub fn rounds(&self) -> u64 {
         self.rounds
     }
 
-    /// The next commit, if it is time for it: every now and then, and at once if something waits for it, unless the last one
-    /// failed. `everything` commits lanes without news too.
+    /// Returns the next commit if it is time: at each interval, and at once if something waits for it, unless the last
+    /// one failed. `everything` commits lanes without news too.
     pub fn next(&mut self, lanes: &mut Lanes, now: Instant, everything: bool, run: RunId) -> Option<Order> {
         if self.pending.is_some() {
             return None;
@@ -128,13 +128,14 @@ impl Commits {
         CommitAnswer::Accepted
     }
 
-    /// The partitions are gone: no answer is awaited any more.
+    /// Awaits no answer any more, after the partitions were taken away.
     pub fn clear(&mut self) {
         self.pending = None;
     }
 }
 
-/// Where every lane stands, for the last commit of an assignment. `next_due` is the first waiting message's time.
+/// Returns the state of every lane for the last commit of an assignment. `next_due` is when the first waiting message
+/// is due.
 pub(crate) fn last_commit(lanes: &Lanes, next_due: Option<Time>, run: RunId) -> Vec<PartitionCommit> {
     let commit = |lane: &PartitionLane| {
         let due_by = lane.suspected.due_by();
@@ -148,7 +149,7 @@ pub(crate) fn last_commit(lanes: &Lanes, next_due: Option<Time>, run: RunId) -> 
     lanes.iter().map(commit).collect()
 }
 
-/// Before the last commit: notes which lanes need bitmaps because their completions do not fit into a note.
+/// Notes, before the last commit, which lanes need bitmaps because their completions do not fit into a note.
 pub(crate) fn note_overflows(lanes: &mut Lanes) {
     for lane in lanes.iter_mut() {
         let standing = CommitStanding {

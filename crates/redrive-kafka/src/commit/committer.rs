@@ -1,7 +1,7 @@
-//! One commit at a time, on a thread of its own.
+//! Commits offsets one at a time, on a thread of its own.
 //!
-//! The result of an asynchronous commit needs a callback that the Rust client does not set. So commits are synchronous, on a
-//! thread that has nothing else to do.
+//! The result of an asynchronous commit needs a callback that the Rust client does not set. So commits are synchronous,
+//! on a thread that does nothing else.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -19,10 +19,10 @@ use crate::locked::locked;
 /// At shutdown a commit that hangs is abandoned after this time.
 const END_MAX: Duration = Duration::from_secs(2);
 
-/// One that is under way, and the last one of an assignment behind it.
+/// One in progress, and the last one of an assignment behind it.
 const WAITING_MAX: usize = 2;
 
-/// How a commit ended: its round, and what was wrong with it.
+/// How a commit ended: its round, and the error if it failed.
 pub type Answer = (u64, Option<String>);
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Committer {
         Ok(Self { orders: Some(orders), answer, thread: Some(thread) })
     }
 
-    /// Hands a commit over; `false` if the one before hangs.
+    /// Hands over a commit; `false` if earlier ones hang.
     pub fn commit(&self, round: u64, list: TopicPartitionList) -> bool {
         self.orders.as_ref().is_some_and(|orders| orders.try_send((round, list)).is_ok())
     }

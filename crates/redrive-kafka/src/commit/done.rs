@@ -1,4 +1,5 @@
-//! What is done of one partition, how much of that is committed, and the bitmaps of what no commit has room for. No I/O.
+//! What is done of one partition, how much of that is committed, and bitmaps for what does not fit into a commit. No
+//! I/O.
 
 use std::collections::VecDeque;
 
@@ -6,10 +7,10 @@ use redrive::internal::engine::completion::CompletionSet;
 
 use super::progress::{CHUNK, CommitStanding, chunk_bytes, note};
 
-/// Commits with notes that could not say everything, of which it is remembered what they covered.
+/// For this many commits with incomplete notes it is remembered what they covered.
 const SHORT_NOTES_MAX: usize = 64;
 
-/// A commit that begins: what it says, and what it covers.
+/// The content of a commit, and what it covers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BegunCommit {
     pub offset: u64,
@@ -20,18 +21,18 @@ pub(crate) struct BegunCommit {
 /// What an accepted commit makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Covers {
-    /// Everything below it is done.
+    /// Everything below this offset is done.
     prefix: u64,
-    /// The marks that were there when it began.
+    /// How many marks there were when it began.
     marks: u64,
     /// Whether its note has room for all of them.
     is_whole: bool,
 }
 
-/// Bitmaps on their way into `T.progress`.
+/// Bitmaps that are being written to `T.progress`.
 #[derive(Debug)]
 struct Writing {
-    /// How many are not acknowledged.
+    /// How many are not acknowledged yet.
     open: usize,
     /// The marks they cover, together with everything below `prefix`.
     marks: u64,
@@ -41,14 +42,14 @@ struct Writing {
 #[derive(Debug)]
 pub(crate) struct DoneOffsets {
     done: CompletionSet,
-    /// Counts the marks, so that it can be said which of them a commit covers.
+    /// Number of marks so far, to tell which of them a commit covers.
     marks: u64,
-    /// The marks that are committed, or in `T.progress`.
+    /// How many marks are committed, or in `T.progress`.
     durable: u64,
-    /// One behind the highest offset that was marked.
+    /// One past the highest offset that was marked.
     marked_end: u64,
-    /// After commits whose notes could not say everything: the marks at that time, and one behind the highest of them.
-    /// They are safe as soon as everything below that is committed, which it is long before a bitmap is written.
+    /// For each commit with an incomplete note: the number of marks then, and one past the highest of them. They are
+    /// durable once everything below that is committed, usually long before a bitmap is written.
     short_notes: VecDeque<(u64, u64)>,
     /// The offset that was committed last.
     committed: u64,
@@ -56,14 +57,14 @@ pub(crate) struct DoneOffsets {
     dirty: Vec<u64>,
     /// The first and last bitmap that may be in `T.progress`.
     written: Option<(u64, u64)>,
-    /// Whether the last note had no room for everything, so that bitmaps are needed.
+    /// Whether the last note was incomplete, so that bitmaps are needed.
     overflows: bool,
     /// Bitmaps that are being written.
     writing: Option<Writing>,
 }
 
 impl DoneOffsets {
-    /// What was done when the partition was assigned.
+    /// Starts with what was done when the partition was assigned.
     pub fn starting_with(done: CompletionSet) -> Self {
         let committed = done.prefix();
         Self {
@@ -80,12 +81,12 @@ impl DoneOffsets {
         }
     }
 
-    /// With the first and last bitmap that an owner before may have left in `T.progress`.
+    /// Sets the first and last bitmap that an earlier owner may have left in `T.progress`.
     pub fn with_bitmaps(self, left: Option<(u64, u64)>) -> Self {
         Self { written: left, ..self }
     }
 
-    /// Everything below it is done.
+    /// Returns the offset below which everything is done.
     pub fn prefix(&self) -> u64 {
         self.done.prefix()
     }
@@ -94,7 +95,7 @@ impl DoneOffsets {
         self.done.contains(offset)
     }
 
-    /// Marks an offset as done; whether it was not before.
+    /// Marks an offset as done. Returns whether it was not done before.
     pub fn mark(&mut self, offset: u64) -> bool {
         let before = self.done.prefix();
         if !self.done.insert(offset) {
@@ -109,17 +110,17 @@ impl DoneOffsets {
         true
     }
 
-    /// How many marks there are: the last one has this number.
+    /// Returns how many marks there are, which is also the number of the last one.
     pub fn marks(&self) -> u64 {
         self.marks
     }
 
-    /// Whether the mark of this number survives the process.
+    /// Whether the mark with this number survives the process.
     pub fn is_durable(&self, mark: u64) -> bool {
         self.durable >= mark
     }
 
-    /// Whether there are marks that no commit covers.
+    /// Whether there are marks that are not durable.
     pub fn has_news(&self) -> bool {
         !self.is_durable(self.marks)
     }
@@ -138,17 +139,17 @@ impl DoneOffsets {
         BegunCommit { offset: prefix, note, covers: Covers { prefix, marks: self.marks, is_whole } }
     }
 
-    /// The text beside the last commit of an assignment, of which no answer arrives.
+    /// Returns the note of the last commit of an assignment, to which no answer arrives.
     pub fn last_note(&self, standing: &CommitStanding<'_>) -> String {
         note(standing, &self.done).0
     }
 
-    /// Whether a note that says this would have no room for everything is remembered for the next bitmaps.
+    /// Remembers for the next bitmaps whether a note with this standing would be incomplete.
     pub fn measure_note(&mut self, standing: &CommitStanding<'_>) {
         self.overflows = !note(standing, &self.done).1;
     }
 
-    /// A commit was accepted.
+    /// Notes that a commit was accepted.
     pub fn accepted(&mut self, Covers { prefix, marks, is_whole }: Covers) {
         self.committed = self.committed.max(prefix);
         if is_whole {
@@ -160,7 +161,8 @@ impl DoneOffsets {
         self.settle_bitmaps();
     }
 
-    /// The bitmaps to be written into `T.progress`, and those to be deleted there because the commit has passed them.
+    /// Returns the bitmaps to write to `T.progress`, and those to delete there because the committed offset has passed
+    /// them.
     pub fn take_bitmaps(&mut self) -> Vec<(u64, Option<Vec<u8>>)> {
         let passed = self.committed / CHUNK;
         self.dirty.retain(|chunk| *chunk >= passed);
@@ -184,7 +186,7 @@ impl DoneOffsets {
         records
     }
 
-    /// One of the bitmaps is in `T.progress`.
+    /// Notes that one of the bitmaps was stored.
     pub fn bitmap_stored(&mut self) {
         if let Some(writing) = &mut self.writing {
             writing.open = writing.open.saturating_sub(1);
@@ -192,7 +194,7 @@ impl DoneOffsets {
         self.settle_bitmaps();
     }
 
-    /// Once both the bitmaps and the offset they begin at are safe, so is every mark that was there by then.
+    /// Once both the bitmaps and the offset they begin at are durable, so is every mark that existed by then.
     fn settle_bitmaps(&mut self) {
         if let Some(writing) = &self.writing
             && writing.open == 0
@@ -212,7 +214,7 @@ mod tests {
         DoneOffsets::starting_with(CompletionSet::starting_at(offset))
     }
 
-    /// More runs beyond the prefix than a note has room for.
+    /// Marks more runs beyond the prefix than fit into a note.
     fn overflowing() -> DoneOffsets {
         let mut done = starting_at(0);
         (1..=2_000).for_each(|n| assert!(done.mark(n * 2)));

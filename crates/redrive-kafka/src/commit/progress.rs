@@ -1,7 +1,7 @@
-//! How far a partition is done, as text beside the committed offset and as bitmaps in `T.progress`.
+//! How far a partition is done, as a note beside the committed offset and as bitmaps in `T.progress`.
 //!
-//! Nothing rests on it but the number of repeats: what it does not say is delivered again, and what it says stays true
-//! for as long as the topic lives, because an offset is never used twice.
+//! Only the number of repeats depends on it: what it omits is delivered again, and what it says stays true for as long
+//! as the topic lives, because an offset is never reused.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,37 +16,37 @@ pub const NOTE_BYTES_MAX: usize = 4_000;
 pub const CHUNK: u64 = 65_536;
 
 const VERSION: &str = "v1";
-/// Longest run that is believed.
+/// Longer runs are taken for damaged text.
 const RUN_MAX: u64 = 1 << 26;
 
-/// What is committed beside an offset.
+/// The note committed beside an offset.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CommitNote {
-    /// Whether a processor wrote it. Another tool that commits an offset says nothing about what was running.
+    /// Whether Redrive wrote it. Another tool that commits an offset says nothing about what was running.
     pub is_ours: bool,
-    /// Whether the last owner ended in order: nothing it had taken was left undecided.
+    /// Whether the last owner ended cleanly, with nothing it had taken left undecided.
     pub clean: bool,
-    /// One behind the highest offset that may have been handed out.
+    /// One past the highest offset that may have been handed out.
     pub taken: u64,
-    /// Of a tier: what is due later was not handed out.
+    /// For a tier: messages due later than this were not handed out.
     pub until: Option<u64>,
-    /// The run of a process whose local file says exactly what was handed out.
+    /// The run of the process, if its local file says exactly what was handed out.
     pub by: Option<u64>,
     /// The run of the process that wrote it.
     pub of: Option<u64>,
-    /// Who ran alone when a process died, by offset.
+    /// Messages that ran alone when a process died, by offset.
     pub crashed: Vec<(u64, Crashes)>,
-    /// Who was announced to run alone, one after the other.
+    /// Messages that were announced to run alone, one after the other.
     pub alone: BTreeSet<u64>,
     /// Whether more is done than `runs` says; the rest is in `T.progress`.
     pub more: bool,
     /// What is done beyond the committed offset, as (first, count).
     pub runs: Vec<(u64, u64)>,
-    /// How many of the partition were being delivered. Only for people: `status --members`.
+    /// How many messages of the partition were being delivered. Only shown to people, by `status --members`.
     pub out: u64,
 }
 
-/// How a partition stands, besides what is done.
+/// The state of a partition, besides what is done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommitStanding<'a> {
     pub clean: bool,
@@ -60,13 +60,13 @@ pub struct CommitStanding<'a> {
 }
 
 impl CommitStanding<'_> {
-    /// Nothing was left undecided.
+    /// Returns the standing after a clean end: nothing was left undecided.
     pub fn clean(taken: u64) -> Self {
         Self { clean: true, taken, ..Self::default() }
     }
 }
 
-/// The text for a partition whose completions are `done`, and whether it says all of them.
+/// Returns the note for a partition with completions `done`, and whether it holds all of them.
 pub fn note(standing: &CommitStanding<'_>, done: &CompletionSet) -> (String, bool) {
     let CommitStanding { clean, taken, until, by, of, named, out } = standing;
     let mut text = format!("{VERSION} {} taken={taken}", if *clean { "clean" } else { "open" });
@@ -105,7 +105,7 @@ pub fn note(standing: &CommitStanding<'_>, done: &CompletionSet) -> (String, boo
 }
 
 impl CommitNote {
-    /// Reads what stands beside the committed `offset`. Text of another tool, or of a later version, is ignored.
+    /// Reads the note beside the committed `offset`. Text of another tool, or of a later version, is ignored.
     pub fn read(text: &str, offset: u64) -> Self {
         let mut words = text.split(' ');
         let mut note = Self { taken: offset, ..Self::default() };
@@ -152,7 +152,7 @@ fn runs(text: &str, offset: u64) -> Vec<(u64, u64)> {
     runs
 }
 
-/// Finished runs beyond the prefix, one after the other: there may be a million of them, and only a few fit.
+/// Iterates over the completed runs beyond the prefix. It is lazy: there may be a million runs, and only a few fit.
 struct DoneRuns<W> {
     words: W,
     word: u64,
@@ -181,7 +181,7 @@ impl<W: Iterator<Item = u64>> Iterator for DoneRuns<W> {
     type Item = (u64, u64);
 
     fn next(&mut self) -> Option<(u64, u64)> {
-        // To the first finished number at or after `from`.
+        // Advance to the first completed number at or after `from`.
         loop {
             let bit = self.from.saturating_sub(self.at).min(64);
             let left = if bit == 64 { 0 } else { self.word & (u64::MAX << bit) };
@@ -210,12 +210,12 @@ impl<W: Iterator<Item = u64>> Iterator for DoneRuns<W> {
     }
 }
 
-/// The key of a bitmap in `T.progress`.
+/// Returns the key of a bitmap in `T.progress`.
 pub fn chunk_key(topic: &str, partition: i32, chunk: u64) -> String {
     format!("{topic}/{partition}/{chunk}")
 }
 
-/// Topic, partition and number of a bitmap.
+/// Parses a key into topic, partition and number of a bitmap.
 pub fn read_chunk_key(key: &str) -> Option<(&str, i32, u64)> {
     let mut parts = key.rsplitn(3, '/');
     let chunk = parts.next()?.parse().ok()?;
@@ -223,7 +223,7 @@ pub fn read_chunk_key(key: &str) -> Option<(&str, i32, u64)> {
     Some((parts.next()?, partition, chunk))
 }
 
-/// The bitmap of a chunk, without the zeros at its end.
+/// Returns the bitmap of a chunk, without trailing zeros.
 pub fn chunk_bytes(done: &CompletionSet, chunk: u64) -> Vec<u8> {
     let words = done.words_from(chunk * CHUNK).take((CHUNK / 64) as usize);
     let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
@@ -233,7 +233,7 @@ pub fn chunk_bytes(done: &CompletionSet, chunk: u64) -> Vec<u8> {
     bytes
 }
 
-/// Marks in `done` what a bitmap says.
+/// Marks in `done` the offsets of a bitmap.
 pub fn apply_chunk(done: &mut CompletionSet, chunk: u64, bytes: &[u8]) {
     for (at, byte) in bytes.iter().take((CHUNK / 8) as usize).enumerate() {
         for bit in (0..8).filter(|bit| byte >> bit & 1 != 0) {

@@ -1,4 +1,4 @@
-//! Batches until they are durable: their copies acknowledged, their marks committed or in `T.progress`. No I/O.
+//! Batches until they are durable: their copies acknowledged, and their marks committed or in `T.progress`. No I/O.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use crate::backlog::lanes::Lanes;
 
 #[derive(Debug)]
 struct OpenBatch {
-    /// Copies that are not acknowledged.
+    /// Copies that are not acknowledged yet.
     copies: usize,
     epoch: u32,
-    /// For each lane it touched, the last of its marks.
+    /// The last of its marks in each lane.
     marks: Vec<(usize, u64)>,
 }
 
-/// Batches that were given and not yet reported.
+/// Batches whose durability has not been reported yet.
 #[derive(Debug, Default)]
 pub struct Tickets {
     open: BTreeMap<u64, OpenBatch>,
-    /// How many were given so far.
+    /// How many tickets were given so far.
     given: u64,
 }
 
@@ -34,21 +34,21 @@ impl Tickets {
         self.open.get_mut(&ticket.0)
     }
 
-    /// One of its verdicts waits for a copy.
+    /// Notes that one of its verdicts waits for a copy.
     pub fn copying(&mut self, ticket: Ticket) {
         if let Some(open) = self.get(ticket) {
             open.copies += 1;
         }
     }
 
-    /// A copy of it is there.
+    /// Notes that one of its copies was acknowledged.
     pub fn copied(&mut self, ticket: Ticket) {
         if let Some(open) = self.get(ticket) {
             open.copies -= 1;
         }
     }
 
-    /// One of its records is marked; `mark` counts the marks of the lane.
+    /// Notes that one of its records is marked; `mark` is the number of that mark in the lane.
     pub fn marked(&mut self, ticket: Ticket, lane: usize, mark: u64) {
         let Some(open) = self.get(ticket) else { return };
         match open.marks.iter_mut().find(|(touched, _)| *touched == lane) {
@@ -57,9 +57,9 @@ impl Tickets {
         }
     }
 
-    /// What is durable, if that is news: all batches up to one; and where `is_held`, so that the first may be open for long,
-    /// each of those behind it too. What was marked in an assignment that is over will be delivered again by the next
-    /// owner; nothing waits for it.
+    /// Reports newly durable batches: the last of those that are durable without a gap, and if `is_held`, when the
+    /// first may stay open for long, also each one behind a gap. Marks of an assignment that is over count as durable:
+    /// the next owner delivers those messages again, so nothing waits for them.
     pub fn durable(&mut self, lanes: &Lanes, is_held: bool, out: &mut Vec<Event>) {
         let is_kept = |open: &OpenBatch| {
             let kept =
@@ -82,7 +82,7 @@ impl Tickets {
         self.open.is_empty()
     }
 
-    /// Everything counts as durable: the engine was closed in order.
+    /// Treats everything as durable, after the engine was closed cleanly.
     pub fn end(&mut self) {
         self.open.clear();
     }
@@ -94,7 +94,7 @@ mod tests {
     use crate::backlog::lanes::tests::lanes;
     use crate::commit::progress::CommitStanding;
 
-    /// Lanes in the epoch 3 of which so many marks of the first are committed.
+    /// Lanes in epoch 3 with this many committed marks in the first lane.
     fn kept(marks: u64) -> Lanes {
         let mut lanes = lanes();
         (0..marks).for_each(|offset| assert!(lanes[0].done.mark(offset)));

@@ -1,4 +1,4 @@
-//! Where newly assigned partitions begin: at what is committed, with what is done beyond it.
+//! Determines where newly assigned partitions begin: at the committed offset, with what is done beyond it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,22 +24,22 @@ use crate::record::RecordReader;
 use crate::topics::LaneKind;
 use crate::topics::scan::{self, Scan, Span};
 
-/// Offsets at the end of a partition of `T.DLQ` among which its last letter is looked for.
+/// How many offsets at the end of a partition of `T.DLQ` are searched for its last letter.
 const TAIL_MAX: i64 = 1_000;
 
-/// What an assignment begins with.
+/// The result of beginning an assignment.
 #[derive(Debug)]
 pub struct Begun {
     pub lanes: Vec<LaneStart>,
-    /// How many partitions the topics have by now.
+    /// How many partitions each topic has now.
     pub partitions: HashMap<Arc<str>, i32>,
     /// Where the letters of these partitions end.
     pub letter_ends: Vec<(i32, i64)>,
-    /// The last letters of the owners before.
+    /// The last letters of the earlier owners.
     pub died: Died,
-    /// Whether nothing says yet that the pipeline has run.
+    /// Whether nothing records yet that the pipeline has run.
     pub is_first: bool,
-    /// Whether there are partitions that no member was ever given.
+    /// Whether there are partitions that were never assigned to any member.
     pub has_orphans: bool,
     /// Messages that wait in the tiers while the source has new partitions and keys are ordered.
     pub overtaken: u64,
@@ -111,7 +111,7 @@ pub fn begin(
                     (plan.source_records / sources).max(64),
                     (plan.source_bytes / sources).max(1 << 20),
                 ),
-                // Their bytes are bounded by the look-ahead, which puts them into a file.
+                // Their bytes are bounded by the look-ahead, which spills them to a file.
                 LaneKind::Tier | LaneKind::Replay => {
                     let room = LookAheadLimit::new((plan.tier_records / tiers).max(1_000), usize::MAX);
                     if plan.ordered { room.lifted() } else { room }
@@ -133,7 +133,8 @@ pub fn begin(
     Ok(Begun { lanes, partitions, letter_ends, died, is_first, has_orphans, overtaken })
 }
 
-/// The last letters of partitions whose owners did not end in order: these may have left a letter and its record.
+/// Reads the last letters of partitions whose owners did not end cleanly: those may have left both a letter and its
+/// record.
 fn died(
     plan: &ReadPlan,
     notes: &HashMap<Name, (u64, CommitNote)>,
@@ -144,7 +145,7 @@ fn died(
         .filter(|(_, (_, note))| note.is_ours && !note.clean)
         .map(|((_, partition), _)| *partition)
         .collect();
-    // The topic of the letters may have fewer partitions.
+    // The dead-letter topic may have fewer partitions than the source.
     let count = ends.iter().map(|(partition, _)| partition + 1).max().unwrap_or(1);
     let is_needed = |(partition, _): &&(i32, i64)| {
         unclean.contains(partition) || unclean.iter().any(|source| *source >= count)
@@ -154,7 +155,8 @@ fn died(
     Ok(Died::read(&plan.cluster, &reader, &plan.letters, &ends)?)
 }
 
-/// What the owners before have made letters of: that has to be known before their records are started again.
+/// Returns where the letters end that earlier owners may have written for these partitions. They have to be known
+/// before their records start again.
 fn letter_ends(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     plan: &ReadPlan,
@@ -173,15 +175,15 @@ fn letter_ends(
     Ok(ends)
 }
 
-/// Behind the last letter of each partition that can be read. An import leaves the marker of its transaction at the end, which
-/// no consumer is given: reading up to it would never end.
+/// Returns one past the last readable letter of each partition. An import leaves a transaction marker at the end, which
+/// no consumer receives: reading up to it would never end.
 fn readable_ends(plan: &ReadPlan, ends: Vec<(i32, i64)>) -> Result<Vec<(i32, i64)>, AssignFault> {
     if ends.is_empty() {
         return Ok(ends);
     }
     let scan = Scan::new(&plan.cluster)?;
     let mut readable: BTreeMap<i32, i64> = BTreeMap::new();
-    // Nearly always one of the last two is a letter.
+    // One of the last two is nearly always a letter.
     for tail in [2, TAIL_MAX] {
         let unread = ends.iter().filter(|(partition, _)| !readable.contains_key(partition));
         let span = |(partition, end): &(i32, i64)| Span {
@@ -211,7 +213,7 @@ fn names(plan: &ReadPlan, assigned: &TopicPartitionList) -> Vec<Name> {
     known.collect()
 }
 
-/// Where partitions begin for which nothing is committed.
+/// Returns where partitions begin that have no committed offset.
 fn first_offsets(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     plan: &ReadPlan,
@@ -219,7 +221,7 @@ fn first_offsets(
 ) -> Result<Vec<(Name, u64)>, AssignFault> {
     let latest = match plan.start {
         _ if !fresh.iter().any(|(topic, _)| *topic == plan.source) => false,
-        // A partition that was added later begins at its beginning: what is in it came after the first start.
+        // A partition that was added later is read from its beginning: all of its records came after the first start.
         _ if growth::any_committed(consumer, &plan.source)? => false,
         start => {
             if let Some(ran) = begin::ran_before(&plan.cluster, &plan.owned)? {
@@ -241,7 +243,7 @@ fn first_offsets(
     Ok(first)
 }
 
-/// Commits where partitions begin at once, so that a start is decided only once.
+/// Commits where partitions begin at once, so that the start is decided only once.
 fn commit_first(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     first: &[(Name, u64)],
@@ -256,7 +258,7 @@ fn commit_first(
     Ok(())
 }
 
-/// Reads `T.progress` from its beginning to its end, and marks what it says.
+/// Reads `T.progress` to its end and marks the offsets of its bitmaps as done.
 fn read_chunks(plan: &ReadPlan, starts: &mut Completions) -> Result<(), AssignFault> {
     let mut config = plan.reader.clone();
     config.set("auto.offset.reset", "earliest");

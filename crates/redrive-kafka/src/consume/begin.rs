@@ -1,6 +1,6 @@
-//! Where a group begins that has no offsets. `start` says that for a pipeline that is new. One that has run before must have
-//! lost its offsets (Kafka drops those of a group that was empty for seven days): to begin at the end would skip what came
-//! meanwhile, to begin at the beginning would repeat everything, so an operator has to decide.
+//! Decides where a group without offsets begins. For a new pipeline, `start` says so. A pipeline that has run before
+//! must have lost its offsets (Kafka drops those of a group that was empty for seven days): starting at the end would
+//! skip messages, and starting at the beginning would repeat everything, so an operator has to decide.
 
 use redrive::internal::engine::EngineError;
 
@@ -8,21 +8,21 @@ use crate::Cluster;
 use crate::topics::Topics;
 use crate::topics::scan::Scan;
 
-/// The key in `T.progress` that is written when a pipeline first begins, so that it is known to have run although nothing
-/// ever failed.
+/// The key in `T.progress` that is written when a pipeline first begins, so that it is known to have run even if
+/// nothing ever failed.
 pub(crate) const BEGUN: &str = "begun";
 
-/// A pipeline that has run before, and whose group has no offsets.
+/// A pipeline that has run before, but whose group has no offsets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RanBefore {
     group: String,
     source: String,
     bootstrap: String,
-    /// A topic of the pipeline that has, or had, records.
+    /// A topic of the pipeline that has or had records.
     trace: String,
 }
 
-/// What to do, behind the commands.
+/// What to do after running the commands.
 pub(crate) const SAY_WHERE: &str = "then start again (`start` counts for new pipelines only)";
 
 impl RanBefore {
@@ -35,7 +35,7 @@ impl RanBefore {
         )
     }
 
-    /// Commands that say where it continues: at the beginning, at a time, at the end.
+    /// Commands that choose where it continues: at the beginning, at a time, at the end.
     pub fn commands(&self) -> [String; 3] {
         let Self { group, source, bootstrap, .. } = self;
         ["--to-earliest", "--to-datetime 2026-01-31T09:00:00.000", "--to-latest"].map(|to| {
@@ -49,7 +49,7 @@ impl RanBefore {
 
 impl std::fmt::Display for RanBefore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}; say where it continues:", self.problem())?;
+        write!(f, "{}; choose where it continues:", self.problem())?;
         self.commands().iter().try_for_each(|command| write!(f, "\n  {command}"))
     }
 }
@@ -60,7 +60,7 @@ impl From<RanBefore> for EngineError {
     }
 }
 
-/// Whether the group of a pipeline that has run before has no offsets for its source.
+/// Whether a pipeline has run before but its group has no offsets for the source.
 pub fn ran_before(cluster: &Cluster, topics: &Topics) -> Result<Option<RanBefore>, EngineError> {
     let scan = Scan::new(cluster)?;
     let is_known = || -> Result<bool, EngineError> {
@@ -72,9 +72,9 @@ pub fn ran_before(cluster: &Cluster, topics: &Topics) -> Result<Option<RanBefore
     let owned = topics.owned();
     let names = owned.iter().map(|(_, name)| *name).chain(topics.retired.iter().map(String::as_str));
     for name in names {
-        // What is deleted leaves the offsets behind it as they are.
+        // Deleting records does not lower the end offset.
         if scan.spans(name)?.iter().any(|span| span.end > 0) {
-            // Another member may have begun meanwhile: it commits before it writes anything.
+            // Another member may have begun in the meantime: it commits before it writes anything.
             let ran = RanBefore {
                 group: cluster.group.clone(),
                 source: topics.source.clone(),

@@ -1,8 +1,8 @@
 //! Stores what librdkafka's callbacks report. They decide nothing: the polling thread looks here afterwards.
 //!
-//! A change of the assignment is only written down. `assign` and `unassign` are called later, on the polling thread,
-//! because committed offsets have to be fetched first, because partition queues can only be split with the consumer in
-//! hand, and because what runs is to be finished before its partition goes.
+//! A change of the assignment is only recorded. The polling thread calls `assign` and `unassign` later, because
+//! committed offsets have to be fetched first, because splitting partition queues needs the consumer, and because
+//! running deliveries should finish before their partition goes.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -36,17 +36,17 @@ pub struct EndOf {
     pub is_met: bool,
 }
 
-/// The client sends statistics once a second.
+/// Statistics older than this do not count; the client sends them once a second.
 const SILENT_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
 pub struct ConsumerCallbacks {
     changes: Mutex<VecDeque<AssignmentChange>>,
     ends: Mutex<Vec<EndOf>>,
-    /// The consumer is being closed: nothing is read from here any more.
+    /// The consumer is being closed: assignment changes are no longer processed.
     closing: AtomicBool,
     problems: ProblemLog,
-    /// What its client last said of the membership, and when.
+    /// What the client last reported about its membership, and when.
     membership: Mutex<Option<(bool, Instant)>>,
 }
 
@@ -59,14 +59,14 @@ impl ConsumerCallbacks {
         std::mem::take(&mut *locked(&self.ends))
     }
 
-    /// Whether the client says that it is a member of its group, or has said nothing for too long. `None` before it has
-    /// said anything.
+    /// Whether the client reports that it is a member of its group; false if it has reported nothing for too long,
+    /// `None` if it has never reported anything.
     pub fn is_member(&self, now: Instant) -> Option<bool> {
         let (is_member, at) = (*locked(&self.membership))?;
         Some(is_member && now.duration_since(at) < SILENT_MAX)
     }
 
-    /// The consumer reports a problem.
+    /// Logs a problem that the consumer reported.
     pub fn met(&self, error: &KafkaError, reason: &str) {
         if let Some(times) = self.problems.times(error, Instant::now()) {
             tracing::warn!(%error, reason, times, "the Kafka consumer has a problem; it recovers by itself");
@@ -84,7 +84,7 @@ impl ClientContext for ConsumerCallbacks {
     }
 
     fn error(&self, error: KafkaError, reason: &str) {
-        // The end of a partition is reported as an error, and is none.
+        // librdkafka reports the end of a partition as an error, but it is none.
         if matches!(error, KafkaError::Global(RDKafkaErrorCode::PartitionEOF)) {
             return;
         }

@@ -1,5 +1,5 @@
-//! A topic that was given more partitions: the tiers follow, members that were given too little join again, and where keys
-//! are ordered nothing is delivered before a person has decided.
+//! A topic that was given more partitions: the tiers follow, and a member that owns too few partitions rejoins. With
+//! key order nothing is delivered until an operator has decided.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,9 @@ use crate::topics::LaneKind;
 use crate::topics::scan;
 use crate::topics::{self, TopicsFault, Uneven};
 
-/// How many partitions the topics have. If the source has grown, the tiers grow first. Where keys are ordered that is
-/// refused: the retries of a key would wait in another partition than its new messages, perhaps at another member.
+/// Returns how many partitions the topics have. If the source has grown, the tiers are enlarged first. With key order
+/// that is refused: the retries of a key would wait in another partition than its new messages, perhaps at another
+/// member.
 pub fn follow(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     plan: &ReadPlan,
@@ -42,7 +43,7 @@ pub fn follow(
     }
     tracing::warn!(
         source = %plan.source, of_source, %tier,
-        "the source has grown and the tiers have not; they are shared by more partitions. `redrive check --kafka` says how \
+        "the source has grown and the tiers have not; they are shared by more partitions. `redrive check --kafka` shows how \
          to make them larger"
     );
     Ok(counts)
@@ -59,8 +60,9 @@ fn partition_counts(
         .collect())
 }
 
-/// Whether a topic has partitions that no member was ever given. A static member that comes back is given what it had,
-/// also if topics have grown since; the owner of a partition commits where it begins.
+/// Whether a topic has partitions that were never assigned to any member. A returning static member gets its old
+/// assignment, even if topics have grown since. The owner of a partition commits where it begins, so one without a
+/// committed offset has no owner.
 pub fn has_orphans(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     plan: &ReadPlan,
@@ -81,8 +83,9 @@ pub fn has_orphans(
     Ok(false)
 }
 
-/// The messages that wait in the tiers while the first record of a new source partition is about to be delivered: their
-/// keys may be in another partition from now on. Counted by the member that begins the first of the new partitions.
+/// Counts the messages that wait in the tiers when the first record of a new source partition is about to be delivered:
+/// their keys may map to other partitions from now on. Only the member that begins the first of the new partitions
+/// counts them.
 pub fn overtaken(
     consumer: &BaseConsumer<ConsumerCallbacks>,
     plan: &ReadPlan,

@@ -1,5 +1,5 @@
-//! The queues between the polling thread and the engine: notes one way, orders the other, each with a call that wakes the other
-//! side. `redrive-models` checks it.
+//! The queues between the polling thread and the engine: notes one way, orders the other, each with a call that wakes
+//! the other side. Model-checked in `redrive-models`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::sync::{AtomicBool, Mutex, MutexGuard, OnceLock, Ordering, PoisonError
 
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// What was sent and not received yet, and how to wake the receiver.
+/// What was sent and not yet received, and how to wake the receiver.
 pub struct Handover<N, O> {
     notes: Mutex<Vec<N>>,
     orders: Mutex<VecDeque<O>>,
@@ -53,7 +53,7 @@ impl<N, O> Handover<N, O> {
         self.call_engine();
     }
 
-    /// Everything that was reported since the last time, in order; `into` is emptied first.
+    /// Takes all notes since the last call, in order; `into` is emptied first.
     pub fn drain(&self, into: &mut Vec<N>) {
         into.clear();
         std::mem::swap(&mut *locked(&self.notes), into);
@@ -79,17 +79,17 @@ impl<N, O> Handover<N, O> {
         }
     }
 
-    /// Names the calling thread as the one that polls.
+    /// Registers the calling thread as the polling thread.
     pub fn be_reader(&self) {
         let _ = self.reader.set(current());
     }
 
-    /// Asks to be called again soon.
+    /// Asks for the engine to be woken soon.
     pub fn request_wake(&self) {
         self.wake_requested.store(true, Ordering::SeqCst);
     }
 
-    /// Calls the engine if it asked for that.
+    /// Wakes the engine if it asked for that.
     pub fn wake_engine_if_requested(&self) {
         if self.wake_requested.swap(false, Ordering::SeqCst) {
             self.call_engine();

@@ -1,4 +1,4 @@
-//! Messages between the polling thread and the engine: few, with whole batches of records.
+//! Messages between the polling thread and the engine. They are few, and carry whole batches of records.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::topics::LaneKind;
 /// What the polling thread reports to the engine.
 #[derive(Debug)]
 pub enum Note {
-    /// These partitions belong to us now, and nothing else does. A lane is named by its place in the list.
+    /// These partitions are assigned to us, and no others. A lane is identified by its index in the list.
     Assigned {
         epoch: u32,
         began: Box<Assigned>,
@@ -25,7 +25,7 @@ pub enum Note {
     Wanted {
         epoch: u32,
     },
-    /// They are gone.
+    /// The partitions are no longer ours.
     Gone {
         epoch: u32,
     },
@@ -34,12 +34,12 @@ pub enum Note {
         lane: usize,
         records: Vec<Polled>,
     },
-    /// Everything that was there has been read.
+    /// Everything present has been read.
     End {
         epoch: u32,
         lane: usize,
     },
-    /// Where topics end.
+    /// Where partitions end.
     Ends {
         epoch: u32,
         ends: Vec<LaneEnd>,
@@ -48,7 +48,7 @@ pub enum Note {
         round: u64,
         problem: Option<String>,
     },
-    /// Nothing more comes from this lane until a person has looked.
+    /// Nothing more comes from this lane until the problem is over.
     Stopped {
         epoch: u32,
         lane: usize,
@@ -71,30 +71,30 @@ pub struct LaneEnd {
     pub is_met: bool,
 }
 
-/// What an assignment begins with.
+/// An assignment as the engine receives it.
 #[derive(Debug)]
 pub struct Assigned {
     pub lanes: Vec<LaneStart>,
-    /// How many partitions topics have.
+    /// How many partitions each topic has.
     pub partitions: HashMap<Arc<str>, i32>,
     /// Where the letters of these partitions end.
     pub letter_ends: Vec<(i32, i64)>,
-    /// The last letters of the owners before.
+    /// The last letters of the earlier owners.
     pub died: Died,
-    /// Whether nothing says yet that the pipeline has run.
+    /// Whether nothing records yet that the pipeline has run.
     pub is_first: bool,
     /// Messages that later ones of their key may overtake, because the source has new partitions.
     pub overtaken: u64,
 }
 
-/// Why nothing more comes.
+/// Why the polling thread stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailKind {
-    /// Another process has taken this one's place.
+    /// Another process has taken over this member's identity.
     Owned,
-    /// It may go better another time.
+    /// A later attempt may succeed.
     Unavailable,
-    /// An operator has to do what is said here first.
+    /// An operator has to do this first.
     Refused(&'static str),
 }
 
@@ -105,7 +105,7 @@ pub struct LaneStart {
     pub topic: Arc<str>,
     pub partition: i32,
     pub done: CompletionSet,
-    /// Who may have ended its last owner.
+    /// The messages that may have killed the last owner.
     pub suspected: Suspected,
     /// The first and last of its bitmaps that are in `T.progress`.
     pub written: Option<(u64, u64)>,
@@ -120,19 +120,19 @@ pub enum Order {
         round: u64,
         places: Vec<PartitionCommit>,
     },
-    /// What was handed out is settled, or the time for that is over: commit this and let the partitions go.
+    /// What was handed out is settled, or the time for that is over: commit this and release the partitions.
     Release {
         epoch: u32,
         places: Vec<PartitionCommit>,
     },
-    /// Commit this and leave.
+    /// Commit this and leave the group.
     Close {
         epoch: u32,
         places: Vec<PartitionCommit>,
     },
 }
 
-/// An offset to be committed, with what stands beside it.
+/// An offset to commit, with its note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionCommit {
     pub topic: Arc<str>,
@@ -141,5 +141,5 @@ pub struct PartitionCommit {
     pub note: String,
 }
 
-/// Between the polling thread and the engine.
+/// The queues between the polling thread and the engine.
 pub type Mailbox = Handover<Note, Order>;

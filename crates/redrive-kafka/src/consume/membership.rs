@@ -15,20 +15,20 @@ use crate::consume::callbacks::ConsumerCallbacks;
 use crate::consume::mailbox::Mailbox;
 
 pub(crate) const JOIN_AGAIN_AFTER: Duration = Duration::from_secs(3);
-/// Replaced so often within this span, it was by another process.
+/// A member that is fenced this often within a minute was replaced by another process.
 const FENCED_MAX: usize = 3;
 const FENCED_WITHIN: Duration = Duration::from_mins(1);
 
-/// When the group took this member for replaced, and when it joins again.
+/// When the group fenced this member, and when it rejoins.
 #[derive(Debug, Default)]
 pub(crate) struct Fenced {
     times: Vec<Instant>,
-    /// The consumer is of no use any more until then.
+    /// When to rejoin; the consumer is useless until then.
     pub(crate) joining_at: Option<Instant>,
 }
 
 impl Fenced {
-    /// Whether it has to be believed now.
+    /// Notes a fence. Returns whether it has to be believed now.
     pub(crate) fn again(&mut self, now: Instant) -> bool {
         self.times.retain(|at| now.duration_since(*at) < FENCED_WITHIN);
         self.times.push(now);
@@ -36,7 +36,7 @@ impl Fenced {
     }
 }
 
-/// A consumer that joins the group and calls the polling thread when there is something for it.
+/// Creates a consumer that joins the group and wakes the polling thread when it has events.
 pub(crate) fn join(
     config: &ClientConfig,
     topics: &[String],
@@ -51,18 +51,19 @@ pub(crate) fn join(
     Ok(Arc::new(consumer))
 }
 
-/// Since when a client is in no group though it should be.
+/// Since when a client has been outside its group.
 #[derive(Debug, Default)]
 pub(crate) struct Absent {
     since: Option<Instant>,
 }
 
-/// A group may take a while to form: others finish their work first. Beyond this a client does not find its way back.
+/// A group may take a while to form, because others finish their work first. After this time a client will not recover
+/// by itself.
 pub(crate) const ABSENT_MAX: Duration = Duration::from_mins(2);
 pub(crate) const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 
 impl Absent {
-    /// Whether another client has to take its place.
+    /// Whether the client has to be replaced.
     pub(crate) fn for_too_long(&mut self, is_member: bool, patience: Duration, now: Instant) -> bool {
         if is_member {
             self.since = None;

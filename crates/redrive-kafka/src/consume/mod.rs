@@ -1,8 +1,9 @@
-//! Reading the group's partitions on a thread of its own.
+//! Reads the group's partitions on a thread of its own.
 //!
-//! - `poll`, `rebalance`: the polling thread; `partition`: the queue of one partition; `callbacks`: what librdkafka reports to it
+//! - `poll`, `rebalance`: the polling thread; `partition`: the queue of one partition; `callbacks`: what librdkafka
+//!   reports to it
 //! - `membership`: whether the process is still in its group; `ownership`: whether its partitions are certainly its own
-//! - `plan`, `assign`, [`begin`], `growth`: where partitions begin, also when topics got more of them
+//! - `plan`, `assign`, [`begin`], `growth`: where partitions begin, also after topics have grown
 //! - [`mailbox`] (with [`handover`], its queues), `room`: between the polling thread and the engine
 
 pub mod handover;

@@ -1,14 +1,14 @@
-//! Whether the assigned partitions are certainly ours, and what waits as long as they are not.
+//! Whether the assigned partitions are certainly ours, and what waits while they are not.
 
 use std::time::{Duration, Instant};
 
 use redrive::internal::engine::{Settlement, Ticket};
 
-/// Who the assigned partitions belong to.
+/// Whether the assigned partitions are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
     Ours,
-    /// Others want them, and wait until then for what is in flight.
+    /// The group wants them back, and waits until then for in-flight messages.
     Revoked {
         until: Instant,
     },
@@ -16,7 +16,7 @@ enum Claim {
     Released,
 }
 
-/// What has to be done about a revocation.
+/// What to do about a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Revocation {
     None,
@@ -30,13 +30,13 @@ pub(crate) enum Revocation {
 #[derive(Debug)]
 pub(crate) struct Ownership {
     claim: Claim,
-    /// Set after a gap in which others may have been given the partitions: nothing is started before a commit later than
-    /// this round is answered.
+    /// Set after a gap in which others may have been given the partitions: nothing starts until a commit with a later
+    /// round than this is accepted.
     unsure_since: Option<u64>,
-    /// Batches that were settled meanwhile.
+    /// Batches that were settled during such a doubt.
     deferred: Vec<(Ticket, Vec<Settlement>)>,
     last_heard: Instant,
-    /// A longer gap between two calls makes unsure.
+    /// A longer gap between two calls makes the ownership uncertain.
     gap_max: Duration,
     drain: Duration,
 }
@@ -65,7 +65,7 @@ impl Ownership {
         self.is_ours() && !self.is_unsure()
     }
 
-    /// A process that was frozen does not know what the group did meanwhile; an accepted commit tells.
+    /// Notes a gap between calls. A process that was frozen does not know what the group did; an accepted commit tells.
     pub fn notice_gap(&mut self, now: Instant, round: u64, has_partitions: bool) {
         if now.duration_since(self.last_heard) > self.gap_max && has_partitions {
             self.unsure_since = Some(round);
@@ -73,14 +73,14 @@ impl Ownership {
         self.last_heard = now;
     }
 
-    /// A commit was accepted. Whether that ended a doubt.
+    /// Notes that a commit was accepted. Returns whether that ended a doubt.
     pub fn committed(&mut self, round: u64) -> bool {
         self.unsure_since.take_if(|since| round > *since).is_some()
     }
 
     pub fn revoked(&mut self, now: Instant) {
         self.claim = Claim::Revoked { until: now + self.drain };
-        // A member that is asked to give partitions up still has them.
+        // A member that is asked to give up partitions still owns them.
         self.unsure_since = None;
     }
 
@@ -96,13 +96,14 @@ impl Ownership {
         self.claim = Claim::Released;
     }
 
-    /// The partitions are gone, or others were assigned.
+    /// Starts over, after the partitions are gone or others were assigned.
     pub fn reset(&mut self) {
         self.claim = Claim::Ours;
         self.unsure_since = None;
     }
 
-    /// Whether a batch has to wait: others may have delivered its messages meanwhile, and a copy would be a duplicate.
+    /// Whether a batch has to wait: others may have delivered its messages in the meantime, and a copy would be a
+    /// duplicate.
     pub fn defers(&self) -> bool {
         self.is_unsure() && self.is_ours()
     }

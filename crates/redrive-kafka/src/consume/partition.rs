@@ -1,4 +1,4 @@
-//! The queue of one assigned partition: records are taken out as far as there is room for them.
+//! The queue of one assigned partition. Records are taken out as far as there is room for them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use super::room::LookAheadLimit;
 use crate::client::build::Build;
 use crate::record::{RecordReader, take_in};
 
-/// Records of one partition before the next one has its turn.
+/// Records read from one partition before the next one's turn.
 const BATCH: usize = 512;
 
 pub(super) struct PartitionReader {
@@ -23,9 +23,9 @@ pub(super) struct PartitionReader {
     partition: i32,
     queue: PartitionQueue<ConsumerCallbacks>,
     room: Arc<LookAheadLimit>,
-    /// How many records the last reading brought; the next one probably brings as many.
+    /// How many records the last read returned; the next one probably returns as many.
     last: usize,
-    /// Set by the queue when something has come.
+    /// Set by the queue when events have arrived.
     filled: Arc<AtomicBool>,
     stopped: bool,
 }
@@ -57,7 +57,7 @@ impl PartitionReader {
         self.partition == partition && *self.topic == *topic
     }
 
-    /// A record that did not come by the queue.
+    /// Takes in a record that arrived by the main queue.
     pub(super) fn route(
         &self,
         reader: &RecordReader,
@@ -71,7 +71,7 @@ impl PartitionReader {
         mailbox.tell(Note::Records { epoch, lane, records: vec![polled] });
     }
 
-    /// Reads a batch if there are records and room for them; whether there was anything.
+    /// Reads a batch if there are records and room for them. Returns whether there was anything.
     pub(super) fn read(&mut self, reader: &RecordReader, mailbox: &Mailbox, epoch: u32, lane: usize) -> bool {
         if self.stopped || !self.filled.load(Ordering::SeqCst) {
             return false;
@@ -80,7 +80,7 @@ impl PartitionReader {
         if limit == 0 {
             return false;
         }
-        // Before reading: what comes while we read sets it again.
+        // Clear it before reading: records that arrive during the read set it again.
         self.filled.store(false, Ordering::SeqCst);
         let mut records = Vec::with_capacity(self.last.min(limit));
         let mut bytes = 0;
@@ -116,8 +116,8 @@ impl PartitionReader {
     }
 }
 
-/// What it means that a partition gives an error instead of records. Only what is lost stays lost: everything else is asked
-/// for again by the client itself, so the partition goes on once the cause is fixed.
+/// Classifies an error that a partition returned instead of records. Only a lost range is final: the client retries
+/// everything else by itself, so the partition continues once the cause is fixed.
 fn problem_of(error: &KafkaError) -> (ProblemKind, String) {
     use RDKafkaErrorCode as Code;
     match error.rdkafka_error_code() {

@@ -1,4 +1,4 @@
-//! What is read and how it begins, for everything that happens when partitions are assigned.
+//! What is read and how it begins, as needed when partitions are assigned.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::consume::begin::RanBefore;
 use crate::options::{Cluster, GroupStart, KafkaPipeline};
 use crate::topics::{LaneKind, Topics, TopicsFault};
 
-/// How long a question to the broker may take.
+/// How long a request to the broker may take.
 pub const ASK_MAX: Duration = Duration::from_secs(10);
 
-/// What is read, and how it begins where nothing is committed.
+/// What is read, and where it begins if nothing is committed.
 #[derive(Debug)]
 pub struct ReadPlan {
     pub pipeline: String,
@@ -28,11 +28,11 @@ pub struct ReadPlan {
     pub owned: Topics,
     /// For reading `T.progress`.
     pub reader: ClientConfig,
-    /// For making topics larger that have to be.
+    /// For enlarging topics.
     pub cluster: Cluster,
     pub description: KafkaPipeline,
     pub ordered: bool,
-    /// Records that may wait in memory, and their bytes, for all lanes together.
+    /// Bounds on the records that wait in memory, and on their bytes, for all lanes together.
     pub source_records: usize,
     pub source_bytes: usize,
     pub tier_records: usize,
@@ -52,7 +52,7 @@ pub enum AssignFault {
     Topics(#[from] TopicsFault),
 }
 
-/// Letters that cannot be read count as a timeout: the assignment is tried again.
+/// Letters that cannot be read count as a timeout, so the assignment is retried.
 impl From<EngineError> for AssignFault {
     fn from(error: EngineError) -> Self {
         tracing::debug!(%error, "the last letters cannot be read yet");

@@ -1,7 +1,7 @@
 //! The polling thread: it serves the consumer, reads partition queues that have room, and does nothing else.
 //!
-//! Each assigned partition has a queue of its own. One that is not read holds back by itself, without a record being
-//! fetched twice; the main queue is served always, so that the group never takes this member for dead.
+//! Each assigned partition has a queue of its own. A queue that is not read applies backpressure by itself, without
+//! records being fetched twice. The main queue is always served, so the group never takes this member for dead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,14 +25,14 @@ use crate::record::RecordReader;
 
 /// Events of the consumer that are served in one go.
 const EVENTS: usize = 256;
-/// Longest sleep: everything that matters calls.
+/// Longest sleep; everything that matters wakes the thread.
 const SLEEP: Duration = Duration::from_millis(40);
-/// How soon the engine is called if it asked for that: commits do not wait for the next record.
+/// How soon the engine is woken if it asked for that, so that commits do not wait for the next record.
 const REMIND_EVERY: Duration = Duration::from_millis(20);
 /// How long the broker may take to answer a last commit.
 const LAST_COMMIT_MAX: Duration = Duration::from_secs(10);
 
-/// The polling thread, seen from the engine.
+/// The engine's handle on the polling thread.
 #[derive(Debug)]
 pub struct Poller {
     thread: Option<JoinHandle<()>>,
@@ -78,12 +78,12 @@ impl Poller {
         Ok(Self { thread: Some(thread), mailbox: Arc::clone(mailbox), abort })
     }
 
-    /// Whether the thread is still there.
+    /// Whether the thread is running.
     pub fn is_running(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Ends it as it is, without another commit.
+    /// Ends the thread without another commit.
     pub fn abort(&mut self) {
         self.abort.store(true, Ordering::SeqCst);
         self.mailbox.call_reader();
@@ -92,18 +92,18 @@ impl Poller {
 
     pub fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed; what was not committed is delivered again.
+            // The panic has been printed already; what was not committed is delivered again.
             let _ = thread.join();
         }
     }
 }
 
 pub(super) struct Polling {
-    // Before the consumer: each queue holds on to it.
+    // Dropped before the consumer, which each queue keeps alive.
     pub(super) lanes: Vec<PartitionReader>,
     pub(super) consumer: Arc<BaseConsumer<ConsumerCallbacks>>,
     pub(super) topics: Vec<String>,
-    /// Whether the group was asked to assign its partitions anew.
+    /// Whether the group was asked to reassign its partitions.
     pub(super) rejoined: bool,
     pub(super) plan: ReadPlan,
     pub(super) reader: RecordReader,
@@ -113,14 +113,14 @@ pub(super) struct Polling {
     pub(super) epoch: u32,
     /// An assignment that waits for answers of the broker, and when to ask again.
     pub(super) assigning: Option<(TopicPartitionList, Instant)>,
-    /// The partitions are wanted by others: until when the engine may finish what it has.
+    /// Set while partitions are revoked: until when the engine may finish its work.
     pub(super) releasing: Option<Instant>,
     pub(super) committer: Committer,
     pub(super) committing: Option<u64>,
     pub(super) config: ClientConfig,
     pub(super) fenced: Fenced,
     pub(super) absent: Absent,
-    /// Consumers that were replaced.
+    /// Threads that drop replaced consumers.
     pub(super) ending: ClientThreads,
 }
 
@@ -156,7 +156,7 @@ impl Polling {
         self.committer.end();
     }
 
-    /// Whether that was the last one.
+    /// Carries out the engine's orders. Returns whether it was told to close.
     fn carry_out_orders(&mut self) -> bool {
         while let Some(order) = self.mailbox.next_order() {
             match order {
@@ -176,8 +176,8 @@ impl Polling {
         false
     }
 
-    /// Whether the partitions of an assignment are still ours. Others may have got further with them: nothing is committed
-    /// for those that are not.
+    /// Whether the partitions of an assignment are still ours. If not, nothing is committed for them, because others
+    /// may have got further.
     fn owns(&self, epoch: u32) -> bool {
         epoch == self.epoch && !self.lanes.is_empty() && !self.consumer.assignment_lost()
     }
@@ -193,7 +193,7 @@ impl Polling {
         }
     }
 
-    /// What is wrong, if the commit could not be begun.
+    /// Hands a commit to the committer. Returns the problem if it could not be begun.
     fn hand_over(&self, round: u64, places: &[PartitionCommit]) -> Option<String> {
         let list = match listed(places) {
             Ok(list) => list,
@@ -203,7 +203,7 @@ impl Polling {
         (!given).then(|| "the commit before is not answered yet".to_owned())
     }
 
-    /// Commits and serves the consumer until the answer is there.
+    /// Commits and serves the consumer until the answer has arrived.
     pub(super) fn commit_and_wait(&mut self, places: &[PartitionCommit]) -> Option<String> {
         let until = Instant::now() + LAST_COMMIT_MAX;
         let mut open = usize::from(self.committing.is_some());
@@ -218,7 +218,7 @@ impl Polling {
             if Instant::now() > until || self.abort.load(Ordering::SeqCst) {
                 return Some("the broker did not answer the last commit in time".to_owned());
             }
-            // Records that come by this way are read again by the next owner of the partition.
+            // The next owner of the partition reads records again that arrive this way.
             let _ = self.consumer.poll(Duration::from_millis(1));
             if let Some((round, ended)) = self.committer.answer() {
                 open = if round == u64::MAX { 0 } else { open.saturating_sub(1) };
@@ -229,7 +229,7 @@ impl Polling {
         problem
     }
 
-    /// Serves callbacks, errors, and records that did not go into the queue of their partition.
+    /// Serves callbacks, errors, and records that are not in the queue of their partition.
     fn serve_consumer(&mut self) -> bool {
         let mut served = false;
         let consumer = Arc::clone(&self.consumer);
@@ -284,7 +284,7 @@ impl Polling {
         self.lanes[lane].route(&self.reader, record, &self.mailbox, self.epoch, lane);
     }
 
-    /// Reads from every partition that has records and room. Whether there was anything.
+    /// Reads from every partition that has records and room. Returns whether there was anything.
     fn read_lanes(&mut self) -> bool {
         if self.releasing.is_some() {
             return false;
@@ -297,7 +297,7 @@ impl Polling {
     }
 }
 
-/// Receipts of an earlier process name other epochs than ours.
+/// Picks a first epoch that differs from those in receipts of an earlier process.
 fn first_epoch() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as u32

@@ -1,5 +1,5 @@
-//! The polling thread's side of membership: partitions are revoked and assigned, and the member rejoins when it was fenced or
-//! its client is stuck.
+//! The polling thread's side of membership: partitions are revoked and assigned, and the member rejoins when it was
+//! fenced or its client is stuck.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::consume::plan::AssignFault;
 use crate::consume::poll::Polling;
 use crate::topics::{EXTEND_TIERS, TopicsFault};
 
-/// How much later than the engine the polling thread gives up on it.
+/// How much later than the engine's own deadline the polling thread gives up waiting for it.
 const RELEASE_GRACE: Duration = Duration::from_secs(2);
 const ASSIGN_AGAIN_AFTER: Duration = Duration::from_millis(300);
 
@@ -32,7 +32,7 @@ impl Polling {
                         self.let_go();
                     } else if self.consumer.assignment_lost() {
                         tracing::warn!(
-                            "the group went on without this member; what it had in flight is delivered again"
+                            "the group continued without this member; what it had in flight will be redelivered"
                         );
                         self.let_go();
                     } else {
@@ -46,7 +46,7 @@ impl Polling {
             && (Instant::now() > until || self.consumer.assignment_lost())
         {
             tracing::warn!(
-                "partitions go before everything in flight was settled; it will be delivered again"
+                "partitions revoked before everything in flight was settled; it will be redelivered"
             );
             self.let_go();
         }
@@ -61,12 +61,15 @@ impl Polling {
 
     pub(super) fn release(&mut self, places: &[PartitionCommit]) {
         if let Some(problem) = self.commit_and_wait(places) {
-            tracing::warn!(problem, "the last commit before partitions go failed; some deliveries repeat");
+            tracing::warn!(
+                problem,
+                "the last commit before partitions were revoked failed; some deliveries will repeat"
+            );
         }
         self.let_go();
     }
 
-    /// Makes the group assign its partitions again, once: some of them have no reader.
+    /// Makes the group reassign its partitions, once, because some of them have no owner.
     fn rejoin(&mut self) {
         tracing::warn!(source = %self.plan.source, "the topics have partitions that no member was given; joining again");
         self.consumer.unsubscribe();
@@ -97,7 +100,7 @@ impl Polling {
             Err(fault) => {
                 let kind = match &fault {
                     AssignFault::RanBefore(_) => FailKind::Refused(begin::SAY_WHERE),
-                    AssignFault::NoStart { .. } => FailKind::Refused("say where it begins"),
+                    AssignFault::NoStart { .. } => FailKind::Refused("choose where it begins"),
                     AssignFault::Topics(TopicsFault::Uneven(_)) => FailKind::Refused(EXTEND_TIERS),
                     AssignFault::Kafka(_) | AssignFault::Topics(_) => FailKind::Unavailable,
                 };
@@ -113,8 +116,8 @@ impl Polling {
                 tracing::error!(%error, topic = %lane.topic, "an offset that cannot be");
             }
         }
-        // Before the assignment: a queue that was split stays so, and nothing comes by the main queue, where the end of a
-        // partition could not be told from that of another.
+        // Before the assignment: a queue stays split, and then nothing arrives by the main queue, where the ends of
+        // different partitions could not be told apart.
         self.lanes.clear();
         for lane in &began {
             let Some(queue) = self.consumer.split_partition_queue(&lane.topic, lane.partition) else {
@@ -133,14 +136,14 @@ impl Polling {
         let epoch = self.epoch;
         let began = Assigned { lanes: began, partitions, letter_ends, died, is_first, overtaken };
         self.mailbox.tell(Note::Assigned { epoch, began: Box::new(began) });
-        // Only now: the assignment had to be answered first.
+        // Only now, because the assignment had to be answered first.
         if has_orphans && !self.rejoined {
             self.rejoined = true;
             self.rejoin();
         }
     }
 
-    /// Whether the member is out of its group for now, so that there is nothing to poll.
+    /// Whether the member is outside its group for now, so that there is nothing to poll.
     pub(super) fn is_out(&mut self) -> bool {
         match self.fenced.joining_at {
             None => false,
@@ -153,7 +156,7 @@ impl Polling {
         }
     }
 
-    /// The group has replaced this member. Whether by another process: then there is no way back.
+    /// Handles a fence. Returns whether another process has replaced this member for good.
     pub(super) fn was_replaced(&mut self) -> bool {
         let now = Instant::now();
         if self.fenced.joining_at.is_some() {
@@ -167,7 +170,7 @@ impl Polling {
         false
     }
 
-    /// A stuck client reports nothing: it is in no group, and no records come.
+    /// Detects a stuck client. It reports nothing: it is in no group, and no records arrive.
     pub(super) fn look_for_group(&mut self) {
         let now = Instant::now();
         // The group has assigned partitions, but their offsets cannot be read.
@@ -187,7 +190,7 @@ impl Polling {
     fn step_back(&mut self, joining_at: Instant) {
         self.mailbox.note_membership(false);
         self.fenced.joining_at = Some(joining_at);
-        // They are another member's already: there is nothing to drain and nothing to commit.
+        // The partitions are another member's already: there is nothing to drain or commit.
         self.assigning = None;
         self.releasing = None;
         self.committing = None;
@@ -195,7 +198,7 @@ impl Polling {
         self.mailbox.tell(Note::Gone { epoch: self.epoch });
     }
 
-    /// A consumer after a fatal error is of no use; another one takes its place.
+    /// Replaces the consumer, which is useless after a fatal error.
     fn join_again(&mut self) {
         let joined = join(&self.config, &self.topics, &self.mailbox)
             .and_then(|consumer| Ok((Committer::start(&consumer, &self.mailbox)?, consumer)));
@@ -204,7 +207,7 @@ impl Polling {
                 self.consumer.context().close();
                 let old = std::mem::replace(&mut self.consumer, consumer);
                 let mut commits = std::mem::replace(&mut self.committer, committer);
-                // Its end waits for its threads.
+                // Dropping the old consumer waits for its threads.
                 self.ending.spawn("end-consumer", move || {
                     commits.end();
                     drop(old);

@@ -1,4 +1,5 @@
-//! How much of a partition may be in memory: the polling thread looks before it reads, the engine frees it again.
+//! Bounds how much of a partition may be in memory: the polling thread checks before it reads, and the engine frees
+//! room again.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -10,7 +11,7 @@ pub struct LookAheadLimit {
     bytes: AtomicUsize,
     /// Set by the reader when it found no room.
     waited_for: AtomicBool,
-    /// As long as it is set, there is room for everything.
+    /// While it is set, there is room for everything.
     lifted: AtomicBool,
 }
 
@@ -26,8 +27,8 @@ impl LookAheadLimit {
         }
     }
 
-    /// Without a bound until [`Self::bind`]: where keys are ordered nothing starts before all that waits is known, and who
-    /// holds back would wait for itself.
+    /// Lifts the limit until [`Self::bind`]. With key order nothing starts before all waiting messages are known, so a
+    /// limit would deadlock.
     #[must_use]
     pub fn lifted(self) -> Self {
         self.lifted.store(true, Ordering::SeqCst);
@@ -38,7 +39,7 @@ impl LookAheadLimit {
         self.lifted.store(false, Ordering::SeqCst);
     }
 
-    /// How many records may be read now. If none, the next [`Self::free`] that makes room says so.
+    /// Returns how many records may be read now. If none, the next [`Self::free`] that makes room reports it.
     pub fn left(&self) -> usize {
         let left = self.look();
         if left > 0 {
@@ -48,7 +49,7 @@ impl LookAheadLimit {
         self.look()
     }
 
-    /// Records in memory.
+    /// Returns the number of records in memory.
     pub fn records(&self) -> usize {
         self.records.load(Ordering::SeqCst)
     }
@@ -63,7 +64,7 @@ impl LookAheadLimit {
         self.records_max.saturating_sub(self.records.load(Ordering::SeqCst))
     }
 
-    /// Bytes count only where they have a bound.
+    /// Counts bytes only if they have a bound.
     fn counted(&self, bytes: usize) -> usize {
         if self.bytes_max == usize::MAX { 0 } else { bytes }
     }
@@ -74,7 +75,7 @@ impl LookAheadLimit {
         self.bytes.fetch_add(bytes, Ordering::SeqCst);
     }
 
-    /// Frees room; whether the reader waits for it and there is enough that it is worth waking up.
+    /// Frees room. Returns whether the reader waits for it and there is enough to be worth a wake-up.
     pub fn free(&self, records: usize, bytes: usize) -> bool {
         let bytes = self.counted(bytes);
         let records = self.records.fetch_sub(records, Ordering::SeqCst) - records;

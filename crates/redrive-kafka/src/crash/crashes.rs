@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// How many are named in a note: several times as many as are announced together.
+/// The most messages that a note names: several times as many as are announced together.
 const NAMED_MAX: usize = 32;
 
-/// How often processes died while a message ran alone, and when, in milliseconds; 0 where the time is not known yet.
+/// How often processes died while a message ran alone, and when, in milliseconds; 0 if the time is not known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crashes {
     pub count: u32,
@@ -15,12 +15,12 @@ pub struct Crashes {
     pub last: u64,
 }
 
-/// Those a note names.
+/// The messages that a note names.
 #[derive(Clone, Copy, Debug)]
 pub struct Named<'a> {
-    /// Who ran alone when a process died, by offset.
+    /// Messages that ran alone when a process died, by offset.
     pub crashed: &'a BTreeMap<u64, Crashes>,
-    /// Who is announced to run alone, one after the other.
+    /// Messages that are announced to run alone, one after the other.
     pub alone: &'a BTreeSet<u64>,
 }
 
@@ -39,12 +39,12 @@ impl Named<'_> {
     }
 }
 
-/// The value of `alone=`.
+/// Parses the value of `alone=`.
 pub fn read_alone(text: &str) -> BTreeSet<u64> {
     text.split(',').take(NAMED_MAX).filter_map(|offset| offset.parse().ok()).collect()
 }
 
-/// The value of `crashed=`. What is no record of this kind says nothing.
+/// Parses the value of `crashed=`. Malformed entries are ignored.
 pub fn read_crashed(text: &str) -> Vec<(u64, Crashes)> {
     let one = |part: &str| {
         let mut numbers = part.split(':').map(str::parse::<u64>);

@@ -1,5 +1,5 @@
-//! Records what runs in this process before it runs, and derives from what earlier owners left which message may have killed
-//! one.
+//! Records what runs in this process before it runs, and derives from the traces of earlier owners which message may
+//! have killed one.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::topics::LaneKind;
 #[derive(Debug)]
 pub(crate) struct CrashLedger {
     started: StartedFile,
-    /// The suspects of partitions that this process lost: losing a partition clears no suspect.
+    /// The suspects of partitions that this process lost; losing a partition does not clear them.
     before: HashMap<(Arc<str>, i32), Suspected>,
     /// Whether messages run in this process and can kill it.
     in_process: bool,
@@ -33,32 +33,33 @@ impl CrashLedger {
         Self { started, before: HashMap::new(), in_process, last_end: options.last_end }
     }
 
-    /// Whether a message can kill this process, so that what may run is committed first.
+    /// Whether a message can kill this process. If so, what may run is committed before it runs.
     pub fn is_needed(&self) -> bool {
         self.in_process
     }
 
-    /// The run whose file can be relied on.
+    /// Returns the id of this run if its file can be relied on.
     pub fn run(&self) -> Option<u64> {
         self.started.run()
     }
 
-    /// The id of this run, whatever became of its file.
+    /// Returns the id of this run, whether or not its file can be relied on.
     pub fn id(&self) -> u64 {
         self.started.id()
     }
 
-    /// Partitions were assigned: everything that is in flight, before anything is committed in the name of this run.
+    /// Begins the file with everything in flight in newly assigned partitions, before anything is committed in the name
+    /// of this run.
     pub fn begin(&mut self, lanes: &Lanes) {
         self.started.begin(lanes.iter().flat_map(PartitionLane::open_marks));
     }
 
-    /// A partition is gone.
+    /// Remembers the suspects of a partition that is gone.
     pub fn remember(&mut self, lane: PartitionLane) {
         self.before.insert((lane.topic, lane.partition), lane.suspected);
     }
 
-    /// Who is suspected of a partition, as far as the note of its last owner, the local file and this process know.
+    /// Returns the suspects of a partition, from the note of its last owner, the local file and this process.
     pub fn suspects(
         &mut self,
         kind: LaneKind,
@@ -79,7 +80,7 @@ impl CrashLedger {
         if let Some((ran, alone)) = suspected.by().and_then(|run| self.started.left_by(run, place)) {
             match self.last_end {
                 LastEnd::FromOutside => suspected.ended_from_outside(|at| done.contains(at)),
-                // Whatever is not known to have come from outside may have come from a message.
+                // An end that is not known to have come from outside may have been caused by a message.
                 _ => suspected.narrow(ran.into_iter().filter(|at| !done.contains(*at)).collect(), alone),
             }
         }
@@ -105,18 +106,18 @@ impl CrashLedger {
         self.started.flush();
     }
 
-    /// A message has run and the process lives, whatever becomes of its copy.
+    /// Notes that a message has run and did not kill the process, whatever becomes of its copy.
     pub fn came_back(&mut self, lane: &mut PartitionLane, offset: u64) {
         lane.suspected.settled(offset);
         self.started.ended(lane.place, offset);
     }
 
-    /// A record is done that did not run here: another record of its message, or a letter of it, was found.
+    /// Notes that a record is done that did not run here: another record of its message, or its letter, was found.
     pub fn cleared(&mut self, lane: &PartitionLane, offset: u64) {
         self.started.ended(lane.place, offset);
     }
 
-    /// A delivery came back unstarted. Others that were announced with it may run, or have their turn yet; a suspect stays
+    /// Notes that a delivery came back unstarted. Others that were announced with it may still run, and a suspect stays
     /// one.
     pub fn did_not_run(&mut self, lane: &mut PartitionLane, offset: u64, is_suspect: bool) {
         lane.suspected.take_turn_back(offset);
@@ -126,8 +127,8 @@ impl CrashLedger {
         }
     }
 
-    /// Announces the suspects that run next, one after the other, unless the first of them is announced already. Whether
-    /// everything that was announced is committed.
+    /// Announces the suspects that run next, one after the other, unless the first of them is announced already.
+    /// Returns whether all announcements are committed.
     pub fn announce(lanes: &mut Lanes, next: &[Receipt], now: Time) -> bool {
         let is_announced = |lanes: &Lanes, first: &Receipt| {
             let at = lanes.of_receipt(first);
@@ -148,7 +149,7 @@ impl CrashLedger {
         !lanes.iter().any(|lane| lane.suspected.is_awaited())
     }
 
-    /// An announced suspect runs now, alone.
+    /// Notes that an announced suspect runs now, alone.
     pub fn runs_alone(&mut self, lane: &mut PartitionLane, offset: u64) {
         if let Some(out) = lane.out.get_mut(&offset) {
             out.waits = false;

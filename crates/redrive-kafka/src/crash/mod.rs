@@ -1,8 +1,8 @@
-//! Which message may have killed a process.
+//! Finds out which message may have killed a process.
 //!
 //! - `ledger`: what runs here, and what earlier owners left
 //! - `reservation`: what may run is committed before it runs; `started`: a local file of what runs
-//! - `suspects`: what follows for the next owner of a partition; `crashes`: how that is written into a commit
+//! - `suspects`: what follows for the next owner of a partition; `crashes`: how that is written into a commit note
 
 pub(crate) mod ledger;
 

@@ -1,23 +1,24 @@
-//! How far a partition may be handed out. No I/O.
+//! How far messages of a partition may be handed out. No I/O.
 //!
-//! What may run is committed before it runs, so that the process after a death knows every message that can have caused it. To
-//! wait for a commit with each message would be slow, so some more than was handed out is reserved, and renewed with the
-//! commits that are made anyway. What is reserved and never ran is suspected without cause, so it is no more than needed.
+//! What may run is committed before it runs, so that after a crash the next process knows every message that can have
+//! caused it. Waiting for a commit with each message would be slow, so somewhat more than was handed out is reserved,
+//! and renewed with the commits that are made anyway. A reserved message that never ran is suspected without cause, so
+//! no more is reserved than needed.
 
 use std::time::{Duration, Instant};
 
-/// Reserved in advance for a partition that hardly moves.
+/// Reserved in advance for a partition with little traffic.
 pub const ADVANCE_MIN: u64 = 32;
 pub const ADVANCE_MAX: u64 = 16_384;
-/// What is reserved lasts for about so long at the rate of late.
+/// A reservation lasts for about this long at the recent rate.
 const LASTS_MS: u64 = 300;
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// How much is reserved in advance: it follows the rate, and doubles where it was too little.
+/// How much is reserved in advance. It follows the rate, and doubles if it was too little.
 #[derive(Clone, Copy, Debug)]
 pub struct Advance {
     size: u64,
-    /// When the rate was looked at last, and what had been handed out by then.
+    /// When the rate was last measured, and how many had been handed out by then.
     looked: Option<(Instant, u64)>,
 }
 
@@ -28,7 +29,8 @@ impl Default for Advance {
 }
 
 impl Advance {
-    /// `handed` counts what was handed out so far; `starved` if it had to wait for a reservation.
+    /// Returns the next advance. `handed` counts what was handed out so far; `starved` if something had to wait for a
+    /// reservation.
     pub fn next(&mut self, now: Instant, handed: u64, starved: bool) -> u64 {
         let (at, before) = *self.looked.get_or_insert((now, handed));
         let elapsed = now.duration_since(at);
@@ -49,25 +51,25 @@ impl Advance {
     }
 }
 
-/// What may be handed out of one partition.
+/// The messages of one partition that may be handed out.
 #[derive(Clone, Copy, Debug)]
 pub struct Reservation {
-    /// Offsets below this: a commit that says so was answered.
+    /// Offsets below this may be handed out: a commit that says so was accepted.
     granted: u64,
-    /// What is due by then, of a tier.
+    /// For a tier: messages due by this time may be handed out.
     due_granted: u64,
-    /// What a tier is to have with the next commit.
+    /// For a tier: the due time to reserve with the next commit.
     due_wanted: u64,
     advance: Advance,
-    /// What had been handed out when it was last renewed.
+    /// How much had been handed out at the last renewal.
     renewed_at: u64,
     starved: bool,
-    /// Whether everything may be handed out: nothing will be suspected.
+    /// Whether everything may be handed out, because nothing will be suspected.
     is_unlimited: bool,
 }
 
 impl Reservation {
-    /// For messages that cannot end the process: nothing has to be committed before they run.
+    /// For messages that cannot kill the process: nothing has to be committed before they run.
     pub fn unlimited() -> Self {
         Self { is_unlimited: true, ..Self::starting_at(0, None) }
     }
@@ -76,7 +78,7 @@ impl Reservation {
         self.is_unlimited
     }
 
-    /// What an earlier owner reserved stays reserved.
+    /// Starts with what an earlier owner reserved, which stays reserved.
     pub fn starting_at(offset: u64, due_by: Option<u64>) -> Self {
         let due = due_by.unwrap_or(0);
         Self {
@@ -90,7 +92,7 @@ impl Reservation {
         }
     }
 
-    /// Whether a fresh record may be handed out. If not, more is wanted soon.
+    /// Whether a fresh record may be handed out. If not, the reservation is renewed soon.
     pub fn admits(&mut self, offset: u64) -> bool {
         let admits = self.is_unlimited || offset < self.granted;
         self.starved |= !admits;
@@ -109,14 +111,14 @@ impl Reservation {
         self.due_wanted = self.due_wanted.max(due);
     }
 
-    /// Whether more is needed at once: `met` is one behind the last record that was read, `taken` behind the last that was
-    /// handed out.
+    /// Whether more is needed at once: `met` is one past the last record that was read, `taken` one past the last that
+    /// was handed out.
     pub fn is_low(&self, taken: u64, met: u64) -> bool {
         let is_short = met > self.granted && self.granted < taken + self.advance.size() / 2;
         !self.is_unlimited && (self.starved || is_short)
     }
 
-    /// Whether a commit would change it: more is needed, or much less than is reserved.
+    /// Whether a commit would change the reservation: more is needed, or much less than is reserved.
     pub fn has_news(&self, taken: u64, met: u64, at_least: u64) -> bool {
         let too_wide = !self.is_unlimited
             && taken == self.renewed_at
@@ -124,12 +126,12 @@ impl Reservation {
         self.is_low(taken, met) || too_wide
     }
 
-    /// The same of what is due.
+    /// Like [`Self::has_news`], for due times.
     pub fn has_due_news(&self) -> bool {
         self.due_wanted > self.due_granted
     }
 
-    /// What the next commit says: offsets below the first number, and what is due by the second.
+    /// Returns what the next commit reserves: offsets below the first number, and messages due by the second.
     pub fn renew(&mut self, now: Instant, taken: u64, at_least: u64) -> (u64, u64) {
         if self.is_unlimited {
             return (0, 0);
@@ -138,12 +140,12 @@ impl Reservation {
         self.starved = false;
         self.renewed_at = taken;
         let to = (taken + advance).max(at_least);
-        // It may be less than before, and counts from the moment it may be read.
+        // It may be less than before, and a reduction counts from the moment when others may read it.
         self.granted = self.granted.min(to);
         (to, self.due_wanted)
     }
 
-    /// A commit with it was answered.
+    /// Notes that a commit with this reservation was accepted.
     pub fn grant(&mut self, to: u64, due: u64) {
         self.granted = to;
         self.due_granted = self.due_granted.max(due);

@@ -1,8 +1,8 @@
-//! Which records were handed out and not finished, in a local file that survives the process.
+//! A local file of the records that were handed out and not finished. It survives the process.
 //!
-//! Kafka knows only what may have been handed out, which is more. Where the file of the last owner is still there, its
-//! suspects are exact; without it, or on another machine, the notes alone decide. A file belongs to one run of a process,
-//! and the notes say whose run they are of. It is never synced: no message causes a power cut.
+//! Kafka knows only what may have been handed out, which is more. If the file of the last owner still exists, its
+//! suspects are exact; without it, or on another machine, the notes alone decide. A file belongs to one run of a
+//! process, and a note names the run that wrote it. The file is never synced: no message causes a power failure.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -12,16 +12,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// When the file has grown to this size, it begins anew with what is in flight.
+/// At this size the file is rewritten with only what is in flight.
 const FILE_BYTES_MAX: usize = 4 << 20;
 const RUN_BYTES: usize = 8;
 const MARK_BYTES: usize = 16;
-/// Set in the place of an offset, which is never that large.
+/// Flag in an offset, which is never that large: the message has ended.
 const ENDED: u64 = 1 << 63;
-/// The suspect that runs; with [`ENDED`]: none does.
+/// Flag: the suspect that runs. Together with [`ENDED`]: none does.
 const ALONE: u64 = 1 << 62;
 
-/// A partition in the file.
+/// Returns the name of a partition in the file.
 pub fn place(topic: &str, partition: i32) -> u64 {
     xxh3_64_with_seed(topic.as_bytes(), u64::from(partition.cast_unsigned()))
 }
@@ -32,16 +32,16 @@ pub struct StartedFile {
     run: u64,
     file: Option<File>,
     len: usize,
-    /// Marks that are not written yet.
+    /// Marks that have not been written yet.
     buf: Vec<u8>,
     /// The suspect that runs, as place and offset.
     alone: Option<(u64, u64)>,
     left: Option<EarlierRun>,
-    /// Whether there is no file to rely on, because nothing is ever suspected or because it cannot be written.
+    /// Whether there is no reliable file, because nothing is ever suspected or because it cannot be written.
     is_off: bool,
 }
 
-/// What the run before this one had in flight, by place.
+/// What the previous run had in flight, by place.
 #[derive(Debug)]
 struct EarlierRun {
     run: u64,
@@ -50,42 +50,42 @@ struct EarlierRun {
 }
 
 impl StartedFile {
-    /// Reads what the last run left. Nothing is written before something is handed out.
+    /// Reads what the last run left. Nothing is written until something is handed out.
     pub fn open(dir: &Path, pipeline: &str) -> Self {
         let path = dir.join(format!("{pipeline}.started"));
         let left = std::fs::read(&path).ok().and_then(|raw| read(&raw));
         Self { path, run: new_run(), file: None, len: 0, buf: Vec::new(), alone: None, left, is_off: false }
     }
 
-    /// For messages that cannot end the process: what is in flight is not written down.
+    /// For messages that cannot kill the process: what is in flight is not recorded.
     pub fn off(dir: &Path, pipeline: &str) -> Self {
         Self { is_off: true, left: None, ..Self::open(dir, pipeline) }
     }
 
-    /// The name of this run, for notes; `None` if its file cannot be relied on.
+    /// Returns the id of this run for notes; `None` if its file cannot be relied on.
     pub fn run(&self) -> Option<u64> {
         (!self.is_off).then_some(self.run)
     }
 
-    /// The name of this run, whatever became of the file.
+    /// Returns the id of this run, whether or not its file can be relied on.
     pub fn id(&self) -> u64 {
         self.run
     }
 
-    /// What `run` had in flight of a partition, and which suspect of it was running, if this is the file of that run.
+    /// Returns what `run` had in flight in a partition, and which suspect was running, if this is the file of that run.
     pub fn left_by(&self, run: u64, place: u64) -> Option<(BTreeSet<u64>, Option<u64>)> {
         let left = self.left.as_ref().filter(|left| left.run == run)?;
         let alone = left.alone.filter(|(at, _)| *at == place).map(|(_, offset)| offset);
         Some((left.marks.get(&place).cloned().unwrap_or_default(), alone))
     }
 
-    /// Of the suspects this one runs.
+    /// Notes that this suspect runs alone.
     pub fn runs_alone(&mut self, place: u64, offset: u64) {
         self.alone = Some((place, offset));
         self.started(place, offset | ALONE);
     }
 
-    /// A suspect came back unstarted, or its run was given up: it stays a suspect, and none runs.
+    /// Notes that a suspect came back unstarted, or that its run was given up: it stays a suspect, and none runs.
     pub fn did_not_run(&mut self, place: u64, offset: u64) {
         if self.alone.take_if(|alone| *alone == (place, offset)).is_some() {
             self.started(place, offset | ALONE | ENDED);
@@ -101,17 +101,17 @@ impl StartedFile {
         self.started(place, offset | ENDED);
         if self.alone == Some((place, offset)) {
             self.alone = None;
-            // At once: whatever ends the process from here on, it was not this one.
+            // Write at once: if the process dies from here on, this message was not the cause.
             self.flush();
         }
     }
 
-    /// Whether the file has to begin anew; then [`Self::begin`] wants everything that is in flight.
+    /// Whether the file has to be rewritten; then call [`Self::begin`] with everything in flight.
     pub fn is_full(&self) -> bool {
         self.file.is_none() || self.len + self.buf.len() > FILE_BYTES_MAX
     }
 
-    /// Writes the marks of late. Without a file there is nothing they could be added to.
+    /// Writes the buffered marks, if there is a file to append to.
     pub fn flush(&mut self) {
         if self.buf.is_empty() || self.is_off {
             self.buf.clear();
@@ -125,7 +125,7 @@ impl StartedFile {
         self.buf.clear();
     }
 
-    /// A new file, with everything that is in flight.
+    /// Replaces the file with one that holds everything in flight.
     pub fn begin(&mut self, in_flight: impl Iterator<Item = (u64, u64)>) {
         self.buf.clear();
         if self.is_off {
@@ -148,14 +148,14 @@ impl StartedFile {
 
     fn give_up(&mut self, error: &std::io::Error) {
         let path = self.path.display();
-        tracing::warn!(%path, %error, "what is in flight cannot be written down; after a crash more is suspected than ran");
+        tracing::warn!(%path, %error, "cannot record in-flight messages; after a crash more of them will be suspects");
         self.is_off = true;
         self.file = None;
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Written beside it first, so that a process that dies leaves the old one or the new one.
+/// Replaces the file atomically, so that a process that dies leaves either the old or the new one.
 fn replaced(path: &Path, raw: &[u8]) -> std::io::Result<File> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
@@ -172,7 +172,7 @@ fn read(raw: &[u8]) -> Option<EarlierRun> {
     let (run, raw) = raw.split_at_checked(RUN_BYTES)?;
     let mut marks: HashMap<u64, BTreeSet<u64>> = HashMap::new();
     let mut alone = None;
-    // A mark that was being written when the process died may be cut short: it is not a mark.
+    // A mark that was being written when the process died may be cut short; it is ignored.
     for mark in raw.chunks_exact(MARK_BYTES) {
         let (place, offset) = (number(&mark[..8]), number(&mark[8..]));
         let (which, ended) = (offset & !(ENDED | ALONE), offset & ENDED != 0);

@@ -1,8 +1,8 @@
 //! Which messages may have killed a process, according to the commit notes of a partition. No I/O.
 //!
-//! After an end that was not in order everything is a suspect that may have been handed out by then and is not done. Who
-//! was running alone at the time is named in the note, with how often that happened before: this is all there is to know,
-//! so it survives a machine without its disk.
+//! After an unclean end, every message is a suspect that may have been handed out by then and is not done. The note
+//! names the messages that were announced to run alone, and how often processes died with them before. That is all
+//! there is to know, so it survives even the loss of the machine's disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,41 +13,42 @@ use crate::commit::progress::CommitNote;
 use crate::crash::crashes::{Crashes, Named};
 use crate::topics::LaneKind;
 
-/// Those that may have been handed out when the last owner died.
+/// The messages that may have been handed out when the last owner died.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 enum Region {
     #[default]
     Nobody,
-    /// Of a source, offsets below this.
+    /// For a source: offsets below this.
     Below(u64),
-    /// Of a tier, what was due by then.
+    /// For a tier: messages due by this time.
     DueBy(u64),
-    /// Those that ran, by offset; others did not.
+    /// Exactly these offsets ran.
     These(BTreeSet<u64>),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Suspected {
     region: Region,
-    /// What was due by then is reserved.
+    /// Messages due by this time are reserved.
     until: Option<u64>,
-    /// The run that has a file of what ran, and the run that the last owner was.
+    /// The run whose file lists what ran, and the run of the last owner.
     by: Option<u64>,
     of: Option<u64>,
     /// Messages that ran alone, by offset.
     crashed: BTreeMap<u64, Crashes>,
-    /// Those that were announced when the last owner died, and have one crash more for it.
+    /// Messages that were announced when the last owner died; each was charged one crash for it.
     implicated: BTreeSet<u64>,
-    /// Those that are announced; they run one after the other.
+    /// Messages that are announced; they run one after the other.
     alone: BTreeSet<u64>,
-    /// Counts changes of what a note says, how many of them are waited for, and how many are committed.
+    /// Numbers of changes to the note: the latest one, the latest that a caller waits for, the latest that is
+    /// committed.
     changes: u64,
     awaited: u64,
     kept: u64,
 }
 
 impl Suspected {
-    /// What the note of the last owner makes of the records that are not done.
+    /// Derives the suspects among the unfinished records from the note of the last owner.
     pub fn after(kind: LaneKind, note: &CommitNote) -> Self {
         let region = match kind {
             _ if note.clean => Region::Nobody,
@@ -71,29 +72,29 @@ impl Suspected {
         }
     }
 
-    /// The run whose file would say more.
+    /// Returns the run whose file may say more.
     pub fn by(&self) -> Option<u64> {
         self.by
     }
 
-    /// The run that the last owner was.
+    /// Returns the run of the last owner.
     pub fn of_run(&self) -> Option<u64> {
         self.of
     }
 
-    /// The partition was lost, and comes back to the process that had it: no process has died meanwhile. The suspects stay
-    /// the same, and none runs alone.
+    /// For a partition that was lost and returns to the same process, which has not died: the suspects stay the same,
+    /// and none runs alone.
     #[must_use]
     pub fn of_the_living(self) -> Self {
         let nobody = BTreeSet::new();
         Self { alone: nobody.clone(), implicated: nobody, changes: 1, awaited: 0, kept: 0, ..self }
     }
 
-    /// Exactly these ran and did not come back, and of those that were announced only `alone` was running. The next note is
-    /// of another run, and has to say so before that one's file is needed.
+    /// Narrows the suspects to the messages that ran and did not come back; of the announced ones only `alone` was
+    /// running. The next note names another run, so it has to say this before the old file stops being consulted.
     pub fn narrow(&mut self, ran: BTreeSet<u64>, alone: Option<u64>) {
         for innocent in std::mem::take(&mut self.implicated).into_iter().filter(|one| Some(*one) != alone) {
-            // It came back before the process died, before a note said so; or its turn had not come.
+            // It came back before the process died, or its turn had not come.
             match self.crashed.get_mut(&innocent) {
                 Some(crashes) if crashes.count > 2 && ran.contains(&innocent) => crashes.count -= 1,
                 _ => drop(self.crashed.remove(&innocent)),
@@ -103,8 +104,8 @@ impl Suspected {
         self.changed(true);
     }
 
-    /// The last owner was ended from outside: no crash is added for it. Who shared a crash with everything else that
-    /// ran is not suspected any more; who has crashes of its own keeps them.
+    /// Handles an end of the last owner that came from outside: no crash is charged for it. A message that only shared
+    /// a crash with everything else that ran is cleared; one with crashes of its own keeps them.
     pub fn ended_from_outside(&mut self, is_done: impl Fn(u64) -> bool) {
         for announced in std::mem::take(&mut self.implicated) {
             match self.crashed.get_mut(&announced) {
@@ -128,13 +129,13 @@ impl Suspected {
         matches!(self.region, Region::Nobody | Region::These(_))
     }
 
-    /// Those that are known to have run.
+    /// Returns the offsets that are known to have run.
     pub fn ran(&self) -> impl Iterator<Item = u64> {
         let these = if let Region::These(ran) = &self.region { Some(ran.iter().copied()) } else { None };
         these.into_iter().flatten()
     }
 
-    /// Offsets below this may have been handed out by an earlier owner.
+    /// Returns the offset below which an earlier owner may have handed out messages.
     pub fn below(&self) -> u64 {
         match &self.region {
             Region::Below(below) => *below,
@@ -143,12 +144,12 @@ impl Suspected {
         }
     }
 
-    /// What was due by then may have been handed out by an earlier owner.
+    /// Returns the due time up to which an earlier owner may have handed out messages.
     pub fn due_by(&self) -> Option<u64> {
         self.until
     }
 
-    /// What is known of a record that is handed out.
+    /// Returns what is known about a record that is handed out, if it is a suspect.
     pub fn of(&mut self, offset: u64, due: Option<Time>, now: Time) -> Option<Suspect> {
         let is_suspect = match &self.region {
             Region::Nobody => false,
@@ -170,8 +171,8 @@ impl Suspected {
         Some(Suspect { crashes: known.count, first_crash: time(known.first), last_crash: time(known.last) })
     }
 
-    /// These are about to run, one after the other, and those announced before are not. A caller waits until that is
-    /// committed.
+    /// Announces that these are about to run, one after the other, instead of those announced before. A caller waits
+    /// until that is committed.
     pub fn announce(&mut self, next: BTreeSet<u64>, now: Time) {
         if next == self.alone {
             return;
@@ -185,14 +186,14 @@ impl Suspected {
         self.changed(true);
     }
 
-    /// It came back unstarted, or its run was given up.
+    /// Notes that it came back unstarted, or that its run was given up.
     pub fn take_turn_back(&mut self, offset: u64) {
         if self.alone.remove(&offset) {
             self.changed(false);
         }
     }
 
-    /// The turn of those that were announced has not come.
+    /// Takes back the announcement, because suspects of other partitions run next.
     pub fn recall(&mut self) {
         if !self.alone.is_empty() {
             self.alone.clear();
@@ -200,7 +201,7 @@ impl Suspected {
         }
     }
 
-    /// A record came back, or is not needed any more. Whether it was a suspect by name.
+    /// Notes that a record came back, or is not needed any more. Returns whether it was suspected individually.
     pub fn settled(&mut self, offset: u64) -> bool {
         let had_run = if let Region::These(ran) = &mut self.region { ran.remove(&offset) } else { false };
         let crashes = self.crashed.remove(&offset);
@@ -221,7 +222,7 @@ impl Suspected {
         self.changes > self.kept
     }
 
-    /// Whether something waits for it to be committed.
+    /// Whether a caller waits for a change to be committed.
     pub fn is_awaited(&self) -> bool {
         self.awaited > self.kept
     }
@@ -234,13 +235,14 @@ impl Suspected {
         self.kept = self.kept.max(changes);
     }
 
-    /// Whom the last note of an owner names: whatever runs or was to run has killed no process.
+    /// Returns the messages that the last note of an owner names: no message that runs or is announced has killed a
+    /// process.
     pub fn named_at_end(&self) -> Named<'_> {
         static NOBODY: BTreeSet<u64> = BTreeSet::new();
         Named { crashed: &self.crashed, alone: &NOBODY }
     }
 
-    /// Whom a note names.
+    /// Returns the messages that a note names.
     pub fn named(&self) -> Named<'_> {
         Named { crashed: &self.crashed, alone: &self.alone }
     }
@@ -255,7 +257,7 @@ mod tests {
 
     const NOW: Time = Time::from_millis(5_000);
 
-    /// What the next owner knows if this one dies now.
+    /// Returns what the next owner knows if this one dies now.
     fn died(suspected: &Suspected, taken: u64) -> Suspected {
         let standing = CommitStanding {
             clean: false,
@@ -295,7 +297,7 @@ mod tests {
         assert!(fourth.settled(7) && crashes(&mut died(&fourth, 20), 7) == Some(1));
     }
 
-    /// Processes are ended from outside just after a suspect has come back and before that is committed.
+    /// Covers processes that are killed from outside just after a suspect has come back and before that is committed.
     #[test]
     fn who_came_back_is_not_suspected_of_what_happened_after() {
         let mut second = died(&Suspected::default(), 10);

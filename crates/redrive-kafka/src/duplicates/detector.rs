@@ -1,8 +1,8 @@
-//! What a record is to others of its message, as records are read.
+//! Compares each record with others of the same message as records are read.
 //!
-//! A crash can leave a message in several records, and a copy says which record it replaces. A source record is skipped only
-//! if another record is known to have come of that very one: its number is its place, or a copy or letter names its place.
-//! What was put back onto the source by hand is therefore never taken for something that was there before.
+//! A crash can leave a message in several records, and a copy says which record it replaces. A source record is skipped
+//! only if another record is known to have come from that very one: its number is that position, or a copy or letter
+//! names that position. So a record that was put back onto the source by hand is never taken for the earlier one.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,21 +19,21 @@ use crate::topics::LaneKind;
 #[derive(Debug, Default)]
 pub(crate) struct Duplicates {
     twins: Twins,
-    /// The last letters of the owners before.
+    /// The last letters of the earlier owners.
     died: Died,
     /// Where the letters ended when the partitions were assigned.
     letter_ends: Vec<(i32, i64)>,
-    /// Records that were skipped because another record of their message counts, since the start.
+    /// Records skipped since the start because another record of their message counts.
     skipped: u64,
 }
 
 impl Duplicates {
-    /// Partitions were assigned: everything that is read now may be there twice.
+    /// Prepares for newly assigned partitions: everything that is read now may have duplicates.
     pub fn begin(&mut self, now: Instant) {
         self.twins.begin(now);
     }
 
-    /// What the owners before have made letters of.
+    /// Learns which letters earlier owners have written.
     pub fn learn(&mut self, letter_ends: Vec<(i32, i64)>, died: Died) {
         (self.letter_ends, self.died) = (letter_ends, died);
     }
@@ -43,12 +43,12 @@ impl Duplicates {
         self.twins.is_reading()
     }
 
-    /// Whether reading them takes too long to wait for.
+    /// Whether reading the tiers takes too long to wait for.
     pub fn is_late(&self, now: Instant) -> bool {
         self.twins.is_late(now)
     }
 
-    /// The tiers were read. Copies whose source record is still to come are remembered until it does.
+    /// Notes that the tiers were read. Copies whose source record is still to come are remembered until then.
     pub fn tiers_read(&mut self, lanes: &Lanes, source: &Arc<str>) {
         self.twins.end(|number| {
             let origin = origin_of(number, source);
@@ -61,13 +61,12 @@ impl Duplicates {
         &self.letter_ends
     }
 
-    /// Whether an owner before has made a letter of this message in its last moments.
+    /// Whether an earlier owner made a letter of this message in its last moments.
     pub fn has_died(&self, number: u64, replays: u32, created: Time) -> bool {
         self.died.has(number, replays, created)
     }
 
-    /// What a record that was read is to others of its message. `replaces` is set on a copy that this assignment did not
-    /// write.
+    /// Compares a record with others of its message. `replaces` is set on a copy that this assignment did not write.
     pub fn observe(
         &mut self,
         lanes: &Lanes,
@@ -98,15 +97,15 @@ impl Duplicates {
         self.twins.observe(waiting.number, &waiting.meta, at, waiting.offset)
     }
 
-    /// A letter that was put back onto the source, by us or by hand: a message of that number was there before, so
-    /// only what names this very record counts.
+    /// Handles a letter that was put back onto the source, by us or by hand. A message with that number was there
+    /// before, so only a copy that names this very record counts.
     fn meet_put_back(&self, record: Replaces) -> TwinOrder {
         let is_replaced =
             self.twins.are_possible() && (self.died.replaced(record) || self.twins.replaced(record));
         if is_replaced { TwinOrder::Behind } else { TwinOrder::First }
     }
 
-    /// A copy names the record of the source that it replaces, and that is not the one its number says.
+    /// Remembers the source record that a copy replaces if it is not the record that gave the message its number.
     fn remember_put_back(&mut self, lanes: &Lanes, waiting: &WaitingMessage, replaces: Replaces) {
         let of_source = lanes.sources().any(|lane| lane.topic_hash == replaces.topic);
         if of_source && waiting.number != number_of(replaces.partition, replaces.offset.cast_signed()) {
@@ -114,7 +113,7 @@ impl Duplicates {
         }
     }
 
-    /// What a copy that this assignment did not write is to the record it replaces.
+    /// Compares a copy that this assignment did not write with the record it replaces.
     fn meet_late(
         &mut self,
         lanes: &Lanes,
@@ -142,8 +141,8 @@ impl Duplicates {
         }
     }
 
-    /// A letter that this process wrote for an earlier assignment is stored: lane and offset of the record it replaces, if
-    /// that has come back to us and waits.
+    /// Returns lane and offset of the record that a letter replaces, if that record was assigned to us again and waits.
+    /// The letter was written by this process for an earlier assignment, and has been stored now.
     pub fn replaced_by_late_letter(
         lanes: &Lanes,
         from: &Origin,
@@ -156,7 +155,7 @@ impl Duplicates {
         (!is_other).then_some((lane, replaces.offset))
     }
 
-    /// Counts and logs records that were marked without a delivery, by lane and offset.
+    /// Counts and logs records that were marked as done without a delivery, by lane and offset.
     pub fn skip(&mut self, lanes: &Lanes, skipped: &[(usize, u64)]) {
         for (at, lane) in lanes.iter().enumerate().filter(|_| !skipped.is_empty()) {
             let offsets = || skipped.iter().filter(|(of, _)| *of == at).map(|(_, offset)| *offset);
@@ -174,7 +173,7 @@ impl Duplicates {
         self.skipped
     }
 
-    /// The partitions are gone.
+    /// Starts over, after the partitions are gone.
     pub fn clear(&mut self) {
         self.twins.clear();
     }

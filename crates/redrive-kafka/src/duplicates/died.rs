@@ -1,7 +1,7 @@
-//! The last letters that earlier owners wrote: a record whose letter exists already is not started again.
+//! The last letters of earlier owners: a record whose letter exists already is not started again.
 //!
-//! A process that dies between a letter and the commit of its record leaves both. Only letters of the last moments can be
-//! such, so the end of `T.DLQ` is read when partitions are assigned, and nothing waits for the rest of it.
+//! A process that dies between writing a letter and committing its record leaves both. Only the most recent letters can
+//! be affected, so the end of `T.DLQ` is read when partitions are assigned, and nothing waits for the rest of it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,12 +13,12 @@ use crate::record::Replaces;
 use crate::record::{Read, RecordReader};
 use crate::topics::scan::{Scan, Span};
 
-/// Letters of each partition that are looked at. More than this are not written between two commits.
+/// Letters read per partition. No more than this are written between two commits.
 const TAIL_MAX: i64 = 1_000;
 
 #[derive(Clone, Debug, Default)]
 pub struct Died {
-    /// By the number of the message: the latest generation, and when it died.
+    /// By message number: the latest generation, and when it died.
     numbers: HashMap<u64, (u32, Time)>,
     /// The records that the letters replace.
     places: HashSet<Replaces>,
@@ -63,15 +63,15 @@ impl Died {
         self.places.extend(replaces);
     }
 
-    /// Whether a message that was put back so often has become a letter. One that died before the message was made is of a
-    /// topic that was deleted and made again.
+    /// Whether a message that was requeued `replays` times has become a letter. A letter that is older than the message
+    /// belongs to a topic that was deleted and recreated.
     pub fn has(&self, number: u64, replays: u32, created: Time) -> bool {
         self.numbers
             .get(&number)
             .is_some_and(|(generation, dead_at)| *generation >= replays && *dead_at >= created)
     }
 
-    /// Whether a letter took the place of this very record.
+    /// Whether a letter replaced this very record.
     pub fn replaced(&self, place: Replaces) -> bool {
         self.places.contains(&place)
     }

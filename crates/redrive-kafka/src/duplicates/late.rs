@@ -1,10 +1,10 @@
-//! Copies that come late: written for an assignment that is over, by this process or by another one, and acknowledged only
-//! after the record they replace was assigned anew.
+//! Late copies: written for an assignment that is over, by this process or another one, and acknowledged only after the
+//! record they replace was assigned again.
 //!
-//! A producer that lost its broker goes on sending when it is back, and so does a process that was frozen. By then whoever
-//! has the partition may have read the tiers to their ends. Each copy says which record it replaces (`x-from`), so the two
-//! are still known to be one message: if the record has not started, the copy takes its place; if it has, it goes on and
-//! the copy is skipped.
+//! A producer that lost its broker resumes sending when it is back, and so does a process that was frozen. By then the
+//! new owner may have read the tiers to their ends. Each copy says which record it replaces (`x-from`), so both are
+//! still known to be one message: if the record has not started, the copy replaces it; if it has, it goes on and the
+//! copy is skipped.
 
 use redrive_core::Time;
 
@@ -13,19 +13,19 @@ use crate::backlog::lanes::Lanes;
 use crate::record::Replaces;
 use crate::topics::LaneKind;
 
-/// Whether the record of a lane at an offset is being replaced by a copy that is not acknowledged.
+/// Whether the record of a lane at an offset is being replaced by a copy that is not acknowledged yet.
 pub(crate) type IsReplacing<'a> = &'a dyn Fn(usize, u64) -> bool;
 
-/// How the record that a copy replaces stands here.
+/// The state here of the record that a copy replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replaced {
-    /// It is not ours, or was done before we got its partition: the copy is all there is.
+    /// It is not ours, or was done before we got its partition: only the copy remains.
     Elsewhere,
-    /// It was not read yet.
+    /// It has not been read yet.
     Ahead,
     /// It waits for its turn.
     Waits { lane: usize },
-    /// It is handed out, or was, in this assignment: it goes on, or is finished.
+    /// It was handed out in this assignment: it runs, or is finished.
     Started,
 }
 
@@ -45,8 +45,8 @@ pub(super) fn replaced(lanes: &Lanes, replaces: Replaces, is_replacing: IsReplac
     }
 }
 
-/// Whether the record at this offset of a source is another message than the copy: a topic that was deleted and created
-/// again has the same offsets.
+/// Whether the record at this offset of a source is another message than the copy: a topic that was deleted and
+/// recreated has the same offsets.
 pub(super) fn is_older_topic(lane: &PartitionLane, offset: u64, created: Time) -> bool {
     if lane.kind != LaneKind::Source {
         return false;

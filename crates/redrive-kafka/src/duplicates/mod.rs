@@ -1,7 +1,8 @@
-//! Which of several records of one message counts.
+//! Decides which of several records of one message counts.
 //!
 //! - `detector`: compares records as they are read
-//! - `twins`: with others in the tiers; `died`: with the dead-letter topic; `late`: with a record that a late copy replaces
+//! - `twins`: with others in the tiers; `died`: with the dead-letter topic; `late`: with the record that a late copy
+//!   replaces
 
 pub(crate) mod detector;
 pub(crate) mod died;

@@ -1,8 +1,9 @@
 //! Duplicate records of one message in the tiers, and which of them counts.
 //!
-//! A process that dies between the copy of a record and its mark leaves both behind. So a process that gets partitions reads
-//! their tiers to the end before it starts anything, and where it meets a message twice, the record that has come further
-//! counts. The other is marked as done without a delivery: two copies do not become four at the next death.
+//! A process that dies between writing the copy of a record and marking the record leaves both. So a process that gets
+//! partitions reads their tiers to the end before it starts anything, and of two records of a message, the one that has
+//! progressed further counts. The other is marked as done without a delivery, so two copies do not become four at the
+//! next crash.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,15 +13,15 @@ use redrive_core::{Meta, Time};
 
 use crate::record::Replaces;
 
-/// How long nothing is started for it. A tier with a longer backlog than can be read by then may keep some twins.
+/// How long starts are delayed for it. A tier whose backlog takes longer to read may keep some twins.
 pub const READ_MAX: Duration = Duration::from_secs(5);
 
-/// How far a message has come: by replays first, then by calls.
+/// How far a message has progressed: by replays first, then by calls.
 type Rank = (u32, u32);
 
 #[derive(Debug)]
 struct SeenRecord {
-    /// A topic that was deleted and made again has the same places for other messages.
+    /// Tells apart messages of a topic that was deleted and recreated, which have the same positions.
     created: Time,
     rank: Rank,
     lane: usize,
@@ -31,26 +32,26 @@ struct SeenRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TwinOrder {
     First,
-    /// It has come further than the record at this lane and offset, which does not count any more.
+    /// It has progressed further than the record at this lane and offset, which no longer counts.
     Further {
         lane: usize,
         offset: u64,
     },
-    /// Another record of the message has come as far, or further.
+    /// Another record of the message has progressed as far, or further.
     Behind,
 }
 
 #[derive(Debug, Default)]
 pub struct Twins {
     seen: NumberMap<u64, SeenRecord>,
-    /// Records of the source that copies replace whose number is of another record: letters that were put back there.
+    /// Source records that copies replace although their number names another record: letters that were put back there.
     places: HashSet<Replaces>,
     /// Until when nothing is started.
     until: Option<Instant>,
 }
 
 impl Twins {
-    /// Partitions were assigned: everything that is read now may be there twice.
+    /// Prepares for newly assigned partitions: everything that is read now may have duplicates.
     pub fn begin(&mut self, now: Instant) {
         self.seen.clear();
         self.places.clear();
@@ -65,8 +66,8 @@ impl Twins {
         self.until.is_some_and(|until| now > until)
     }
 
-    /// The tiers were read. `is_ahead` tells whether the source record of a message is still to be read: its copy is
-    /// remembered until it comes.
+    /// Notes that the tiers were read. `is_ahead` tells whether the source record of a message is still to be read; its
+    /// copy is remembered until then.
     pub fn end(&mut self, is_ahead: impl Fn(u64) -> bool) {
         self.until = None;
         self.seen.retain(|number, _| is_ahead(*number));
@@ -77,7 +78,7 @@ impl Twins {
         self.is_reading() || !self.seen.is_empty() || !self.places.is_empty()
     }
 
-    /// A copy replaces this record of the source.
+    /// Notes that a copy replaces this record of the source.
     pub fn remember_place(&mut self, place: Replaces) {
         self.places.insert(place);
     }
@@ -90,7 +91,7 @@ impl Twins {
         let created = meta.created;
         let rank = (meta.replays, meta.attempts.saturating_add(meta.uncounted));
         if !self.is_reading() {
-            // Only source records come now, and a copy is never behind its source.
+            // Only source records arrive now, and a copy is never behind its source.
             let other = self.seen.remove(&number).filter(|other| other.created == meta.created);
             return if other.is_some() { TwinOrder::Behind } else { TwinOrder::First };
         }
@@ -109,7 +110,7 @@ impl Twins {
         TwinOrder::Further { lane, offset }
     }
 
-    /// A copy whose source record is still to be read came late.
+    /// Remembers a late copy whose source record is still to be read.
     pub fn expect_source(&mut self, number: u64, meta: &Meta, lane: usize, offset: u64) {
         let rank = (meta.replays, meta.attempts.saturating_add(meta.uncounted));
         self.seen.entry(number).or_insert(SeenRecord { created: meta.created, rank, lane, offset });

@@ -1,4 +1,4 @@
-//! The engine delivers.
+//! Implements [`Deliver`] for the Kafka engine.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use redrive::internal::engine::ingest::Ingest;
 use redrive::internal::engine::{
-    Announced, Claimed, Deliver, Delivery, EngineError, Event, PendingAt, Receipt, ReminderKind, Settlement,
-    TakeGate, Ticket,
+    Announced, Claimed, Deliver, Delivery, EngineError, Event, OwnShare, PendingAt, Receipt, ReminderKind,
+    Settlement, TakeGate, Ticket,
 };
 use redrive::timestamp;
 use redrive_core::Time;
@@ -17,10 +17,10 @@ use crate::clock::wall_time;
 use crate::consume::mailbox::Order;
 use crate::group::control::Pause;
 
-/// How long everything that was given may take to be safe at the end.
+/// How long acknowledgements may take at the end.
 const CLOSE_MAX: Duration = Duration::from_secs(30);
 const CLOSE_STEP: Duration = Duration::from_millis(2);
-/// While partitions are held back, due messages do not come by time alone.
+/// How long to wait while partitions are held back: due messages do not start by time alone then.
 const HELD_BACK_STEP: Duration = Duration::from_millis(20);
 
 impl Deliver for KafkaEngine {
@@ -99,12 +99,17 @@ impl Deliver for KafkaEngine {
     }
 
     fn keep_reminder(&mut self, kind: ReminderKind, content: &[u8]) -> Result<(), EngineError> {
-        // It is only a reminder: without it the next process learns the same from its first calls.
+        // Losing the file is harmless: the next process learns the same from its first calls.
         let file = reminder_file(self, kind);
         if let Err(error) = std::fs::write(&file, content) {
             tracing::warn!(file = %file.display(), %error, "cannot save state for the next process");
         }
         Ok(())
+    }
+
+    fn own_share(&self) -> Option<OwnShare> {
+        let partitions = self.lanes.sources().map(|lane| lane.partition as u16).collect();
+        Some(OwnShare { partitions, since: self.assigned_at })
     }
 
     fn reminder(&mut self, kind: ReminderKind) -> Result<Vec<u8>, EngineError> {
@@ -145,7 +150,7 @@ fn reminder_file(engine: &KafkaEngine, kind: ReminderKind) -> PathBuf {
     engine.state_dir.join(format!("{}.{}", engine.pipeline.name, kind.file_name()))
 }
 
-/// Waits until every copy is acknowledged; whether that was in time.
+/// Waits until every copy is acknowledged. Returns whether that was in time.
 fn wait_for_copies(engine: &mut KafkaEngine, until: Instant) -> bool {
     loop {
         engine.handle_notes();
@@ -154,7 +159,7 @@ fn wait_for_copies(engine: &mut KafkaEngine, until: Instant) -> bool {
         if engine.copies.is_empty() {
             return true;
         }
-        // What cannot be written now is not waited for: its records are not committed.
+        // A copy that cannot be written now is not waited for: its record is not committed.
         if engine.copies.is_stuck() || Instant::now() > until || engine.failed.is_some() {
             return false;
         }

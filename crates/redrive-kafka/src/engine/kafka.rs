@@ -1,4 +1,4 @@
-//! The engine of one pipeline: what happens when partitions come and go, when records arrive, and as time passes.
+//! The engine of one pipeline: reacts when partitions come and go, when records arrive, and as time passes.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,31 +38,31 @@ use crate::record::{CopyRecord, Polled};
 use crate::topics::LaneKind;
 use crate::topics::trim::Trimmer;
 
-/// How the last commit of all ended.
+/// How the final commit ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LastCommit {
     Accepted,
     Failed(String),
 }
 
-/// Work that no event triggers.
+/// Periodic work that no event triggers.
 #[derive(Debug)]
 pub(super) struct Upkeep {
     pub watch: Interval,
     pub progress: Interval,
     pub stragglers: Interval,
-    /// How long a waiting message may hold the committed offset up.
+    /// How long a waiting message may hold up the committed offset.
     pub straggler_after: Duration,
 }
 
-/// The Kafka engine of one pipeline. See [`crate::stores::KafkaStores`] for how it is made.
+/// The Kafka engine of one pipeline. [`crate::stores::KafkaStores`] creates it.
 #[derive(Debug)]
 pub struct KafkaEngine {
     pub(super) pipeline: KafkaPipeline,
     pub(super) source: Arc<str>,
-    /// This process, as others see it.
+    /// The name of this process for others.
     pub(super) name: String,
-    /// Where [`redrive::internal::engine::Deliver::keep_reminder`] has its local files.
+    /// The directory of the files of [`redrive::internal::engine::Deliver::keep_reminder`].
     pub(super) state_dir: PathBuf,
 
     pub(super) mailbox: Arc<Mailbox>,
@@ -84,11 +84,13 @@ pub struct KafkaEngine {
     pub(super) letters: KafkaLetters,
     pub(super) control: Control,
     pub(super) group: GroupStatus,
-    /// Trims what is done as long as it lives.
+    /// Trims finished records for as long as it lives.
     pub(super) trimmer: Trimmer,
+    /// When the partitions of the lanes were assigned.
+    pub(super) assigned_at: Time,
     pub(super) upkeep: Upkeep,
 
-    /// The share of the work that was not reported yet.
+    /// The share of the work, until it is reported.
     pub(super) share: Option<(u32, u32)>,
     pub(super) now: Time,
     pub(super) gated: bool,
@@ -99,35 +101,36 @@ pub struct KafkaEngine {
 }
 
 impl KafkaEngine {
-    /// How long marks may wait for a commit; 100 ms unless set.
+    /// Sets how long marks may wait for a commit; the default is 100 ms.
     pub fn commit_every(&mut self, span: Duration) {
         self.commits.set_interval(span);
     }
 
-    /// How long a waiting message may hold the committed offset up before it is written again; ten minutes unless set.
+    /// Sets how long a waiting message may hold up the committed offset before it is rewritten; the default is ten
+    /// minutes.
     pub fn move_stragglers_after(&mut self, span: Duration) {
         self.upkeep.straggler_after = span;
         self.upkeep.stragglers.shorten(span);
     }
 
-    /// How soon records of the spool are offered again; half a minute unless set.
+    /// Sets how often spooled records are offered again; the default is half a minute.
     pub fn offer_spooled_every(&mut self, span: Duration) {
         self.copies.offer_spooled_every(span, Instant::now());
     }
 
-    /// The first offset of a partition that was not read yet; `None` if the partition is not ours.
+    /// Returns the first unread offset of a partition; `None` if the partition is not ours.
     pub fn read_up_to(&self, topic: &str, partition: i32) -> Option<u64> {
         let lane = self.lanes.iter().find(|lane| lane.partition == partition && *lane.topic == *topic)?;
         Some(lane.next)
     }
 
-    /// Whether a delivery was handed out by this engine and is not settled.
+    /// Whether this engine handed out a delivery that is not settled yet.
     pub fn owns(&self, delivery: &Delivery) -> bool {
         let receipt = &delivery.receipt;
         self.lanes.of_receipt(receipt).is_some_and(|at| self.lanes[at].out.contains_key(&receipt.at))
     }
 
-    /// Whether partitions are assigned and each was read to its end once, and all letters are known.
+    /// Whether partitions are assigned, each was read to its end once, and all letters are known.
     pub fn has_caught_up(&self) -> bool {
         self.letters.are_loaded()
             && self.control.is_known()
@@ -136,7 +139,7 @@ impl KafkaEngine {
             && self.lanes.iter().all(PartitionLane::has_ended)
     }
 
-    /// Whether the engine can go on.
+    /// Returns the error that stopped the engine, if any.
     pub(super) fn check(&self) -> Result<(), EngineError> {
         match &self.failed {
             None => Ok(()),
@@ -165,7 +168,7 @@ impl KafkaEngine {
         self.ledger.flush();
     }
 
-    /// The same, and reports what is durable.
+    /// Does the same as [`Self::process_events`], and reports what is durable.
     pub(super) fn report(&mut self, out: &mut Vec<Event>) {
         self.process_events();
         out.extend(self.share.take().map(|(owned, all)| Event::Share { owned, all }));
@@ -230,7 +233,7 @@ impl KafkaEngine {
                 self.stopped(lane, kind, problem);
             }
             Note::Failed { problem, kind } => self.fail(problem, kind),
-            // Of an assignment that is over.
+            // These belong to an assignment that is over.
             Note::Wanted { .. }
             | Note::Gone { .. }
             | Note::Records { .. }
@@ -240,7 +243,7 @@ impl KafkaEngine {
         }
     }
 
-    /// Partitions were assigned.
+    /// Handles newly assigned partitions.
     fn begin(&mut self, epoch: u32, began: Assigned) {
         let Assigned { lanes, partitions, letter_ends, died, is_first, overtaken } = began;
         self.duplicates.learn(letter_ends, died);
@@ -268,6 +271,7 @@ impl KafkaEngine {
         };
         let lanes = starts.into_iter().map(begin).collect();
         self.lanes.begin(epoch, lanes);
+        self.assigned_at = wall_time();
         self.ledger.begin(&self.lanes);
         self.backlog.hold_back(&self.lanes, &self.copies.topics().beside_source());
         self.duplicates.begin(Instant::now());
@@ -283,7 +287,7 @@ impl KafkaEngine {
         self.copies.progress(0, BEGUN.to_owned(), value, AfterWrite::Nothing);
     }
 
-    /// The partitions are gone, and with them everything that is known of them.
+    /// Drops everything that is known about the partitions, which are gone.
     fn gone(&mut self) {
         self.backlog.keys_mut().count_voided(&self.lanes, &self.pipeline.name);
         for lane in self.lanes.end() {
@@ -296,18 +300,18 @@ impl KafkaEngine {
         self.duplicates.clear();
         self.ownership.reset();
         self.commits.clear();
-        // What was deferred is of an assignment that is over, and settles nothing.
+        // Deferred batches belong to an assignment that is over, so this settles nothing.
         self.settle_deferred();
         self.handle_written();
     }
 
-    /// A lane was read to its end.
+    /// Reacts to a lane that was read to its end.
     fn lane_ended(&mut self) {
         self.backlog.release_read(&self.lanes, &self.copies.topics().beside_source());
         self.start_when_read();
     }
 
-    /// Nothing is started before the tiers are read, so that duplicates are known; but not for ever.
+    /// Starts deliveries once the tiers are read, so that duplicates are known, or after a time limit.
     fn start_when_read(&mut self) {
         if !self.duplicates.is_reading() {
             return;
@@ -321,7 +325,7 @@ impl KafkaEngine {
         if waits && !self.duplicates.is_late(Instant::now()) {
             return;
         }
-        // Which keys are blocked is known only from all letters, however long that takes.
+        // The blocked keys are known only after all letters are read, however long that takes.
         let are_letters_read =
             || self.letters.are_loaded() && self.letters.are_read_up_to(self.duplicates.letter_ends());
         if self.backlog.keys().blocks() && !are_letters_read() {
@@ -331,7 +335,7 @@ impl KafkaEngine {
         self.duplicates.tiers_read(&self.lanes, &self.source);
     }
 
-    /// The keys of letters that owners before us have left.
+    /// Learns the keys of letters that earlier owners left.
     fn learn_blocked_keys(&mut self) {
         if !self.backlog.keys().blocks() {
             return;
@@ -339,7 +343,7 @@ impl KafkaEngine {
         let known = self.backlog.keys().known_letters();
         for number in self.letters.at_rest(|number| !known.contains(&number)) {
             match self.letters.letter(number) {
-                // What died elsewhere never stood before the messages of its key here.
+                // A letter that died elsewhere was never ahead of the messages of its key here.
                 Ok(Some(letter)) if letter.reason == Reason::Imported => {}
                 Ok(Some(letter)) => self.backlog.keys_mut().letter_opened(&letter.message, number),
                 Ok(None) => {}
@@ -360,7 +364,7 @@ impl KafkaEngine {
         self.start_when_read();
     }
 
-    /// Records of a lane were read.
+    /// Takes in records that were read from a lane.
     fn arrived(&mut self, at: usize, records: Vec<Polled>) {
         let mut skipped = Vec::new();
         self.group.count_read(&self.lanes[at], records.len() as u64);
@@ -420,7 +424,7 @@ impl KafkaEngine {
             && !self.duplicates.is_reading()
     }
 
-    /// Hands out messages that may start, of all or only of those that are due.
+    /// Hands out messages that may start: all, or only due ones.
     pub(super) fn hand_out(&mut self, now: Time, room: usize, only_due: bool, out: &mut Vec<Delivery>) {
         self.now = now;
         if !self.may_start() || (room == 0 && !only_due) {
@@ -441,8 +445,8 @@ impl KafkaEngine {
         self.commit_when_due(now);
     }
 
-    /// A suspect is about to run alone. That, and that nobody else does, has to be committed first; those that come after it
-    /// are announced with it, so that not each of them waits for a commit.
+    /// Announces that a suspect is about to run alone. That, and that nothing else runs, has to be committed first.
+    /// Those that come after it are announced with it, so that not each of them waits for a commit.
     pub(super) fn announce_alone(&mut self, next: &[Receipt], now: Time) -> Announced {
         let first = next.first().filter(|_| self.ownership.is_ours());
         let Some((first, at)) = first.and_then(|first| Some((first, self.lanes.of_receipt(first)?))) else {
@@ -517,7 +521,8 @@ impl KafkaEngine {
         }
     }
 
-    /// Writes the bitmaps of lanes whose completions do not fit into a note, and deletes those that were passed.
+    /// Writes the bitmaps of lanes whose completions do not fit into a note, and deletes those that the committed
+    /// offset has passed.
     fn write_progress(&mut self) {
         let epoch = self.lanes.epoch();
         for (at, lane) in self.lanes.iter_mut().enumerate() {
@@ -533,13 +538,13 @@ impl KafkaEngine {
         self.handle_written();
     }
 
-    /// Before the last commit: what its notes cannot say.
+    /// Writes, before the last commit, what its notes have no room for.
     pub(super) fn write_last_progress(&mut self) {
         note_overflows(&mut self.lanes);
         self.write_progress();
     }
 
-    /// Offers spooled records again whose letters are still open and cut.
+    /// Offers spooled records again whose letters are still open and truncated.
     fn offer_spooled(&mut self, now: Instant) {
         if self.copies.spooled() == 0 || !self.letters.are_loaded() {
             return;
@@ -550,7 +555,7 @@ impl KafkaEngine {
             match letters.is_cut(number, copy.meta.replays) {
                 Some((LetterState::Open, true)) => SpoolUse::Offer,
                 _ if !has_letter => SpoolUse::Offer,
-                // It may be opened again; or its letter is on its way.
+                // The letter may be reopened, or is still being written.
                 Some((LetterState::Discarded, true)) => SpoolUse::Later,
                 None if transit.is_finishing(number) => SpoolUse::Later,
                 _ => SpoolUse::Never,
@@ -560,7 +565,7 @@ impl KafkaEngine {
         self.handle_written();
     }
 
-    /// Writes waiting messages again that hold the committed offset up.
+    /// Rewrites waiting messages that hold up the committed offset.
     fn move_stragglers(&mut self, now: Instant) {
         let after = self.upkeep.straggler_after;
         for (at, waiting) in self.backlog.take_stragglers(&mut self.lanes, now, after) {
@@ -569,7 +574,7 @@ impl KafkaEngine {
         self.handle_written();
     }
 
-    /// Holds partitions of which something cannot be written, and lets others go on.
+    /// Holds lanes with a record that cannot be written, and resumes the others.
     fn hold_unwritten(&mut self) {
         if !self.copies.is_failing() && self.unwritten.is_empty() {
             return;
@@ -582,8 +587,7 @@ impl KafkaEngine {
         self.backlog.resume(&mut self.lanes, &changes.resumed);
     }
 
-    /// The partitions are wanted by others. Once everything that is in flight is settled, or it is too late for that, they
-    /// are released.
+    /// Releases revoked partitions once everything in flight is settled, or when it is too late for that.
     fn release_when_drained(&mut self, is_late: bool) {
         let epoch = self.lanes.epoch();
         let is_busy = self.lanes.iter().any(PartitionLane::is_busy) || self.copies.is_busy(epoch);
@@ -593,7 +597,7 @@ impl KafkaEngine {
         if is_busy {
             let running = |lane: &PartitionLane| lane.out.values().filter(|out| !out.waits).count();
             let left: usize = self.lanes.iter().map(running).sum();
-            tracing::warn!(left, "partitions go while deliveries run; these will be delivered again");
+            tracing::warn!(left, "partitions revoked with deliveries in flight; they will be redelivered");
         }
         let places = self.last_commit();
         self.mailbox.order(Order::Release { epoch, places });
@@ -606,7 +610,8 @@ impl KafkaEngine {
 }
 
 impl Drop for KafkaEngine {
-    /// Without [`redrive::internal::engine::Deliver::close`] it ends as a process that dies: nothing more is committed.
+    /// Without [`redrive::internal::engine::Deliver::close`] it ends like a process that dies: nothing more is
+    /// committed.
     fn drop(&mut self) {
         self.poller.abort();
     }

@@ -1,4 +1,4 @@
-//! The engine changes letters, after it has seen that their records are written.
+//! Implements [`KeepLetters`] for the Kafka engine, which changes letters only after their records are written.
 
 use redrive::internal::engine::{
     EditAnswer, EngineError, EraseAnswer, EraseOrder, ForeignLetter, GroupMark, ImportAnswer, KeepLetters,
@@ -23,7 +23,7 @@ impl KeepLetters for KafkaEngine {
             if !self.lanes.contains(&replay.name, replay.partition((*id >> 48) as i32)) {
                 continue;
             }
-            // Until its record is read it waits here, so that nothing of its key overtakes it.
+            // The replayed message waits here until its record is read, so that nothing of its key overtakes it.
             self.transit.expect_replay(*id, job.due);
             if self.backlog.keys().is_ordered()
                 && let Some(letter) = self.letters.letter(*id)?
@@ -41,7 +41,7 @@ impl KeepLetters for KafkaEngine {
         asked: OnBehalf<'_>,
     ) -> Result<Vec<bool>, EngineError> {
         self.check_written(ids)?;
-        // Whether a letter blocks its key is asked when it matters.
+        // Whether a letter blocks its key is looked up when it matters, so nothing has to be updated here.
         self.letters.change_letters(change, ids, asked)
     }
 

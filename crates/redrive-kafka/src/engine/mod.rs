@@ -1,8 +1,8 @@
 //! The engine of one pipeline: it wires the parts, each of which owns its state.
 //!
-//! - `open`: opens the topics, joins the group, makes the parts
-//! - `kafka`: what happens when partitions come and go, records arrive and time passes
-//! - `settle`: what becomes of a delivery, up to the acknowledgement of its copy
+//! - `open`: opens the topics, joins the group, creates the parts
+//! - `kafka`: reacts when partitions come and go, when records arrive, and as time passes
+//! - `settle`: carries out decisions, up to the acknowledgement of the copies
 //! - `deliver`, `keep_letters`, `query`: the seam to the dispatcher
 
 mod deliver;

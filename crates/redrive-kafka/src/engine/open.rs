@@ -46,25 +46,25 @@ const COMMIT_EVERY: Duration = Duration::from_millis(100);
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 const STRAGGLERS_EVERY: Duration = Duration::from_secs(5);
-/// A waiting message that holds the committed offset up for this long is written again.
+/// A waiting message that holds up the committed offset for this long is rewritten.
 const STRAGGLER_AFTER: Duration = Duration::from_mins(10);
-/// How long what is in flight may take when partitions are wanted by others, unless the pipeline says. They wait for it
-/// meanwhile.
+/// How long in-flight messages may take when partitions are revoked, unless the pipeline sets it. Other members wait in
+/// the meantime.
 const DRAIN: Duration = Duration::from_secs(20);
 /// In blocking mode deliveries wait in place for their next attempt, and will not finish in time.
 const DRAIN_BLOCKING_MAX: Duration = Duration::from_secs(1);
-/// Fresh records in memory, for all partitions together, and their bytes.
+/// Bounds on fresh records in memory, and on their bytes, for all partitions together.
 const SOURCE_RECORDS: usize = 32_768;
 const SOURCE_BYTES: usize = 48 << 20;
-/// The same for each partition where keys are ordered: there it bounds those who wait for their key too.
+/// The same bounds per partition with key order, where they include messages that wait for their key.
 const ORDERED_RECORDS: usize = 100_000;
 const ORDERED_BYTES: usize = 64 << 20;
 /// Records in the look-ahead, for all partitions of all tiers together.
 const LOOK_AHEAD_RECORDS: usize = 1_000_000;
-/// What librdkafka may have fetched and was not read yet, for all partitions together.
+/// What librdkafka may have fetched and not handed over, for all partitions together.
 const PREFETCH_KBYTES: usize = 64 << 10;
 
-/// Opens a pipeline: checks or creates its topics, begins to read its letters, joins the group.
+/// Opens a pipeline: checks or creates its topics, starts reading its letters, joins the group.
 pub(crate) fn open(
     cluster: &Cluster,
     pipeline: &KafkaPipeline,
@@ -134,6 +134,7 @@ pub(crate) fn open(
         unwritten: Unwritten::default(),
         tickets: Tickets::default(),
         commits: Commits::new(now, COMMIT_EVERY),
+        assigned_at: Time::ZERO,
         trimmer: Trimmer::start(cluster, &topics, letters.trimmer(cluster)),
         letters,
         control,
@@ -155,7 +156,7 @@ pub(crate) fn open(
     })
 }
 
-/// The group gives up on a member that takes longer than its polling interval.
+/// Returns the drain time, bounded because the group gives up on a member that exceeds its poll interval.
 fn drain(cluster: &Cluster, pipeline: &KafkaPipeline, asked: Option<Duration>) -> Duration {
     let bound = if pipeline.blocking { DRAIN_BLOCKING_MAX } else { cluster.poll_interval() / 2 };
     asked.unwrap_or(DRAIN).min(bound)
@@ -188,7 +189,7 @@ impl PartitionCounts {
             if !known && cluster.start.is_none() {
                 return Err(EngineError::Directory {
                     problem: format!("the group {} has never read {}", cluster.group, topics.source),
-                    fix: "say where it begins: start = \"earliest\" or \"latest\" in [engine]",
+                    fix: "choose where it begins: start = \"earliest\" or \"latest\" in [engine]",
                 });
             }
         }
@@ -200,7 +201,7 @@ impl PartitionCounts {
     }
 }
 
-/// The topics a process reads, and what their records are.
+/// Returns the topics that a process reads, and the kind of their records.
 fn read_topics(pipeline: &KafkaPipeline, topics: &Topics) -> Vec<(String, LaneKind)> {
     let source = std::iter::once((topics.source.clone(), LaneKind::Source));
     let tiers = topics.tiers.iter().map(|(_, name)| name).chain(&topics.retired);

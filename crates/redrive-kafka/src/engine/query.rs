@@ -1,4 +1,4 @@
-//! The engine answers questions.
+//! Implements [`Query`] for the Kafka engine.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -1,4 +1,5 @@
-//! Verdicts: what is delivered is marked, what failed is copied to where it goes on, and marked once the copy is stored.
+//! Settles verdicts: a delivered record is marked as done; a failed one is copied to where it continues, and marked
+//! once the copy is stored.
 
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::produce::after::{AfterWrite, CopyKind, Mark};
 use crate::produce::{Body, Production, WriteOutcome};
 use crate::record::{Carried, CopyRecord, LetterMarks, Origin, WaitingMessage, origin_of};
 
-/// A record that a retry replaces, and what is settled with it.
+/// A record that a retry replaces, with what has to be settled for it.
 #[derive(Clone, Copy)]
 struct Settled {
     lane: usize,
@@ -36,20 +37,20 @@ impl KafkaEngine {
         for settlement in batch {
             self.settle_one(settlement, ticket);
         }
-        // Whatever ends the process from here on, it was none of these.
+        // If the process dies from here on, none of these was the cause.
         self.ledger.flush();
         self.copies.flush();
         self.handle_written();
         ticket
     }
 
-    /// The partitions are ours after all, or it does not matter any more.
+    /// Settles deferred batches, once the partitions are known to be ours, or it no longer matters.
     pub(super) fn settle_deferred(&mut self) {
         for (ticket, batch) in self.ownership.take_deferred() {
             for settlement in batch {
                 self.settle_one(settlement, ticket);
             }
-            // Like a copy that was waited for: until now the batch was not durable.
+            // The deferred batch counted as one open copy, so that it was not durable until now.
             self.tickets.copied(ticket);
         }
         self.copies.flush();
@@ -59,7 +60,8 @@ impl KafkaEngine {
     fn settle_one(&mut self, settlement: Settlement, ticket: Ticket) {
         let Settlement { delivery, verdict, attempt } = settlement;
         let receipt = delivery.receipt;
-        // A receipt of an assignment that is over settles nothing: the new owner of the partition delivers it again.
+        // A receipt of an assignment that is over settles nothing: the new owner of the partition delivers the message
+        // again.
         let Some(at) = self.lanes.of_receipt(&receipt) else { return };
         let Some(out) = self.lanes[at].out.remove(&receipt.at) else { return };
         if verdict.clears() {
@@ -72,7 +74,8 @@ impl KafkaEngine {
         let (number, offset, key) = (receipt.seq, receipt.at, out.key);
         match verdict {
             Verdict::Release => self.take_back(delivery, out),
-            // Its letter came late, from an owner before us: a second one would be a duplicate, and so would a retry.
+            // An earlier owner's letter of this message arrived late: a second letter would be a duplicate, and so
+            // would a retry.
             Verdict::Retry { .. } | Verdict::Dead { .. } if self.has_died(&delivery) => {
                 self.died(key, number);
                 self.mark(at, offset, Some(ticket));
@@ -106,15 +109,15 @@ impl KafkaEngine {
         }
     }
 
-    /// Whether a message that is being delivered has become a letter meanwhile, by an owner before us. Letters of long ago
-    /// do not count: the group may have been moved back on purpose.
+    /// Whether an earlier owner has made a letter of a message while it was being delivered. Old letters do not count:
+    /// the group may have been moved back on purpose.
     fn has_died(&self, delivery: &Delivery) -> bool {
         let (number, replays, created) = (delivery.receipt.seq, delivery.meta.replays, delivery.meta.created);
         self.duplicates.has_died(number, replays, created)
             || self.letters.has_died_since(self.duplicates.letter_ends(), number, replays, created)
     }
 
-    /// A delivery that was not started goes back to where it came from.
+    /// Puts a delivery that was not started back where it came from.
     fn take_back(&mut self, delivery: Delivery, out: Out) {
         let receipt = delivery.receipt;
         let lane = &mut self.lanes[receipt.lane as usize];
@@ -157,7 +160,7 @@ impl KafkaEngine {
         self.copies.retry(copy, attempts, due.since(self.now), from, mark);
     }
 
-    /// A replayed letter is delivered: that is written before its record is done.
+    /// Records the success of a replayed letter, before its record is marked as done.
     fn write_success(&mut self, delivery: &Delivery, out: &Out, ticket: Ticket) {
         let (receipt, replays) = (delivery.receipt, delivery.meta.replays);
         let (key, value) = KafkaLetters::succeeded_state(receipt.seq, replays, out.carried.job, wall_time());
@@ -175,7 +178,7 @@ impl KafkaEngine {
         self.copies.success(key, value, mark);
     }
 
-    /// Writes a waiting message again at the end of the tier that fits what is left of its delay.
+    /// Rewrites a waiting message to the end of the tier that fits the rest of its delay.
     pub(super) fn move_straggler(&mut self, lane: usize, waiting: WaitingMessage) {
         let WaitingMessage { offset, number, message, meta, history, due, carried, .. } = waiting;
         let due = due.unwrap_or(self.now);
@@ -184,7 +187,7 @@ impl KafkaEngine {
         self.write_retry(copy, due, 0, Settled { lane, offset, key, ticket: None });
     }
 
-    /// A record is done.
+    /// Marks a record as done.
     pub(super) fn mark(&mut self, at: usize, offset: u64, ticket: Option<Ticket>) {
         if self.lanes.mark(at, offset) {
             self.ledger.cleared(&self.lanes[at], offset);
@@ -201,7 +204,7 @@ impl KafkaEngine {
 
     /// Handles copies that were acknowledged or refused.
     pub(super) fn handle_written(&mut self) {
-        // More than once: a letter in place of a refused copy may be refused at once.
+        // In a loop, because a letter that replaces a refused copy may be refused at once.
         loop {
             let mut ended = self.copies.take_ended();
             for (production, how) in ended.drain(..) {
@@ -213,8 +216,8 @@ impl KafkaEngine {
         }
     }
 
-    /// A letter may be read from its topic before its acknowledgement is handled. Until then its message is not finished
-    /// here, and nothing may be done with the letter.
+    /// Makes sure that these letters are finished here. A letter may be read from its topic before its acknowledgement
+    /// is handled; until then nothing may be done with it.
     pub(super) fn check_written(&mut self, letters: &[u64]) -> Result<(), EngineError> {
         let is_finishing = |engine: &Self| letters.iter().any(|number| engine.transit.is_finishing(*number));
         if is_finishing(self) {
@@ -253,7 +256,8 @@ impl KafkaEngine {
                 }
             }
             AfterWrite::Mark(mark) => {
-                // If it is not there any more, a record of it was read already: this one, or one that was thought lost.
+                // If the retry is no longer expected, a record of it was read already: this one, or one that was
+                // thought lost.
                 let is_unread = match mark.kind {
                     CopyKind::Retry { due } => self.transit.retry_stored(due, mark.number),
                     CopyKind::Letter | CopyKind::Success { .. } => {
@@ -262,7 +266,7 @@ impl KafkaEngine {
                     }
                 };
                 self.mark(mark.lane, mark.offset, mark.ticket);
-                // The marks first: a batch without open copies may be durable.
+                // Marks come first: a batch without open copies may be reported as durable.
                 if let Some(ticket) = mark.ticket {
                     self.tickets.copied(ticket);
                 }
@@ -271,11 +275,11 @@ impl KafkaEngine {
         }
     }
 
-    /// Kafka will never accept it as it is. Its partition goes on with a letter that is cut; where not even that is accepted,
-    /// it is held.
+    /// Handles a copy that Kafka will never accept as it is. Its partition continues with a truncated letter; if not
+    /// even that is accepted, the partition is held.
     fn refused(&mut self, production: Production<AfterWrite>, code: RDKafkaErrorCode) {
         match &production.then {
-            // The whole copy of a letter that is in the topic, cut. It is offered again.
+            // The whole copy of a letter that is in the topic, truncated. It is offered again.
             AfterWrite::Spooled(path) => {
                 tracing::warn!(path = %path.display(), %code, "Kafka still refuses a spooled record");
             }
@@ -295,7 +299,7 @@ impl KafkaEngine {
         }
     }
 
-    /// The copy is a letter of this pipeline: the mirror need not read it to know it.
+    /// Tells the letters about one of our own, so that it is known before the mirror has read it.
     fn letter_stored(&mut self, production: &Production<AfterWrite>, (partition, offset): (i32, i64)) {
         if let Body::Copy { copy, .. } = &production.body
             && production.topic == self.copies.topics().letters().name
@@ -304,7 +308,7 @@ impl KafkaEngine {
         }
     }
 
-    /// What else is safe now that a copy is stored; `stored` says where, unless a record of it was read already.
+    /// Finishes what had to wait until a copy was stored. `stored` is where, unless the record was read already.
     fn copy_stored(&mut self, production: &Production<AfterWrite>, mark: &Mark, stored: Option<(i32, i64)>) {
         let Mark { key, number, .. } = *mark;
         match (mark.kind, stored) {
@@ -316,8 +320,8 @@ impl KafkaEngine {
                         self.lanes[at].end = self.lanes[at].end.max(offset + 1);
                         self.transit.expect(due, at, offset);
                     }
-                    // It was read before its acknowledgement came, and so waits for its key twice; or somebody else reads
-                    // it.
+                    // It was read before it was acknowledged, and has joined its key a second time, or another member
+                    // reads it.
                     Some(_) | None => self.backlog.keys_mut().leave(key, number),
                 }
             }
@@ -335,7 +339,7 @@ impl KafkaEngine {
         }
     }
 
-    /// A copy that was written for an assignment that is over is stored.
+    /// Handles a stored copy that was written for an assignment that is over.
     fn late_copy_stored(
         &mut self,
         production: &Production<AfterWrite>,
@@ -361,8 +365,8 @@ impl KafkaEngine {
         }
     }
 
-    /// A letter that this process wrote for an earlier assignment is stored: its record, if it has come back to us and
-    /// waits, is done.
+    /// Handles a stored letter that this process wrote for an earlier assignment: if its record was assigned to us
+    /// again and waits, it is done.
     fn late_letter_stored(&mut self, from: &Origin, letter: &CopyRecord) {
         let (copies, epoch) = (&self.copies, self.lanes.epoch());
         let is_replacing = |lane, offset| copies.is_replacing(epoch, lane, offset);

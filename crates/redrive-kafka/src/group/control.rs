@@ -1,6 +1,6 @@
-//! `T.control`: what holds for all processes of a group. A pause is a record there, so that it holds for members that join
-//! later, over restarts and rebalances, until the pipeline is resumed at any member. So are decisions about groups of
-//! letters, replay jobs with their selections, and the log of actions.
+//! `T.control`: state that all processes of a group share. A pause is a record there, so it holds for members that join
+//! later, over restarts and rebalances, until the pipeline is resumed at any member. The topic also holds decisions
+//! about groups of letters, replay jobs with their selections, and the action log.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,17 +26,17 @@ use crate::locked::locked;
 use crate::topics::Topics;
 
 const PAUSE: &str = "pause";
-/// In front of the id of a group whose state the record says.
+/// Prefix of the key for the state of a group of letters.
 const GROUP: &str = "group/";
-/// In front of the keys that others choose: of replay jobs and of actions.
+/// Prefixes of keys that other parts choose: replay jobs, actions and leases.
 const SHARED: [&str; 3] = ["replay/", "action/", "lease/"];
-/// How long the cluster may take to accept a record, and to give it back.
+/// How long the cluster may take to accept a record, and to return it.
 const WRITE_MAX: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(100);
-/// A start that has not read the topic by then says so.
+/// If the topic has not been read by then, a problem is reported.
 const UNREAD_MAX: Duration = Duration::from_secs(5);
 
-/// A pause as it stands in the topic.
+/// A pause as stored in the topic.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
     /// The process that was asked to pause.
@@ -45,17 +45,17 @@ pub struct Pause {
     pub at: String,
 }
 
-/// What is known of the topic.
+/// What was read from the topic.
 #[derive(Debug, Default)]
 struct ControlState {
-    /// The first offset that was not read.
+    /// The first offset that has not been read.
     next: i64,
     /// Whether the topic was read to its end once.
     caught_up: bool,
     pause: Option<Pause>,
-    /// What was decided about groups of letters.
+    /// Decisions about groups of letters.
     marks: GroupMarks,
-    /// Replay jobs with their selections, and actions.
+    /// Replay jobs with their selections, actions and leases.
     shared: BTreeMap<String, Bytes>,
     problem: Option<String>,
 }
@@ -65,11 +65,11 @@ impl ControlState {
         self.next = self.next.max(offset + 1);
         self.problem = None;
         if key == Some(PAUSE.as_bytes()) {
-            // A later version may say more. That it is a pause is said by its being there.
+            // A later version may store more; the mere existence of the record means a pause.
             let unnamed = || Pause { by: String::new(), at: String::new() };
             self.pause = value.map(|value| serde_json::from_slice(value).unwrap_or_else(|_| unnamed()));
         } else if let Some(group) = key.and_then(group_of) {
-            // One that a later version has written otherwise says nothing here.
+            // A record in the format of a later version counts as no decision.
             let mark = value.and_then(|value| serde_json::from_slice(value).ok());
             match mark.and_then(|mark| GroupMark::from_json(&mark)).filter(|mark| mark.group == group) {
                 Some(mark) => self.marks.set(mark),
@@ -91,7 +91,7 @@ struct ControlShared {
     ends: AtomicBool,
 }
 
-/// Follows the topic as long as it lives.
+/// Follows the topic until it is dropped.
 #[derive(Debug)]
 pub struct Control {
     writer: ControlWriter,
@@ -99,7 +99,7 @@ pub struct Control {
     opened: Instant,
 }
 
-/// Writes to the topic, and knows what was read of it.
+/// Writes to the topic, and knows what was read from it.
 #[derive(Clone, Debug)]
 struct ControlWriter {
     shared: Arc<ControlShared>,
@@ -125,12 +125,12 @@ impl Control {
         locked(&self.writer.shared.state)
     }
 
-    /// The records that the members of the group share.
+    /// Returns the records that the members of the group share.
     pub fn shared_records(&self) -> Arc<dyn SharedRecords> {
         Arc::new(self.writer.clone())
     }
 
-    /// Whether nothing may be delivered: the pipeline is paused, or that is not known yet.
+    /// Whether nothing may be delivered because the pipeline is paused, or because that is not known yet.
     pub fn holds(&self) -> bool {
         let state = self.state();
         state.pause.is_some() || !state.caught_up
@@ -145,29 +145,29 @@ impl Control {
         self.state().pause.is_some()
     }
 
-    /// Why it is not known whether the pipeline is paused, if that takes too long.
+    /// Returns why it is still unknown whether the pipeline is paused, if that takes too long.
     pub fn problem(&self, now: Instant) -> Option<String> {
         let state = self.state();
         let late = !state.caught_up && now.duration_since(self.opened) > UNREAD_MAX;
         late.then(|| {
             let why = state.problem.as_deref().unwrap_or("no answer");
-            format!("it cannot be read whether the pipeline is paused, so nothing is delivered: {why}")
+            format!("cannot read the pause state, so deliveries are on hold: {why}")
         })
     }
 
-    /// What was decided about groups of letters.
+    /// Returns the decisions about groups of letters.
     pub fn marks(&self) -> GroupMarks {
         self.state().marks.clone()
     }
 
-    /// Writes a pause, or its end.
+    /// Writes a pause, or removes it.
     pub fn pause(&self, pause: Option<&Pause>) -> Result<(), EngineError> {
         let value = pause.map(serde_json::to_vec).transpose();
         let value = value.map_err(|error| EngineError::Unavailable(error.to_string()))?;
         self.writer.write(PAUSE, value.as_deref())
     }
 
-    /// Writes what was decided about a group.
+    /// Writes the decision about a group.
     pub fn mark(&self, mark: &GroupMark) -> Result<(), EngineError> {
         let value = (!mark.is_empty()).then(|| mark.to_json().to_string().into_bytes());
         self.writer.write(&format!("{GROUP}{}", mark.group), value.as_deref())
@@ -175,7 +175,8 @@ impl Control {
 }
 
 impl ControlWriter {
-    /// Writes a record, or its end, and waits until this process has read it: the others have it at the same time.
+    /// Writes a record, or deletes it, and waits until this process has read it back: by then the others can read it
+    /// too.
     fn write(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError> {
         let failed = |problem: &dyn std::fmt::Display| {
             let topic = &self.topic;
@@ -234,13 +235,13 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.writer.shared.ends.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
+            // Its panic has been printed already.
             let _ = thread.join();
         }
     }
 }
 
-/// How the one record of a producer ended: at which offset, or why not.
+/// The result of a producer's only record: its offset, or the error.
 #[derive(Default)]
 struct WriteReceipt(Mutex<Option<Result<i64, KafkaError>>>);
 
@@ -258,7 +259,7 @@ impl ProducerContext for WriteReceipt {
     }
 }
 
-/// The pause of a pipeline, read without being a member of its group.
+/// Reads the pause of a pipeline without joining its group.
 pub fn read(cluster: &Cluster, topics: &Topics) -> Result<Option<Pause>, EngineError> {
     let failed = |problem: String| EngineError::Unavailable(format!("{}: {problem}", topics.control));
     let consumer = reader(cluster, &topics.control).map_err(|error| failed(error.to_string()))?;
@@ -288,12 +289,12 @@ fn reader(cluster: &Cluster, topic: &str) -> Result<BaseConsumer, KafkaError> {
     Ok(consumer)
 }
 
-/// The group that a record is about.
+/// Returns the group whose state a record holds.
 fn group_of(key: &[u8]) -> Option<GroupId> {
     std::str::from_utf8(key).ok()?.strip_prefix(GROUP)?.parse().ok()
 }
 
-/// The key of a record that the members share.
+/// Returns the key of a record that the members share.
 fn shared_key(key: &[u8]) -> Option<&str> {
     std::str::from_utf8(key).ok().filter(|key| SHARED.iter().any(|prefix| key.starts_with(prefix)))
 }

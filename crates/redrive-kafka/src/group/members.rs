@@ -1,4 +1,4 @@
-//! Who is in the group, and who has which partitions.
+//! The members of the group, and their partitions.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::client::reach;
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// One member of the group, as it shows itself to others.
+/// One member of the group, as others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
     /// `redrive_0.4.0_5f1a22c0_redrive-0_orders`: program, version, settings, name, pipeline.
@@ -22,7 +22,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Name, version and settings of the process, if this is its consumer of `pipeline`.
+    /// Returns name, version and settings of the process, if this is its consumer of `pipeline`.
     pub fn of_pipeline(&self, pipeline: &str) -> Option<Process<'_>> {
         let process = self.client.strip_suffix(pipeline)?.strip_suffix('_')?;
         let mut parts = process.splitn(4, '_');
@@ -43,23 +43,23 @@ impl Member {
 pub struct Process<'a> {
     pub name: &'a str,
     pub version: Option<&'a str>,
-    /// Differs where the settings of the pipelines differ.
+    /// Differs between processes with different pipeline settings.
     pub settings: Option<&'a str>,
 }
 
-/// The members of the cluster's group, and the state the group is in: `Stable`, `Empty`, `PreparingRebalance`, …
+/// Returns the state of the cluster's group (`Stable`, `Empty`, `PreparingRebalance`, …) and its members.
 pub fn members(cluster: &Cluster) -> Result<(String, Vec<Member>), EngineError> {
     let failed = |error: KafkaError| {
         EngineError::Unavailable(format!("the group {} cannot be asked about: {error}", cluster.group))
     };
     let consumer: BaseConsumer = cluster.reader().create().map_err(failed)?;
-    // A cluster that refuses access would only be silent about its groups.
+    // Ask for metadata first: a cluster that refuses access just does not answer questions about groups.
     reach::metadata(cluster, |wait| consumer.fetch_metadata(None, wait))
         .map_err(|unreached| unreached.of(cluster))?;
     members_by(&consumer, cluster, WAIT).map_err(failed)
 }
 
-/// The same by a consumer that is there already.
+/// Like [`members`], with an existing consumer.
 pub fn members_by(
     consumer: &BaseConsumer,
     cluster: &Cluster,
@@ -77,8 +77,8 @@ pub fn members_by(
     Ok((group.state().to_owned(), members.collect()))
 }
 
-/// An assignment as the group protocol writes it: version, then topics, each with its partitions. What cannot be read
-/// is left out.
+/// Parses an assignment of the group protocol: a version, then topics, each with its partitions. A part that cannot be
+/// read is left out.
 fn assignment(bytes: &[u8]) -> Vec<(String, Vec<i32>)> {
     let mut rest = bytes.get(2..).unwrap_or_default();
     let mut assigned = Vec::new();

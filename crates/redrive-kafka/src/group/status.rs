@@ -1,4 +1,4 @@
-//! How this process stands in its group, with the counters of its partitions, for people and metrics.
+//! The state of this process in its group, with the counters of its partitions, for people and metrics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) struct GroupStatus {
     group: String,
     watcher: Watcher,
     mailbox: Arc<Mailbox>,
-    /// Records that were read since the start, by partition, also of partitions that went.
+    /// Records read since the start, by partition, including partitions that are gone.
     read: HashMap<(Arc<str>, i32), u64>,
     rebalances: u64,
     commit_failures: u64,
@@ -44,7 +44,7 @@ impl GroupStatus {
         self.commit_failures += 1;
     }
 
-    /// Every partition that is read here or was, in the order of their names.
+    /// Returns every partition that is or was read here, ordered by name.
     fn flows(&self, lanes: &Lanes) -> Vec<PartitionFlow> {
         let here = lanes.iter().map(|lane| (Arc::clone(&lane.topic), lane.partition));
         let elsewhere = self.read.keys().filter(|(topic, partition)| !lanes.contains(topic, *partition));
@@ -62,7 +62,7 @@ impl GroupStatus {
         flows
     }
 
-    /// What is known of the cluster, and which of it is a problem.
+    /// Adds what is known about the cluster and the problems in it.
     pub fn describe(&self, lanes: &Lanes, condition: &mut Condition) {
         let (now, found) = (Instant::now(), self.watcher.found());
         condition.flows = self.flows(lanes);
@@ -90,8 +90,8 @@ impl GroupStatus {
         }
     }
 
-    /// The client learns the end of a partition with the records it fetches. One that is stopped, or whose records wait
-    /// because there is no room for more, is not fetched from, so the watcher asks for its end.
+    /// Updates the ends of partitions from which nothing is fetched. The client learns the end of a partition with the
+    /// records it fetches, so for one that is stopped, or whose records wait for room, the watcher asks.
     pub fn watch(&mut self, lanes: &mut Lanes, now: Instant) {
         self.watcher.note_membership(self.mailbox.is_member(), now);
         let behind = lanes.iter().filter(|lane| lane.stopped.is_some() || lane.unread() > 0);

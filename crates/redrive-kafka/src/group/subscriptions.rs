@@ -1,5 +1,5 @@
-//! `T.subscriptions`: the subscriptions of a push pipeline, compacted. Every member reads all of it and writes what its
-//! own deliveries find out.
+//! `T.subscriptions`: the subscriptions of a push pipeline, compacted. Every member reads all of it and writes what it
+//! learns from its own deliveries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,7 +29,7 @@ const WRITE_MAX: Duration = Duration::from_secs(10);
 const READ_MAX: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(100);
 
-/// The topic of one pipeline. It was created or verified when its engine was opened.
+/// The subscription topic of one pipeline. It was created or verified when the engine was opened.
 pub struct SubscriptionTopic {
     topic: String,
     reader: Option<BaseConsumer>,
@@ -89,7 +89,7 @@ impl SubscriptionStore for SubscriptionTopic {
         for entry in entries {
             let mut record = BaseRecord::<str, str>::to(&self.topic).partition(0).key(&entry.key);
             record.payload = entry.value.as_deref();
-            // The queue of the producer is bounded: what does not fit waits for what is on its way.
+            // The producer's queue is bounded: wait until there is room.
             while let Err((error, back)) = self.producer.send(record) {
                 let is_full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
                 if !is_full || Instant::now() > until {
@@ -112,7 +112,7 @@ impl SubscriptionStore for SubscriptionTopic {
         let ends = Arc::clone(&self.ends);
         self.threads.spawn(&format!("follow-{}", self.topic), move || {
             while !ends.load(Ordering::SeqCst) {
-                // An error is logged by the client, which goes on by itself.
+                // The client logs the error and recovers by itself.
                 if let Some(Ok(record)) = reader.poll(POLL) {
                     read(&record).into_iter().for_each(|entry| follower(entry));
                 }
@@ -133,7 +133,7 @@ impl Drop for SubscriptionTopic {
     }
 }
 
-/// Counts records that the cluster did not take.
+/// Counts records that the cluster refused.
 #[derive(Default)]
 struct Refusals(AtomicU64);
 

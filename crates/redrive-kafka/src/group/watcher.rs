@@ -1,5 +1,6 @@
-//! Watches the cluster with a client of its own: whether the cluster answers, which partitions of the group have
-//! no owner, and where partitions end that cannot be read. The consumer itself says nothing of these when it gets no answers.
+//! Watches the cluster with a client of its own: whether it answers, which partitions of the group have no owner, and
+//! where partitions end that are not being fetched. The consumer itself reports nothing of these when it gets no
+//! answers.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -13,34 +14,35 @@ use crate::client::threads::ClientThreads;
 use crate::group::members::members_by;
 use crate::locked::locked;
 
-/// How often ends of partitions are asked for, if there are any to ask for, …
+/// How often the ends of partitions are requested, if there are any to request.
 const EVERY: Duration = Duration::from_secs(1);
-/// … and every so many times the cluster is asked about as a whole.
+/// The cluster as a whole is queried once in this many rounds.
 const CLUSTER_EVERY: u32 = 5;
-/// Partitions whose ends are asked for at a time; where there are more, it is the turn of the next ones a second later.
+/// Partitions whose ends are requested per round; if there are more, the next ones follow a second later.
 const ENDS_MAX: usize = 64;
-/// A prime number, so that looks at many partitions begin with different ones.
+/// A prime number, so that rounds over many partitions begin with different ones.
 const ENDS_STEP: usize = 61;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// Rounds without an answer after which the cluster counts as out of reach: one broker of several may be away.
+/// Unanswered queries after which the cluster counts as unreachable: one broker of several may be away.
 const UNANSWERED_MAX: u32 = 2;
-/// The group is asked about every so many rounds, and has no owner for a partition if that was so twice: in between it may
-/// have been rebalancing.
+/// The group is queried once in this many cluster queries. A partition counts as unowned if it was so twice in a row,
+/// because the group may have been rebalancing in between.
 const GROUP_EVERY: u32 = 4;
-/// How long a process may be in no group before that is a problem: a rebalance takes as long as others need to let go.
+/// How long a process may be in no group before that is a problem. A rebalance takes as long as the others need to
+/// release partitions.
 const ABSENT_MAX: Duration = Duration::from_mins(1);
 
 type Name = (Arc<str>, i32);
 
-/// What was found out last.
+/// The latest findings.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterFindings {
     unanswered: u32,
     /// Why the cluster did not answer.
     pub silence: Option<String>,
-    /// Partitions without an owner, as the group was asked last and the time before.
+    /// Partitions without an owner, as of the last query and the one before.
     unowned: [BTreeSet<Name>; 2],
-    /// Where partitions end that were asked about.
+    /// Where the requested partitions end.
     pub ends: Vec<(Name, u64)>,
 }
 
@@ -49,7 +51,7 @@ impl ClusterFindings {
         self.unanswered < UNANSWERED_MAX
     }
 
-    /// Partitions that had no owner two times in a row.
+    /// Returns the partitions that had no owner twice in a row.
     pub fn unowned(&self) -> impl Iterator<Item = &Name> {
         self.unowned[0].intersection(&self.unowned[1])
     }
@@ -65,7 +67,7 @@ impl ClusterFindings {
     }
 }
 
-/// Partitions of `topics` that are in none of the assignments.
+/// Returns the partitions of `topics` that are in none of the assignments.
 fn unowned(topics: &[(Arc<str>, i32)], owned: &BTreeSet<(String, i32)>) -> BTreeSet<Name> {
     let all = topics.iter().flat_map(|(topic, count)| (0..*count).map(move |partition| (topic, partition)));
     all.filter(|(topic, partition)| !owned.contains(&(topic.to_string(), *partition)))
@@ -76,18 +78,18 @@ fn unowned(topics: &[(Arc<str>, i32)], owned: &BTreeSet<(String, i32)>) -> BTree
 #[derive(Debug, Default)]
 struct WatcherShared {
     found: Mutex<ClusterFindings>,
-    /// Partitions whose ends are to be asked for.
+    /// Partitions whose ends are to be requested.
     asked: Mutex<Vec<Name>>,
 }
 
-/// Asks until it is dropped.
+/// Queries the cluster until it is dropped.
 #[derive(Debug)]
 pub struct Watcher {
     shared: Arc<WatcherShared>,
-    // Before the thread, which ends when it is gone.
+    // Dropped before the thread, which ends once the sender is gone.
     _stop: Sender<()>,
     _thread: ClientThreads,
-    /// Since when the process is in no group.
+    /// Since when the process has been in no group.
     absent: Option<Instant>,
 }
 
@@ -119,7 +121,7 @@ impl Watcher {
         locked(&self.shared.found).clone()
     }
 
-    /// Has the ends of these partitions asked for from now on.
+    /// Sets the partitions whose ends are requested from now on.
     pub fn ask_ends(&self, names: Vec<Name>) {
         *locked(&self.shared.asked) = names;
     }
@@ -129,7 +131,7 @@ impl Watcher {
         self.absent = if is_member { None } else { self.absent.or(Some(now)) };
     }
 
-    /// Whether it has been in no group for too long.
+    /// Whether the process has been in no group for too long.
     pub fn is_absent(&self, now: Instant) -> bool {
         self.absent.is_some_and(|since| now.duration_since(since) > ABSENT_MAX)
     }
@@ -138,7 +140,7 @@ impl Watcher {
 fn ask(cluster: &Cluster, consumer: &BaseConsumer, topics: &[Arc<str>], shared: &WatcherShared, round: u32) {
     let mut counts = Vec::new();
     let mut problem = None;
-    // Only the first of them tells whether the cluster answers; the others are needed now and then.
+    // One topic suffices to tell whether the cluster answers; the others are needed only when the group is queried.
     let all = if round.is_multiple_of(GROUP_EVERY) { topics.len() } else { 1 };
     for topic in topics.iter().take(all) {
         match consumer.fetch_metadata(Some(topic), ANSWER_MAX) {
@@ -170,7 +172,7 @@ fn ask(cluster: &Cluster, consumer: &BaseConsumer, topics: &[Arc<str>], shared: 
 
 fn ask_ends(consumer: &BaseConsumer, shared: &WatcherShared, look: u32) {
     let mut asked = locked(&shared.asked).clone();
-    // Those whose broker is away take all the time there is, so every look begins with another one.
+    // Partitions whose broker is away use up the whole time limit, so every round begins with another one.
     let step = if asked.len() > ENDS_MAX { ENDS_STEP } else { 1 };
     let first = (look as usize).wrapping_mul(step) % asked.len().max(1);
     asked.rotate_left(first);

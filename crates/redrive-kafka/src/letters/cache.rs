@@ -1,4 +1,5 @@
-//! What the engine and the mirror thread share: the index, the file of bytes, and how far the topics were read.
+//! State shared by the engine and the mirror thread: the index, the file with the letters' bytes, and how far the
+//! topics were read.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,19 +12,20 @@ use bytes::Bytes;
 
 use super::content::Content;
 use super::edit_record::{EditRecord, EditedLetter};
-use super::entry::{DlqPosition, LetterEntry, LetterRecord};
+use super::entry::{DlqPosition, Extent, LetterEntry, LetterRecord};
 use super::file::{LetterFile, LetterReader};
 use super::ids::IdHash;
 use super::index::{Index, LearnedFrom};
 use super::state::{BEGIN, StateRecord};
 use crate::record::CopyRecord;
+use redrive::internal::engine::erase::is_tombstone;
 use redrive::internal::engine::{EngineError, Grouping, LetterState};
 use redrive_core::{Message, Reason, Time};
 
-/// A place in the file that no letter has: its bytes could not be written, so it is shown as damaged.
+/// Stands for a letter whose bytes could not be written; it is shown as damaged.
 const NO_BYTES: u64 = u64::MAX;
 
-/// Called when letters changed by what others did.
+/// Called when changes by other processes altered letters.
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Debug)]
@@ -37,20 +39,20 @@ pub struct LetterCache {
 pub struct CacheState {
     pub index: Index,
     file: LetterFile,
-    /// Places in the file of versions that others have replaced, by letter: they are overwritten with it.
+    /// Positions in the file of replaced versions, by letter. They are overwritten when the letter is erased.
     replaced: HashMap<u64, Vec<u64>>,
     grouping: Grouping,
-    /// Records read so far, of both topics.
+    /// Records read so far, from both topics.
     pub read: u64,
-    /// Both topics were read to their ends once.
+    /// Whether both topics were read to their ends once.
     pub loaded: bool,
-    /// The first offset of each partition of the state topic that was not read.
+    /// The next offset to read in each partition of the state topic.
     pub states_next: HashMap<i32, i64>,
-    /// The same of `T.DLQ`.
+    /// The next offset to read in each partition of `T.DLQ`.
     pub letters_next: HashMap<i32, i64>,
     /// The latest reason why the topics cannot be read.
     pub trouble: Option<String>,
-    /// The same if it is more than a broker that is away, and when it was reported.
+    /// The same, if it is more than an unreachable broker, and when it was reported.
     pub refusal: Option<(String, Instant)>,
     pub closing: bool,
     pub wake: Option<Wake>,
@@ -92,14 +94,14 @@ impl LetterCache {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is shared and wakes whatever waits for a change.
+    /// Changes the shared state and wakes whatever waits for a change.
     pub fn change<T>(&self, change: impl FnOnce(&mut CacheState) -> T) -> T {
         let changed = change(&mut self.lock());
         self.changed.notify_all();
         changed
     }
 
-    /// Waits until `done` says so; `false` if that took longer than until `deadline`.
+    /// Waits until `done` returns true; `false` if the `deadline` passed first.
     pub fn wait(&self, deadline: Instant, mut done: impl FnMut(&mut CacheState) -> bool) -> bool {
         let mut inner = self.lock();
         loop {
@@ -114,7 +116,7 @@ impl LetterCache {
         }
     }
 
-    /// Questions are answered only once everything is known.
+    /// Returns an error until everything is loaded, because queries need all letters.
     pub fn check_loaded(&self) -> Result<(), EngineError> {
         let inner = self.lock();
         if inner.loaded {
@@ -125,12 +127,13 @@ impl LetterCache {
         Err(EngineError::Unavailable(inner.trouble.clone().unwrap_or(still)))
     }
 
-    /// A letter's bytes; `None` if they are damaged.
+    /// Reads a letter's bytes; `None` if they are damaged.
     pub fn content(&self, at: u64) -> io::Result<Option<Content>> {
         if at == NO_BYTES { Ok(None) } else { self.reader.read(at) }
     }
 
-    /// What was said last about the edits of a letter, whatever the generation; `None` if nothing was, or it is damaged.
+    /// Reads the last record about the edits of a letter, whatever the generation; `None` if there is none, or it is
+    /// damaged.
     pub fn edit_record(&self, number: u64) -> io::Result<Option<EditRecord>> {
         let at = self.lock().index.edited(number).map(|edited| edited.at);
         match at.filter(|at| *at != NO_BYTES) {
@@ -139,7 +142,7 @@ impl LetterCache {
         }
     }
 
-    /// The message that an edit gave to this generation of a letter.
+    /// Returns the message that an edit gave to this generation of a letter.
     pub fn edited_message(&self, number: u64, entry: &LetterEntry) -> io::Result<Option<Message>> {
         let is_edited = |edited: &EditedLetter| edited.generation == entry.generation();
         if !self.lock().index.edited(number).is_some_and(is_edited) {
@@ -150,12 +153,12 @@ impl LetterCache {
 }
 
 impl CacheState {
-    /// Which letters belong together.
+    /// Returns the rules by which letters are grouped.
     pub fn grouping(&self) -> &Grouping {
         &self.grouping
     }
 
-    /// A record in `T.DLQ`.
+    /// Takes in a record of `T.DLQ`.
     pub fn parked(&mut self, place: DlqPosition, copy: &CopyRecord, learned: LearnedFrom) {
         let number = copy.origin.number();
         let reason = copy.reason.unwrap_or(Reason::Corrupt);
@@ -170,7 +173,11 @@ impl CacheState {
             dead_at: copy.dead_at.unwrap_or(Time::ZERO),
             id_hash: IdHash::of(copy.message.id()),
             job: copy.job,
-            cut: copy.marks.cut.is_some(),
+            extent: match copy.marks.cut {
+                Some(_) => Extent::Cut,
+                None if is_tombstone(&copy.message) => Extent::Tombstone,
+                None => Extent::Whole,
+            },
             moved: copy.marks.moved,
         };
         if self.index.wants(number, &parked) {
@@ -194,7 +201,7 @@ impl CacheState {
         }
     }
 
-    /// Another version has taken the place of this one in the file.
+    /// Notes that another version has replaced the one at this position of the file.
     fn replaced(&mut self, number: u64, at: u64) {
         self.replaced.entry(number).or_default().push(at);
         self.wipe_erased(number);
@@ -218,13 +225,13 @@ impl CacheState {
         }
     }
 
-    /// What became of a letter.
+    /// Takes in the state of a letter.
     pub fn state_is(&mut self, number: u64, state: &StateRecord) {
         self.index.state_is(number, state);
         self.wipe_erased(number);
     }
 
-    /// A record about the edits of a letter; one without a value says that there are none.
+    /// Takes in a record about the edits of a letter; one without a value says that there are none.
     pub fn edited(&mut self, number: u64, value: Option<&Bytes>) {
         let before = self.index.edited(number).map(|edited| edited.at);
         let Some(value) = value else {
@@ -245,8 +252,8 @@ impl CacheState {
         self.index.set_edited(number, EditedLetter { generation: record.generation, at, edits });
     }
 
-    /// A record in `T.DLQ.state`; one without a value says that nothing is left of the letter.
-    /// `is_old` if its letter would be known by now.
+    /// Takes in a record of `T.DLQ.state`; one without a value says that the letter is gone. `is_old` if its letter
+    /// would be known by now.
     pub fn stated(&mut self, key: Option<&[u8]>, value: Option<&[u8]>, is_old: bool) {
         if key == Some(BEGIN) {
             return;

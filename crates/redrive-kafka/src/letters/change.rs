@@ -1,5 +1,5 @@
-//! What a person does to letters: replay, discard, undo. Each change is checked against everything that was committed before
-//! it.
+//! What people do to letters: replay, discard, undo. Each change is checked against everything that was committed
+//! before it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ struct PlannedChange {
     state: StateRecord,
 }
 
-/// Puts letters back to be delivered, each at most once per job. Durable on return.
+/// Requeues letters, each at most once per job. Durable on return.
 pub(super) fn replay(
     writer: &mut LetterWriter,
     job: &ReplayJob,
@@ -38,7 +38,7 @@ pub(super) fn replay(
     let deadline = Instant::now() + WAIT_MAX;
     let mut answers: Vec<ReplayAnswer> = Vec::with_capacity(ids.len());
     let mut refused: HashSet<u64> = HashSet::new();
-    // Letters of a transaction whose end is not known.
+    // Letters of a transaction whose outcome is unknown.
     let mut tried: HashSet<u64> = HashSet::new();
     while answers.len() < ids.len() {
         writer.begin(deadline)?;
@@ -58,7 +58,7 @@ pub(super) fn replay(
     Ok(answers)
 }
 
-/// Answers for as many of `ids` as one transaction may have, and what that transaction does.
+/// Returns answers for as many of `ids` as fit into one transaction, and the changes of that transaction.
 fn plan_replay(
     writer: &LetterWriter,
     job: &ReplayJob,
@@ -77,7 +77,7 @@ fn plan_replay(
             None => ReplayAnswer::NotFound,
             Some(entry) => match refusal(&entry, job) {
                 Some(refusal) => refusal,
-                // A part of it would be delivered as if it were the whole.
+                // A truncated letter would be delivered as if it were whole.
                 None if refused.contains(number) || entry.is_cut() => ReplayAnswer::Damaged,
                 None => match replayed(writer, *number, &entry, job, now)? {
                     Some((change, size)) => {
@@ -126,7 +126,7 @@ fn replayed(
     Ok(Some((PlannedChange { number, copy: Some((Box::new(copy), from)), state }, size)))
 }
 
-/// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
+/// Discards open letters, or undoes a discard. Durable on return; `false` if the state did not allow it.
 pub(super) fn change_letters(
     writer: &mut LetterWriter,
     change: LetterChange,
@@ -192,7 +192,7 @@ fn publish(
         }
         records.push(Outgoing {
             topic: &topics.dlq_state,
-            // The partition of its source, as with copies: where successes are recorded too.
+            // The partition of its source record, as with copies; successes are recorded there too.
             partition: writer.partition(&topics.dlq_state, (change.number >> 48) as i32),
             key: Some(StateRecord::key(change.number).into_bytes()),
             payload: Some(change.state.to_json_by(by)),
@@ -227,7 +227,7 @@ fn outgoing<'a>(
     }
 }
 
-/// Waits until the mirror has read what was committed, so that the next look shows it.
+/// Waits until the mirror has read the transaction, so that the next query shows it.
 fn wait_until_read(
     writer: &LetterWriter,
     ends: &HashMap<i32, i64>,
@@ -235,7 +235,7 @@ fn wait_until_read(
     deadline: Instant,
 ) {
     if !writer.has_read(ends, deadline) {
-        // It is committed all the same.
+        // It is committed anyway, so update the index directly.
         let mut inner = writer.cache().lock();
         changes.iter().for_each(|change| inner.index.state_is(change.number, &change.state));
     }

@@ -9,16 +9,16 @@ use redrive_core::{Fingerprint, Message, Meta};
 use crate::record::group;
 use crate::record::meta::{META_BYTES, get_meta, get_part, put_meta};
 
-/// What a letter says, without what the index knows of it.
+/// The content of a letter, without what the index holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     pub message: Message,
     pub meta: Meta,
     pub history: History,
-    /// The topic its message came from.
+    /// The topic that its message came from.
     pub topic: Arc<str>,
     pub group: Fingerprint,
-    /// The policy it died under.
+    /// The policy in force when it died.
     pub options: Option<Arc<str>>,
 }
 
@@ -36,7 +36,7 @@ impl Content {
         out.put_slice(self.message.wire());
     }
 
-    /// `None` if these are not the bytes of a letter.
+    /// Returns `None` if these are not the bytes of a letter.
     pub fn read(mut bytes: Bytes) -> Option<Self> {
         let meta = get_meta(&mut bytes)?;
         let topic_len = (bytes.len() >= 2).then(|| bytes.get_u16_le())?;

@@ -1,4 +1,4 @@
-//! Edits of letters and their undoing, as transactions on `T.DLQ.state`.
+//! Edits letters and undoes edits, as transactions on `T.DLQ.state`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,18 +15,19 @@ use super::transaction::Outgoing;
 use super::view::unreadable;
 use super::writer::{BATCH_BYTES, BATCH_MAX, LetterWriter, Published, WAIT_MAX};
 
-/// What a topic with Kafka's own settings takes, as `T.DLQ.state` is made. It is not left to the broker to refuse a larger
-/// record: that ends a transaction without a word about which record it was.
+/// Largest record that a topic with Kafka's default size limit accepts; `T.DLQ.state` is created without another limit.
+/// The size is checked here because a broker that refuses a record ends the transaction without saying which record it
+/// was.
 const RECORD_BYTES_MAX: usize = 1_000_000;
 
-/// A letter as it is now, and what it is to be.
+/// The current version of a letter, before and after a change.
 struct Version {
     dead_at: Time,
     message: Message,
     replaced: Vec<Replaced>,
 }
 
-/// Gives open letters new messages. Durable on return.
+/// Replaces the messages of open letters. Durable on return.
 pub(super) fn edit_letters(
     writer: &mut LetterWriter,
     edit: &str,
@@ -49,7 +50,7 @@ pub(super) fn edit_letters(
     revise(writer, asked, &numbers, change, |edits| edits.iter().any(|one| one == edit))
 }
 
-/// Gives letters whose last edit is this one the message of before back. Durable on return.
+/// Restores the previous message of letters whose last edit is this one. Durable on return.
 pub(super) fn undo_edit(
     writer: &mut LetterWriter,
     edit: &str,
@@ -64,7 +65,7 @@ pub(super) fn undo_edit(
     revise(writer, asked, ids, change, |edits| edits.iter().all(|one| one != edit))
 }
 
-/// The message that a letter had before one of its edits.
+/// Returns the message that a letter had before one of its edits.
 pub(super) fn message_before(
     writer: &LetterWriter,
     number: u64,
@@ -76,8 +77,8 @@ pub(super) fn message_before(
     Ok(replaced.into_iter().find(|version| version.edit == edit).map(|version| version.message))
 }
 
-/// Changes open letters in as many transactions as they need. `is_done` says of the edits of a letter whether the
-/// change has happened: after a transaction whose end is not known, that is how it is found out.
+/// Changes open letters in as many transactions as needed. `is_done` tells from the edits of a letter whether the
+/// change has happened, which is needed after a transaction whose outcome is unknown.
 fn revise(
     writer: &mut LetterWriter,
     asked: OnBehalf<'_>,
@@ -98,7 +99,7 @@ fn revise(
             }
             let answer = match revised(writer, *number, |version| change(at, version))? {
                 _ if refused.contains(number) => EditAnswer::TooLarge,
-                // The version that it is about is gone once the first is published.
+                // The version that this change is based on will be replaced by the first change.
                 _ if planned.iter().any(|(other, _)| other == number) => EditAnswer::Changed,
                 Err(EditAnswer::Changed)
                     if tried.contains(number) && has_edits(writer, *number, &is_done) =>
@@ -133,7 +134,7 @@ fn has_edits(writer: &LetterWriter, number: u64, is_done: impl Fn(&[String]) -> 
     is_done(inner.index.edited(number).map_or(&[][..], |edited| &edited.edits[..]))
 }
 
-/// An open letter as it is to be, or why it is not changed.
+/// Returns the new version of an open letter, or why it is not changed.
 fn revised(
     writer: &LetterWriter,
     number: u64,
@@ -155,7 +156,7 @@ fn revised(
     }))
 }
 
-/// What would be delivered now, and the versions before. `None` if it cannot be read, or not the whole of it.
+/// Returns what would be delivered now, with the earlier versions; `None` if it cannot be read in full.
 fn version(writer: &LetterWriter, number: u64, entry: &LetterEntry) -> Result<Option<Version>, EngineError> {
     let edited = writer.cache().edit_record(number).map_err(|error| unreadable(&error))?;
     let (current, replaced) = match edited {
@@ -194,7 +195,7 @@ fn publish_edits(
     let of: Vec<u64> = planned.iter().map(|(number, _)| *number).collect();
     let (published, ends): (Published, HashMap<i32, i64>) = writer.commit(&records, &of, deadline)?;
     if matches!(published, Published::All) && !writer.has_read(&ends, deadline) {
-        // It is committed all the same.
+        // It is committed anyway, so update the index directly.
         let mut inner = writer.cache().lock();
         for (number, value) in planned {
             inner.edited(*number, Some(&Bytes::copy_from_slice(value)));

@@ -1,7 +1,7 @@
-//! The message of an edited letter and the versions before it, as a record of `T.DLQ.state` beside the letter's state.
+//! The message of an edited letter and its earlier versions, as a record of `T.DLQ.state` beside the letter's state.
 //!
-//! The record in `T.DLQ` stays as it is: this one says what to deliver in its place. It speaks of one generation, like a
-//! state. A letter that dies again is in `T.DLQ` as it was delivered, and the versions before are still here.
+//! The record in `T.DLQ` stays unchanged; this one says what to deliver instead. Like a state it applies to one
+//! generation. A letter that dies again is in `T.DLQ` as it was delivered, and its earlier versions are still here.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use redrive::internal::engine::Replaced;
@@ -9,7 +9,7 @@ use redrive::timestamp;
 use redrive_core::{Message, Time};
 use serde_json::{Map, Value, json};
 
-/// What is behind the number of the letter in the key.
+/// Suffix of the key, after the number of the letter.
 const SUFFIX: &str = "/edit";
 
 /// The current version of an edited letter.
@@ -17,7 +17,7 @@ const SUFFIX: &str = "/edit";
 pub struct EditRecord {
     pub generation: u32,
     pub message: Message,
-    /// The versions that edits have replaced, the latest last. None are left when all edits were undone.
+    /// The versions that edits have replaced, the latest last. Empty when all edits were undone.
     pub replaced: Vec<Replaced>,
 }
 
@@ -26,12 +26,13 @@ impl EditRecord {
         format!("{number}{SUFFIX}")
     }
 
-    /// The letter that a record with this key is about.
+    /// Parses the number of the letter from the key of such a record.
     pub fn number(key: &[u8]) -> Option<u64> {
         std::str::from_utf8(key).ok()?.strip_suffix(SUFFIX)?.parse().ok()
     }
 
-    /// A line of JSON for people and other tools, then the versions and the message, as long as the line says.
+    /// Serializes the record: a line of JSON for people and other tools, then the versions and the message, with the
+    /// lengths given in that line.
     pub fn write(&self, at: Time, actor: Option<&str>) -> Vec<u8> {
         let mut line = Map::new();
         let wires = || self.replaced.iter().map(|version| &version.message).chain([&self.message]);
@@ -51,7 +52,7 @@ impl EditRecord {
         out.to_vec()
     }
 
-    /// `None` if it is no such record. Unknown fields are ignored: a later version may have written them.
+    /// Returns `None` if it is not such a record. Unknown fields are ignored: a later version may have written them.
     pub fn read(value: &Bytes) -> Option<Self> {
         let end = value.iter().position(|byte| *byte == b'\n')?;
         let line: Value = serde_json::from_slice(&value[..end]).ok()?;
@@ -78,11 +79,11 @@ impl EditRecord {
     }
 }
 
-/// What the index keeps of it.
+/// What the index keeps of an edit record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditedLetter {
     pub generation: u32,
-    /// Where the record is in the local file.
+    /// The position of the record in the local file.
     pub at: u64,
     /// The edits, the latest last.
     pub edits: Vec<String>,

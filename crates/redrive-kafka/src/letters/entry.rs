@@ -1,8 +1,7 @@
-//! What the index knows of one letter, and how the records of the two topics add up to it.
+//! What the index knows about one letter, and how the records of the two topics add up to it.
 //!
-//! The order in which the two topics are read does not matter, nor does it matter that a record this process wrote is
-//! met a second time: a record in `T.DLQ` opens its generation, a state speaks of its own generation only, the later
-//! generation counts.
+//! The two topics may be read in any order, and a record that this process wrote may be read a second time: a record in
+//! `T.DLQ` opens its generation, a state applies to its own generation only, and the latest generation counts.
 
 use redrive::internal::engine::LetterState;
 use redrive_core::{GroupId, Reason, Time};
@@ -10,7 +9,7 @@ use redrive_core::{GroupId, Reason, Time};
 use super::ids::IdHash;
 use super::state::{JOBS_MAX, StateRecord};
 
-/// Where a record stands in `T.DLQ`, partition and offset in one number.
+/// The position of a record in `T.DLQ`: partition and offset in one number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DlqPosition(u64);
 
@@ -30,24 +29,35 @@ impl DlqPosition {
     }
 }
 
-/// A record of `T.DLQ` as far as the index keeps it.
+/// A record of `T.DLQ`, as far as the index keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterRecord {
     pub generation: u32,
     pub place: DlqPosition,
-    /// Where its bytes are in the local file.
+    /// The position of its bytes in the local file.
     pub at: u64,
     pub reason: Reason,
     pub group: GroupId,
     pub dead_at: Time,
-    /// What its message is found by.
+    /// The hash by which its message is found.
     pub id_hash: IdHash,
     /// The job whose copy it was.
     pub job: Option<u64>,
-    /// Whether a part of it was left out.
-    pub cut: bool,
+    pub extent: Extent,
     /// Whether it was written again at the end of the topic.
     pub moved: bool,
+}
+
+/// How much of a letter its record has. Of several records of one generation the later variant counts: a whole one before one
+/// that was cut; and a tombstone before both, wherever it stands, since whoever wrote the letter again behind it had read it
+/// before it was erased.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// A part of it was left out.
+    Cut,
+    Whole,
+    /// What stays of an erased letter.
+    Tombstone,
 }
 
 /// One letter. Small: there may be a million of them.
@@ -56,22 +66,22 @@ pub struct LetterEntry {
     place: DlqPosition,
     at: u64,
     dead_at: Time,
-    /// The latest is the last. Boxed twice over: most letters have none, and a pointer is all it costs them.
+    /// The latest is last. Double boxing keeps it at one pointer for the many letters without jobs.
     #[allow(clippy::box_collection)]
     jobs: Option<Box<Vec<u64>>>,
     generation: u32,
     stated_generation: u32,
     stated: Option<LetterState>,
-    /// When it came into that state.
+    /// When it entered that state.
     stated_at: Time,
-    /// `None` as long as only states are known: such a letter is not shown.
+    /// `None` while only states are known; such a letter is not shown.
     reason: Option<Reason>,
     /// Generations whose record was read from the topic, one bit each.
     met: u16,
-    cut: bool,
+    extent: Extent,
     /// In the gap that the other fields leave: it costs nothing.
     id_hash: IdHash,
-    /// The group it is counted in while it is open; before that the one it is of.
+    /// The group it is counted in while it is open; before that, the group of its record.
     group: GroupId,
 }
 
@@ -87,19 +97,19 @@ impl LetterEntry {
         stated_at: Time::ZERO,
         reason: None,
         met: 0,
-        cut: false,
+        extent: Extent::Whole,
         id_hash: IdHash::NONE,
         group: GroupId::OTHER,
     };
 
     /// Whether this record says something new, so that its bytes have to be kept. Of twins, the first in the topic counts;
-    /// but a whole one before one that was cut, and the last of those that were written again.
+    /// but one with more of the letter before one with less, and the last of those that were written again.
     pub fn wants(&self, parked: &LetterRecord) -> bool {
         if self.reason.is_none() || parked.generation != self.generation {
             return self.reason.is_none() || parked.generation > self.generation;
         }
-        if parked.cut != self.cut {
-            return self.cut;
+        if parked.extent != self.extent {
+            return parked.extent > self.extent;
         }
         if parked.moved { parked.place > self.place } else { parked.place < self.place }
     }
@@ -111,7 +121,7 @@ impl LetterEntry {
             self.at = parked.at;
             self.dead_at = parked.dead_at;
             self.reason = Some(parked.reason);
-            self.cut = parked.cut;
+            self.extent = parked.extent;
             self.id_hash = parked.id_hash;
             self.group = parked.group;
         }
@@ -124,17 +134,22 @@ impl LetterEntry {
         }
     }
 
-    /// Whether a record of it was read, and not only states.
+    /// Whether a record of it was read, not only states.
     pub fn is_known(&self) -> bool {
         self.reason.is_some()
     }
 
-    /// Whether a part of its record was left out.
+    /// Whether its record is truncated.
     pub fn is_cut(&self) -> bool {
-        self.cut
+        self.extent == Extent::Cut
     }
 
-    /// Takes note that a record was read from the topic; whether it is a second one of its generation, a twin.
+    /// Whether its record is what stays of an erased letter.
+    pub fn is_tombstone(&self) -> bool {
+        self.extent == Extent::Tombstone
+    }
+
+    /// Notes that a record was read from the topic. Returns whether it is a twin: a second one of its generation.
     pub fn meet(&mut self, generation: u32) -> bool {
         let bit = 1_u16.checked_shl(generation).unwrap_or(0);
         let twin = self.met & bit != 0;
@@ -144,8 +159,8 @@ impl LetterEntry {
 
     pub fn state_is(&mut self, state: &StateRecord) {
         let later = self.stated.is_none() || state.generation > self.stated_generation;
-        // What succeeded is only erased, and what is erased has no later state. This process knows of it before it reads
-        // what came before it.
+        // A succeeded letter can only be erased, and an erased one has no later state. This process knows these states
+        // before it reads the earlier ones from the topic.
         let over = match self.stated {
             Some(LetterState::Succeeded) => state.is != LetterState::Erased,
             Some(LetterState::Erased) => true,
@@ -159,7 +174,7 @@ impl LetterEntry {
         self.add_jobs(&state.jobs, state.generation < self.stated_generation);
     }
 
-    /// Adds jobs behind those that are known, or in front of them if later ones are known.
+    /// Adds jobs after the known ones, or before them if later ones are known.
     fn add_jobs(&mut self, jobs: &[u64], later_are_known: bool) {
         let known = self.jobs();
         let (first, last) = if later_are_known { (jobs, known) } else { (known, jobs) };
@@ -169,14 +184,14 @@ impl LetterEntry {
         self.jobs = (!all.is_empty()).then(|| Box::new(all));
     }
 
-    /// `None` as long as no record of it is known.
+    /// Returns `None` while no record of it is known.
     pub fn state(&self) -> Option<LetterState> {
         self.reason?;
         let stated = self.stated.unwrap_or(LetterState::Open);
         Some(match self.stated_generation.cmp(&self.generation) {
             std::cmp::Ordering::Less => LetterState::Open,
             std::cmp::Ordering::Equal => stated,
-            // It has died again since, and that record is still to come: until then its copy is under way.
+            // It has died again, and that record has not been read yet: until then its copy counts as being delivered.
             std::cmp::Ordering::Greater => LetterState::Replaying,
         })
     }
@@ -185,7 +200,7 @@ impl LetterEntry {
         self.generation
     }
 
-    /// How often it was put back, the replay that is under way or succeeded included.
+    /// Returns how often it was replayed, including a replay that is in progress or succeeded.
     pub fn replays(&self) -> u32 {
         let replayed = matches!(self.state(), Some(LetterState::Replaying | LetterState::Succeeded));
         self.generation + u32::from(replayed)
@@ -203,7 +218,7 @@ impl LetterEntry {
         self.reason
     }
 
-    /// When it came into its state, if anything was said of it since it died.
+    /// Returns when it entered its state, if it has had one since it died.
     pub fn stated_at(&self) -> Time {
         self.stated_at
     }
@@ -220,17 +235,17 @@ impl LetterEntry {
         self.group
     }
 
-    /// It is counted in this group from now on.
+    /// Counts it in this group from now on.
     pub fn set_group(&mut self, group: GroupId) {
         self.group = group;
     }
 
-    /// What its message is found by, once a record of it was read.
+    /// Returns the hash by which its message is found, once a record of it was read.
     pub fn id_hash(&self) -> Option<IdHash> {
         self.is_known().then_some(self.id_hash)
     }
 
-    /// Where its bytes are in the local file.
+    /// Returns the position of its bytes in the local file.
     pub fn at(&self) -> u64 {
         self.at
     }

@@ -1,5 +1,5 @@
-//! Erasing letters, as transactions: a tombstone at the end of `T.DLQ`, the state in `T.DLQ.state`, and nothing left of its
-//! edits. The old records stay in their topics until these are trimmed or compacted.
+//! Erases letters in transactions: each writes a tombstone at the end of `T.DLQ` and the state in `T.DLQ.state`, and
+//! deletes the record of edits. The old records stay in their topics until these are trimmed or compacted.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub(super) fn erase_letters(
     writer.cache().check_loaded()?;
     let deadline = Instant::now() + WAIT_MAX;
     let mut answers: Vec<EraseAnswer> = Vec::with_capacity(ids.len());
-    // Letters of a transaction whose end is not known.
+    // Letters of a transaction whose outcome is unknown.
     let mut tried: HashSet<u64> = HashSet::new();
     while answers.len() < ids.len() {
         writer.begin(deadline)?;
@@ -96,7 +96,7 @@ fn plan_erasure(
     };
     let stone = CopyRecord {
         message,
-        // It is the same generation, or it would be another letter.
+        // Keep the generation, or it would count as another letter.
         meta: redrive_core::Meta { replays: entry.generation(), ..meta },
         history: content.as_ref().map(|content| content.history.without_texts()).unwrap_or_default(),
         origin: Origin::of_number(topic, number),
@@ -149,7 +149,7 @@ fn publish_erasures(
     }
     let (published, ends): (Published, HashMap<i32, i64>) = writer.commit(&records, &of, deadline)?;
     if matches!(published, Published::All) && !writer.has_read(&ends, deadline) {
-        // It is committed all the same.
+        // It is committed anyway, so update the index directly.
         let mut inner = writer.cache().lock();
         for erasure in planned {
             inner.state_is(erasure.number, &erasure.state);

@@ -1,4 +1,4 @@
-//! The local file with the letters' bytes: a cache of `T.DLQ`, made anew at every start.
+//! The local file with the letters' bytes: a cache of `T.DLQ` that is recreated at every start.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -10,14 +10,14 @@ use bytes::{Bytes, BytesMut};
 
 use super::content::Content;
 
-/// Length and checksum in front of each letter.
+/// Length and checksum before each letter.
 const HEAD_BYTES: u64 = 8;
-/// No letter is longer; a length beyond it is damage.
+/// Longest letter; a larger length means damage.
 const LETTER_BYTES_MAX: u32 = 64 << 20;
-/// Read in one go with the length: most letters are no longer.
+/// Read together with the length; most letters fit.
 const GUESS_BYTES: usize = 4096;
 
-/// Where letters are appended. There is one writer at a time; readers have their own handle.
+/// The file to which letters are appended. There is one writer at a time; readers have their own handle.
 #[derive(Debug)]
 pub struct LetterFile {
     reader: LetterReader,
@@ -25,20 +25,20 @@ pub struct LetterFile {
     scratch: BytesMut,
 }
 
-/// Reads letters by their place in the file, from any thread.
+/// Reads letters by their position in the file, from any thread.
 #[derive(Clone, Debug)]
 pub struct LetterReader {
     file: Arc<File>,
 }
 
 impl LetterFile {
-    /// The file of a pipeline. Its name says that it may be deleted.
+    /// Returns the path of a pipeline's file. The name says that it is a cache and may be deleted.
     pub fn path(state_dir: &Path, pipeline: &str) -> PathBuf {
         state_dir.join(format!("{pipeline}.letters.cache"))
     }
 
-    /// Removes what an earlier run left and begins anew. Another process that still uses the old file keeps it: only the
-    /// name goes.
+    /// Removes the file of an earlier run and creates a new one. Another process that still uses the old file keeps it,
+    /// because only the name is removed.
     pub fn create(state_dir: &Path, pipeline: &str) -> io::Result<Self> {
         fs::create_dir_all(state_dir)?;
         let path = Self::path(state_dir, pipeline);
@@ -50,12 +50,12 @@ impl LetterFile {
         Ok(Self { reader: LetterReader { file: Arc::new(file) }, end: 0, scratch: BytesMut::new() })
     }
 
-    /// Appends a letter and says where it is.
+    /// Appends a letter and returns its position.
     pub fn append(&mut self, content: &Content) -> io::Result<u64> {
         self.append_with(|scratch| content.write(scratch))
     }
 
-    /// Appends the record of an edited letter and says where it is.
+    /// Appends the record of an edited letter and returns its position.
     pub fn append_bytes(&mut self, bytes: &[u8]) -> io::Result<u64> {
         self.append_with(|scratch| scratch.extend_from_slice(bytes))
     }
@@ -71,14 +71,14 @@ impl LetterFile {
         self.reader.file.write_all_at(&self.scratch, self.end)?;
         let at = self.end;
         self.end += self.scratch.len() as u64;
-        // One large letter must not keep its memory for ever.
+        // Do not keep the memory of one large letter forever.
         if self.scratch.capacity() > 1 << 20 {
             self.scratch = BytesMut::new();
         }
         Ok(at)
     }
 
-    /// Overwrites what was appended at this place; it reads as damaged from then on.
+    /// Overwrites what was appended at this position, which reads as damaged from then on.
     pub fn wipe(&mut self, at: u64) -> io::Result<()> {
         let mut head = [0; HEAD_BYTES as usize];
         self.reader.file.read_exact_at(&mut head, at)?;
@@ -95,19 +95,19 @@ impl LetterFile {
     }
 }
 
-/// Only the owner may read payloads.
+/// Creates the file so that only its owner may read the payloads.
 fn private(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 impl LetterReader {
-    /// The letter at this place; `None` if its bytes are damaged.
+    /// Reads the letter at this position; `None` if its bytes are damaged.
     pub fn read(&self, at: u64) -> io::Result<Option<Content>> {
         Ok(self.read_bytes(at)?.and_then(Content::read))
     }
 
-    /// What was appended at this place; `None` if it is damaged.
+    /// Reads the bytes appended at this position; `None` if they are damaged.
     pub fn read_bytes(&self, at: u64) -> io::Result<Option<Bytes>> {
         let mut bytes = BytesMut::zeroed(GUESS_BYTES);
         let got = read_up_to(&self.file, &mut bytes, at)?;

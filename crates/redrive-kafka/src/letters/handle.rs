@@ -1,4 +1,4 @@
-//! The letters of one pipeline as its engine uses them: lookups, changes, and notice of what the engine itself wrote.
+//! The letters of one pipeline as its engine uses them: lookups, changes, and notes about what the engine itself wrote.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::record::{CopyRecord, RecordReader};
 use crate::topics::Topics;
 use crate::{Cluster, KafkaPipeline};
 
-/// A client that cannot read says so several times a second; what it has not said for so long is over.
+/// A client that cannot read reports it several times a second; a problem not reported for this long is over.
 const REFUSED_WITHIN: Duration = Duration::from_secs(15);
 
 /// The letters of one pipeline.
@@ -48,13 +48,13 @@ impl fmt::Debug for KafkaLetters {
 }
 
 impl KafkaLetters {
-    /// Begins to read all letters and their states, on a thread of their own. That takes as long as there are letters;
-    /// progress is logged.
+    /// Starts reading all letters and their states on a thread. How long that takes depends on their number; progress
+    /// is logged.
     pub fn open(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result<Self, EngineError> {
         Self::open_grouped(cluster, pipeline, topics, Grouping::default())
     }
 
-    /// The same, with what says how letters are grouped that were written without a group.
+    /// Like [`Self::open`], with the grouping for letters that were written without a group.
     pub fn open_grouped(
         cluster: &Cluster,
         pipeline: &KafkaPipeline,
@@ -85,17 +85,17 @@ impl KafkaLetters {
         Ok(Self { cache, writer, pipeline: name.clone(), topics, mirror: Some(mirror) })
     }
 
-    /// The groups that have open letters.
+    /// Returns the groups that have open letters.
     pub fn groups(&self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
         self.cache.groups(now)
     }
 
-    /// Groups about which something was decided: their letters are counted in them, however many groups there are.
+    /// Reserves groups with a decision: their letters are counted in them, however many groups there are.
     pub fn reserve_groups(&self, decided: &[GroupId]) {
         self.cache.lock().index.reserve_groups(decided);
     }
 
-    /// Open letters of a group after `after`, in order.
+    /// Returns the open letters of a group after `after`, in order.
     pub fn letters_in_group(
         &self,
         group: GroupId,
@@ -105,12 +105,12 @@ impl KafkaLetters {
         self.cache.letters_in_group(group, after, limit)
     }
 
-    /// Open letters of a group that died after `since`, counted up to `max`.
+    /// Counts the open letters of a group that died after `since`, up to `max`.
     pub fn open_since(&self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
         self.cache.open_since(group, since, max)
     }
 
-    /// Letters in the order of their numbers, after `after`, in `state` if one is given.
+    /// Returns letters ordered by number, after `after`, in `state` if one is given.
     pub fn letters(
         &self,
         state: Option<LetterState>,
@@ -135,12 +135,13 @@ impl KafkaLetters {
         self.cache.letter(id)
     }
 
-    /// Letters that may be of the message with this id; `None` if they are too many to be looked at one by one.
+    /// Returns the letters that may belong to the message with this id; `None` if there are too many to check one by
+    /// one.
     pub fn letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
         self.cache.letters_of(id)
     }
 
-    /// How letters stand towards a replay job; `None` where there is no such letter.
+    /// Returns the standing of letters in a replay job; `None` for a letter that does not exist.
     pub fn letter_standings(
         &self,
         job: u64,
@@ -159,7 +160,7 @@ impl KafkaLetters {
         change::replay(&mut self.writer, job, ids, asked.into())
     }
 
-    /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
+    /// Discards open letters, or undoes a discard. Durable on return; `false` if the state did not allow it.
     pub fn change_letters<'a>(
         &mut self,
         change: &LetterChange,
@@ -169,7 +170,7 @@ impl KafkaLetters {
         change::change_letters(&mut self.writer, *change, ids, asked.into())
     }
 
-    /// Gives open letters new messages; the ones before stay with them. Durable on return.
+    /// Replaces the messages of open letters and keeps the previous ones. Durable on return.
     pub fn edit_letters<'a>(
         &mut self,
         edit: &str,
@@ -179,7 +180,7 @@ impl KafkaLetters {
         edit::edit_letters(&mut self.writer, edit, letters, asked.into())
     }
 
-    /// Gives letters whose last edit is this one the message of before back. Durable on return.
+    /// Restores the previous message of letters whose last edit is this one. Durable on return.
     pub fn undo_edit<'a>(
         &mut self,
         edit: &str,
@@ -189,7 +190,7 @@ impl KafkaLetters {
         edit::undo_edit(&mut self.writer, edit, ids, asked.into())
     }
 
-    /// Erases what letters said, except those in a replay. Durable on return.
+    /// Erases the contents of letters, except those in a replay. Durable on return.
     pub fn erase_letters(
         &mut self,
         order: &EraseOrder,
@@ -199,12 +200,12 @@ impl KafkaLetters {
         erase::erase_letters(&mut self.writer, order, ids, now)
     }
 
-    /// The message that a letter had before one of its edits.
+    /// Returns the message that a letter had before one of its edits.
     pub fn message_before(&self, id: u64, edit: &str) -> Result<Option<Message>, EngineError> {
         edit::message_before(&self.writer, id, edit)
     }
 
-    /// Makes letters of messages that died elsewhere. Durable on return.
+    /// Creates letters for messages that died elsewhere. Durable on return.
     pub fn import<'a>(
         &mut self,
         letters: &[ForeignLetter],
@@ -214,17 +215,17 @@ impl KafkaLetters {
         import::import(&mut self.writer, letters, dry_run, asked.into())
     }
 
-    /// Whether all letters are known that were there when they were opened.
+    /// Whether all letters are known that existed when they were opened.
     pub fn are_loaded(&self) -> bool {
         self.cache.lock().loaded
     }
 
-    /// Waits until all of them are known, for those who have nothing else to do; whether that was in time.
+    /// Waits until all letters are known. Returns whether that was in time.
     pub fn wait_until_loaded(&self, deadline: Instant) -> bool {
         self.cache.wait(deadline, |inner| inner.loaded)
     }
 
-    /// Why letters cannot be read at the moment, unless a broker is merely away.
+    /// Returns why letters cannot be read at the moment, unless a broker is merely unreachable.
     pub fn refusal(&self, now: Instant) -> Option<String> {
         let inner = self.cache.lock();
         let (refusal, at) = inner.refusal.as_ref()?;
@@ -235,24 +236,24 @@ impl KafkaLetters {
         self.cache.lock().index.counts
     }
 
-    /// When the letter died that has been open for longest.
+    /// Returns when the oldest open letter died.
     pub fn oldest(&self) -> Option<Time> {
         self.cache.lock().index.groups().oldest()
     }
 
-    /// A record that this process wrote into `T.DLQ` was acknowledged at this place.
+    /// Notes that a record that this process wrote to `T.DLQ` was acknowledged at this position.
     pub fn parked(&mut self, partition: i32, offset: i64, copy: &CopyRecord) {
         self.cache.lock().parked(DlqPosition::new(partition, offset), copy, LearnedFrom::Acknowledgement);
     }
 
-    /// Whether a success has to be written: of a message that was replayed, and has not died since as a duplicate. Then
-    /// there is a later letter, and a state of the one before would take the place of its own.
+    /// Whether a success has to be recorded: the message was replayed, and no duplicate of it has died since. If one
+    /// has, there is a later letter, and a state of the earlier one would replace its state.
     pub fn wants_success(&self, number: u64, replays: u32) -> bool {
         replays > 0 && !self.has_died_since(&[], number, replays, Time::ZERO)
     }
 
-    /// Whether a message that was put back so often has become a letter, by a record at one of these places of `T.DLQ` or
-    /// behind it. One that died before the message was made is of a topic that was deleted and made again.
+    /// Whether a message that was requeued `replays` times has become a letter, by a record of `T.DLQ` at or after one
+    /// of these positions. A letter that is older than the message belongs to a topic that was deleted and recreated.
     pub fn has_died_since(&self, since: &[(i32, i64)], number: u64, replays: u32, created: Time) -> bool {
         let is_late = |place: DlqPosition| {
             let of_partition = since.iter().find(|(partition, _)| *partition == place.partition());
@@ -264,7 +265,7 @@ impl KafkaLetters {
         })
     }
 
-    /// The state of a letter of this generation, and whether its record was cut.
+    /// Returns the state of a letter of this generation, and whether its record is truncated.
     pub fn is_cut(&self, number: u64, generation: u32) -> Option<(LetterState, bool)> {
         let cache = self.cache.lock();
         let entry = cache.index.get(number).filter(|entry| entry.generation() == generation)?;
@@ -275,7 +276,7 @@ impl KafkaLetters {
         self.cache.lock().index.get(number).and_then(super::entry::LetterEntry::state)
     }
 
-    /// The letters that are open or discarded, and that `wanted` says yes to.
+    /// Returns the open or discarded letters for which `wanted` holds.
     pub fn at_rest(&self, wanted: impl Fn(u64) -> bool) -> Vec<u64> {
         let cache = self.cache.lock();
         let at_rest = cache.index.after(None).filter_map(|(number, state, _)| {
@@ -285,14 +286,14 @@ impl KafkaLetters {
         at_rest.collect()
     }
 
-    /// Whether the mirror knows every letter below these ends of partitions.
+    /// Whether the mirror has read every letter below these ends of partitions.
     pub fn are_read_up_to(&self, ends: &[(i32, i64)]) -> bool {
         let cache = self.cache.lock();
         ends.iter().all(|(partition, end)| cache.letters_next.get(partition).is_some_and(|next| next >= end))
     }
 
-    /// Key and value of the record for `T.DLQ.state` when a replayed message succeeded. `replays` is that of the copy:
-    /// the first replay is 1.
+    /// Returns key and value of the record for `T.DLQ.state` after a replayed message succeeded. `replays` is that of
+    /// the copy: the first replay is 1.
     pub fn succeeded_state(number: u64, replays: u32, job: Option<u64>, at: Time) -> (String, Vec<u8>) {
         let jobs = job.into_iter().collect();
         let generation = replays.saturating_sub(1);
@@ -300,24 +301,24 @@ impl KafkaLetters {
         (StateRecord::key(number), state.to_json())
     }
 
-    /// That record was acknowledged.
+    /// Notes that the record of a success was acknowledged.
     pub fn succeeded(&mut self, number: u64, replays: u32) {
         let generation = replays.saturating_sub(1);
         let state = StateRecord { generation, is: LetterState::Succeeded, jobs: Vec::new(), at: wall_time() };
         self.cache.lock().index.state_is(number, &state);
     }
 
-    /// What makes resolved letters leave, for a thread of its own.
+    /// Returns the trimmer of resolved letters, for a thread of its own.
     pub fn trimmer(&self, cluster: &Cluster) -> LetterTrimmer {
         LetterTrimmer::new(cluster, &self.topics, &self.cache)
     }
 
-    /// Calls `wake` when what others did changed a letter.
+    /// Sets a callback for changes of letters by other processes.
     pub fn on_wake(&mut self, wake: Arc<dyn Fn() + Send + Sync>) {
         self.cache.lock().wake = Some(wake);
     }
 
-    /// Stops the mirror and lets go of the producer. Letters can still be looked at, as of now.
+    /// Stops the mirror and closes the producer. Letters can still be looked up, as of now.
     pub fn close(&mut self) {
         self.cache.change(|inner| {
             inner.closing = true;

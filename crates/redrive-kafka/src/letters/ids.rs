@@ -1,35 +1,35 @@
-//! Which letters are of which message: found by a part of the hash of the id. The ids themselves are in the local file, and
-//! the caller compares them there.
+//! Finds the letters of a message by a part of the hash of its id. The ids themselves are in the local file, where the
+//! caller compares them.
 
 use std::collections::BTreeSet;
 
 use redrive::internal::engine::continued::ids_before;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// 24 bits of the hash of a message's id: among a million letters, one in sixteen has a neighbour with the same bits. More
-/// would make every letter larger.
+/// 24 bits of the hash of a message's id: among a million letters, one in sixteen shares its bits with another. More
+/// bits would make every entry larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IdHash([u8; 3]);
 
 impl IdHash {
     pub const NONE: Self = Self([0; 3]);
 
-    /// An id that an edit may have given is the same as the one before it: a letter is found by either, and an edit
-    /// changes nothing here.
+    /// Ids that an edit may have given hash like the original id: a letter is found by either, and an edit changes
+    /// nothing here.
     pub fn of(id: &str) -> Self {
         let [a, b, c, ..] = xxh3_64(ids_before(id).last().unwrap_or(id).as_bytes()).to_le_bytes();
         Self([a, b, c])
     }
 }
 
-/// The letters in the order of the hashes: 16 bytes for each, and what the tree takes.
+/// The letters ordered by hash: 16 bytes each, plus the tree.
 #[derive(Debug, Default)]
 pub struct IdIndex {
     letters: BTreeSet<(IdHash, u64)>,
 }
 
 impl IdIndex {
-    /// What a letter was found by, and what it is found by now.
+    /// Replaces the hash by which a letter is found.
     pub fn change(&mut self, letter: u64, before: Option<IdHash>, after: Option<IdHash>) {
         if before == after {
             return;
@@ -42,7 +42,7 @@ impl IdIndex {
         }
     }
 
-    /// Letters that may be of this message, in order; `None` if they are more than `max`.
+    /// Returns the letters that may belong to this message, in order; `None` if there are more than `max`.
     pub fn letters(&self, id: &str, max: usize) -> Option<Vec<u64>> {
         let hash = IdHash::of(id);
         let found = self.letters.range((hash, 0)..=(hash, u64::MAX)).take(max + 1);

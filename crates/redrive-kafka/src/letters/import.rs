@@ -1,7 +1,7 @@
-//! Letters of messages that died elsewhere: each is a record of `T.DLQ` and a state, in one transaction.
+//! Imports letters of messages that died elsewhere: each is a record of `T.DLQ` and a state, in one transaction.
 //!
-//! The state is written so that the next process to begin knows of the letter, even if it has not read `T.DLQ` that
-//! far: states are read to their end before anything is changed.
+//! The state makes the letter known to the next process even if that has not read `T.DLQ` that far: states are read to
+//! their end before anything is changed.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,16 +20,17 @@ use super::view::unreadable;
 use super::writer::{BATCH_BYTES, BATCH_MAX, LetterWriter, Unpublished, WAIT_MAX};
 use crate::record::{self, CopyRecord, LetterMarks, Origin};
 
-/// Numbers that are tried for a message that has none of its own; more are taken only by messages with the same hash.
+/// Numbers tried for a message without a source position. More would be needed only if several messages had the same
+/// hash.
 const NUMBERS_MAX: u8 = 4;
 
-/// A letter that is not there yet.
+/// A letter that does not exist yet.
 struct NewLetter {
     copy: CopyRecord,
     from: Option<Origin>,
 }
 
-/// What is known of a message under the numbers it may have.
+/// What is known about a message under the numbers it may have.
 enum KnownLetter {
     No {
         number: u64,
@@ -37,18 +38,18 @@ enum KnownLetter {
     Letter {
         number: u64,
     },
-    /// All of them belong to others.
+    /// All of the numbers belong to other messages.
     NoNumber,
 }
 
-/// What a transaction is to do, and the answers if it does.
+/// The new letters of a transaction, and the answers if it succeeds.
 #[derive(Default)]
 struct ImportPlan {
     answers: Vec<ImportAnswer>,
     new: Vec<NewLetter>,
 }
 
-/// Makes letters, each unless there is one with the same message. Durable on return.
+/// Creates letters, except those whose message already has one. Durable on return.
 pub(super) fn import(
     writer: &mut LetterWriter,
     letters: &[ForeignLetter],
@@ -59,7 +60,7 @@ pub(super) fn import(
     let deadline = Instant::now() + WAIT_MAX;
     let mut answers: Vec<ImportAnswer> = Vec::with_capacity(letters.len());
     let mut refused: HashMap<u64, String> = HashMap::new();
-    // Letters of a transaction whose end is not known.
+    // Letters of a transaction whose outcome is unknown.
     let mut tried: HashSet<u64> = HashSet::new();
     while answers.len() < letters.len() {
         if !dry_run {
@@ -86,7 +87,7 @@ pub(super) fn import(
     Ok(answers)
 }
 
-/// Answers for as many letters as one transaction may have, and what that transaction does.
+/// Returns answers for as many letters as fit into one transaction, and the new letters of that transaction.
 fn plan_import(
     writer: &LetterWriter,
     letters: &[ForeignLetter],
@@ -136,7 +137,7 @@ fn new_letter(
         message: letter.message.clone(),
         meta: letter.meta,
         history: letter.history.clone(),
-        // Its number is a place in the source, whether there is a record or not.
+        // Its number is a position in the source, whether or not there is a record.
         origin: Origin::of_number(writer.topics().source.as_str().into(), number),
         due: None,
         reason: Some(Reason::Imported),
@@ -152,7 +153,7 @@ fn new_letter(
     NewLetter { copy, from }
 }
 
-/// Whether a message has a letter: under the place it has in the source, or under numbers made from its content.
+/// Looks for the letter of a message: under its position in the source, then under numbers made from its content.
 fn known(
     writer: &LetterWriter,
     letter: &ForeignLetter,
@@ -190,13 +191,13 @@ fn is_letter_of(writer: &LetterWriter, number: u64, message: &Message) -> Result
         }
         inner.index.get(number).map(LetterEntry::at)
     };
-    // One that is gone, is still to be read or cannot be read is taken for the same: it must not be made twice.
+    // A letter that is gone, not read yet, or unreadable counts as the same, so that it is not created twice.
     let Some(at) = at else { return Ok(Some(true)) };
     let content = writer.cache().content(at).map_err(|error| unreadable(&error))?;
     if content.is_none_or(|content| is_same(&content.message, message)) {
         return Ok(Some(true));
     }
-    // One that died again after an edit lies there as it was edited.
+    // A letter that died again after an edit is stored in its edited form.
     let edited = writer.cache().edit_record(number).map_err(|error| unreadable(&error))?;
     let before = edited.map(|record| record.replaced).unwrap_or_default();
     Ok(Some(before.iter().any(|version| is_same(&version.message, message))))
@@ -244,11 +245,11 @@ fn publish_letters(
     }
 }
 
-/// A number that was only probed is not taken.
+/// Removes the number from an answer if it was only probed and not taken.
 fn forget_number(answer: &mut ImportAnswer, planned: &HashSet<u64>) {
     match answer {
         ImportAnswer::Imported { number, .. } => *number = None,
-        // The same as one before it in the batch.
+        // A duplicate of an earlier letter in the batch.
         ImportAnswer::Already { number } => *number = number.filter(|number| !planned.contains(number)),
         ImportAnswer::Refused { .. } => {}
     }

@@ -1,7 +1,8 @@
-//! The thread that reads `T.DLQ` and `T.DLQ.state` from their beginnings and follows them.
+//! The thread that reads `T.DLQ` and `T.DLQ.state` from the beginning and then follows them.
 //!
-//! Each topic has a consumer of its own, because the event that tells of the end of a partition does not name the topic.
-//! A consumer is given its partitions once: librdkafka does not bear it well when they are given again while it starts.
+//! Each topic has a consumer of its own, because the event for the end of a partition does not name the topic. A
+//! consumer is assigned its partitions only once: librdkafka does not handle it well if they are reassigned while it
+//! starts.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,11 +23,11 @@ use crate::record::{Read, RecordReader};
 
 /// How long the thread waits for a state when there is nothing to do.
 const WAIT: Duration = Duration::from_millis(10);
-/// Records of one topic that are taken in before the other has its turn.
+/// Records of one topic that are taken in before the other's turn.
 const TURN: usize = 256;
-/// How long between two lines about a long way to the end.
+/// Time between two progress messages while loading.
 const LOG_EVERY: Duration = Duration::from_secs(2);
-/// How long between two looks at whether a topic has more partitions.
+/// How often to check whether a topic has more partitions.
 const RECOUNT_EVERY: Duration = Duration::from_secs(5);
 const METADATA_WAIT: Duration = Duration::from_secs(10);
 
@@ -36,9 +37,9 @@ struct Followed {
     topic: String,
     consumer: BaseConsumer,
     partitions: i32,
-    /// The first offset that was not read.
+    /// The next offset to read in each partition.
     next: HashMap<i32, i64>,
-    /// Partitions that were not yet read to their ends since the consumer was made.
+    /// Partitions that have not been read to their ends since the consumer was created.
     left: HashSet<i32>,
     absent: Absent,
 }
@@ -46,8 +47,8 @@ struct Followed {
 pub struct Mirror {
     letters: Followed,
     states: Followed,
-    /// Where the states ended before the first letter was read: a state below speaks of a letter that is read before it,
-    /// or of one that is gone.
+    /// Where the states ended before the first letter was read. A state below belongs to a letter that is read before
+    /// it, or to one that is gone.
     states_before: HashMap<i32, i64>,
     reader: RecordReader,
     cache: Arc<LetterCache>,
@@ -55,38 +56,38 @@ pub struct Mirror {
     problems: ProblemLog,
 }
 
-/// Partitions of the one topic that was asked for; 0 if there is no such topic.
+/// Returns how many partitions the requested topic has; 0 if it does not exist.
 pub fn partitions_in(metadata: &Metadata) -> i32 {
     let topic = metadata.topics().first();
     topic.and_then(|topic| i32::try_from(topic.partitions().len()).ok()).unwrap_or(0)
 }
 
-/// Where the partitions of a topic end.
+/// Returns where the partitions of a topic end.
 fn ends(config: &ClientConfig, topic: &str) -> KafkaResult<HashMap<i32, i64>> {
     let consumer: BaseConsumer = config.create()?;
     let partitions = partitions_in(&consumer.fetch_metadata(Some(topic), METADATA_WAIT)?);
     let end = |partition| {
-        // Without it, nothing is taken for old: that only costs memory.
+        // Without an end no state counts as old, which only costs memory.
         let (_, end) = consumer.fetch_watermarks(topic, partition, METADATA_WAIT).unwrap_or_default();
         (partition, end)
     };
     Ok((0..partitions).map(end).collect())
 }
 
-/// What the mirror's consumers need beyond what every reader of this cluster has.
+/// Adds the settings that the mirror's consumers need beyond those of every reader.
 fn settings(mut config: ClientConfig) -> ClientConfig {
     config
         .set("enable.partition.eof", "true")
-        // What was deleted by hand is gone; what is left is read.
+        // If records were deleted by hand, read what is left.
         .set("auto.offset.reset", "earliest")
-        // An empty answer is what tells the end, so it must not take long.
+        // The end is detected by an empty response, so that must not take long.
         .set("fetch.wait.max.ms", "100")
         .set("queued.min.messages", "5000")
         .set("queued.max.messages.kbytes", "2048");
     config
 }
 
-/// What came of a poll.
+/// The result of a poll.
 enum Came {
     Nothing,
     Something,
@@ -123,7 +124,7 @@ impl Followed {
         self.consumer.assign(&list)
     }
 
-    /// If there are more partitions by now, or no answer has come for long, a new consumer takes over.
+    /// Creates a new consumer if the topic has grown, or if no answer has come for long.
     fn grow(&mut self) -> KafkaResult<()> {
         let (count, problem) = match self.count() {
             Ok(count) => (count, None),
@@ -183,7 +184,8 @@ impl Mirror {
         let mut loaded = false;
         while !self.cache.lock().closing {
             let letters = self.take_letters();
-            // The letters first: of most states it is known by then that nothing is left of their letters.
+            // Read the letters first: most letters without a record are then known to be gone when their states are
+            // read.
             let reads_states = loaded || self.letters.left.is_empty();
             let states = reads_states && self.take_states(if letters { Duration::ZERO } else { WAIT });
             if !loaded && self.letters.left.is_empty() && self.states.left.is_empty() {
@@ -227,7 +229,7 @@ impl Mirror {
         });
     }
 
-    /// Takes in what has come of the letters; whether there was something.
+    /// Takes in new letters. Returns whether there were any.
     fn take_letters(&mut self) -> bool {
         for turn in 0..TURN {
             let (cache, reader) = (&self.cache, &self.reader);
@@ -240,7 +242,7 @@ impl Mirror {
                     inner.letters_next.insert(record.partition(), record.offset() + 1);
                     match &read {
                         Ok(Read::Copy(copy)) => inner.parked(place, copy, LearnedFrom::Topic),
-                        // A foreign record, or one of ours that was damaged: it is no letter.
+                        // A foreign record, or a damaged one of ours: it is not a letter.
                         Ok(Read::Fresh(..)) | Err(_) => inner.index.foreign(place),
                     }
                 });

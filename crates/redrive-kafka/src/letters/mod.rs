@@ -1,14 +1,15 @@
-//! Dead letters on Kafka: a mirror of `T.DLQ` and `T.DLQ.state` in this process, and what a person does to letters.
+//! Dead letters on Kafka: a mirror of `T.DLQ` and `T.DLQ.state` in this process, and what people do to letters.
 //!
-//! - `handle`: [`KafkaLetters`], what the engine holds
-//! - `state`: what became of a letter, a line of `T.DLQ.state`; `edit_record`: its message after an edit, beside it
-//! - `entry`, `index`, `ids`: how the records of both topics add up, and which letters are of a message; pure
+//! - `handle`: [`KafkaLetters`], which the engine uses
+//! - `state`: the state of a letter, a record of `T.DLQ.state`; `edit_record`: its message after an edit, beside it
+//! - `entry`, `index`, `ids`: how the records of both topics add up, and which letters belong to a message; pure
 //! - `content`, `file`: the letters' bytes, in a local file
-//! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: its answers
-//! - `transaction`: the one producer of changes; `writer`: begins, publishes, and waits until it is read
-//! - `change`: replays, discards and undoes; `edit`: edits; `erase`: what letters said is removed; `import`: letters from elsewhere
-//! - `retention`, `trim`: resolved letters are deleted
-//! - `groups`: which other groups read a topic
+//! - `cache`: index and file, shared between the engine and `mirror`, the thread that reads the topics; `view`: queries
+//!   on it
+//! - `transaction`: the one producer of changes; `writer`: begins, publishes, and waits until the changes are read
+//! - `change`: replays, discards and undoes; `edit`: edits; `erase`: erases contents; `import`: letters from elsewhere
+//! - `retention`, `trim`: deletion of resolved letters
+//! - `other_readers`: which other groups read a topic
 
 mod edit_record;
 mod state;

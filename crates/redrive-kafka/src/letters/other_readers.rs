@@ -13,9 +13,9 @@ use crate::topics::scan;
 
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Groups besides our own that read `topic`: they have committed an offset of it, also if nobody of them is there now, or a
-/// member of theirs has subscribed to it; and all share groups. In the order of their names. A consumer without a group
-/// cannot be seen.
+/// Returns the groups besides our own that read `topic`, ordered by name: those that have committed an offset for it,
+/// even if they have no members now, those with a member that has subscribed to it, and all share groups. A consumer
+/// without a group cannot be seen.
 pub fn other_groups(cluster: &Cluster, topic: &str) -> Result<Vec<String>, EngineError> {
     let failed = |error: KafkaError| {
         EngineError::Unavailable(format!("the consumer groups of `{topic}` cannot be listed: {error}"))
@@ -43,13 +43,13 @@ pub fn other_groups(cluster: &Cluster, topic: &str) -> Result<Vec<String>, Engin
     Ok(found)
 }
 
-/// A broker lists share groups, but describes them as dead to a client that asks for classic groups. Classic groups that are
-/// dead are not listed.
+/// Whether a group is not a classic one. A broker lists share groups, but describes them as dead to a client that asks
+/// for classic groups; dead classic groups are not listed.
 fn is_of_another_kind(protocol_type: &str, state: &str) -> bool {
     protocol_type == "share" || state == "Dead"
 }
 
-/// Asks as the group itself would, without joining it.
+/// Queries the offsets as the group itself would, without joining it.
 fn has_committed(cluster: &Cluster, group: &str, topic: &str, partitions: i32) -> Result<bool, KafkaError> {
     let mut config = cluster.reader();
     config.set("group.id", group);
@@ -62,8 +62,7 @@ fn has_committed(cluster: &Cluster, group: &str, topic: &str, partitions: i32) -
     Ok(committed.elements().iter().any(|element| matches!(element.offset(), Offset::Offset(_))))
 }
 
-/// Whether a member's subscription (version, then the names of topics) has this one. `false` if it is written in a way
-/// that is not known here.
+/// Whether a member's subscription (a version, then topic names) contains this topic. `false` if its format is unknown.
 fn names(subscription: &[u8], topic: &str) -> bool {
     let mut rest = subscription.get(2..).unwrap_or_default();
     let mut take = |len: usize| {

@@ -1,5 +1,5 @@
-//! Which letters leave `T.DLQ`: Kafka deletes only from the front, so resolved letters are deleted up to the first unresolved
-//! one, and a few old ones that hold up many are written again at the end. Pure.
+//! Decides which letters are deleted from `T.DLQ`. Kafka deletes only from the front, so resolved letters are deleted
+//! up to the first unresolved one, and a few old ones that hold up many are rewritten to the end. Pure.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -7,21 +7,23 @@ use std::time::Duration;
 
 use redrive::actions::RESOLVED_RETENTION;
 use redrive::internal::engine::LetterState;
-use redrive_core::Time;
+use redrive::internal::engine::position::PartitionOffset;
+use redrive_core::{Reason, Time};
 
 use super::entry::{DlqPosition, LetterEntry};
 use super::index::Index;
 
-/// When letters leave.
+/// When letters are deleted.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// How long a letter stays whose replay succeeded: it is visible in the replay meanwhile.
+    /// How long a letter stays whose replay succeeded: it is visible in the replay meanwhile. One that may have been
+    /// imported stays as long as a discarded one, or importing it once more would make it anew.
     pub succeeded_keep: Duration,
-    /// Old letters are written again only if so many resolved ones can be deleted for it,
+    /// Old letters are rewritten only if at least this many resolved ones can be deleted then,
     pub move_gain_min: u64,
-    /// and so many for each of them.
+    /// and at least this many for each rewritten one.
     pub move_gain_each: u64,
-    /// Letters of one partition that are written again in one go.
+    /// Letters of one partition that are rewritten in one go.
     pub moves_max: usize,
 }
 
@@ -37,23 +39,23 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// For a command: one resolved letter is enough to write old ones again.
+    /// The rules for a command: a single resolved letter is reason enough to rewrite old ones.
     pub fn eager() -> Self {
         Self { move_gain_min: 1, move_gain_each: 0, ..Self::default() }
     }
 }
 
-/// A discard can be taken back for [`RESOLVED_RETENTION`] from the letter's death, and for this long in any case. The letter stays
-/// for [`LEAVE_LATER`] more, so that clocks need not agree.
+/// A discard can be undone until [`RESOLVED_RETENTION`] after the letter's death, and for at least this time. The
+/// letter is kept for [`LEAVE_LATER`] more, so that clocks need not agree.
 const UNDO_MIN: Duration = Duration::from_hours(1);
 const LEAVE_LATER: Duration = Duration::from_hours(24);
 
-/// Whether a discard of this letter can still be taken back.
+/// Whether a discard of this letter can still be undone.
 pub fn can_be_undone(entry: &LetterEntry, now: Time) -> bool {
     entry.dead_at().plus(RESOLVED_RETENTION).max(entry.stated_at().plus(UNDO_MIN)) >= now
 }
 
-/// One partition of `T.DLQ` as it is: its first record, and the first one that was not read here.
+/// The extent of one partition of `T.DLQ`: its first record, and the first one that has not been read here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     pub partition: i32,
@@ -61,31 +63,36 @@ pub struct Stretch {
     pub next: i64,
 }
 
-/// The offset of a record that stays, and the number of its letter, if it is one.
+/// The offset of a record that stays, and the number of its letter, unless it is a foreign record.
 type RetainedRecord = (i64, Option<u64>);
 
-/// What is to be done with a partition.
+/// What to do with a partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leave {
     pub partition: i32,
     /// Everything below this offset can be deleted.
     pub cut: i64,
-    /// Letters that are to be written again, so that more can.
+    /// Letters that have to be rewritten so that more can be deleted.
     pub moves: Vec<u64>,
+}
+
+/// Whether a letter may have been imported. The reason of one that died again says so no longer, unless its number does.
+fn may_be_imported(number: u64, entry: &LetterEntry) -> bool {
+    let has_died_again = entry.generation() > 0;
+    entry.reason() == Some(Reason::Imported) || has_died_again || PartitionOffset::of(number).is_made()
 }
 
 impl Rules {
     /// Whether a letter is not needed any more.
-    fn leaves(&self, entry: &LetterEntry, now: Time) -> bool {
+    fn leaves(&self, number: u64, entry: &LetterEntry, now: Time) -> bool {
+        let remembered_until = entry.dead_at().plus(RESOLVED_RETENTION + LEAVE_LATER);
         match entry.state() {
-            Some(LetterState::Succeeded) => entry.stated_at().plus(self.succeeded_keep) < now,
-            Some(LetterState::Discarded) => {
-                entry
-                    .dead_at()
-                    .plus(RESOLVED_RETENTION + LEAVE_LATER)
-                    .max(entry.stated_at().plus(LEAVE_LATER))
-                    < now
+            Some(LetterState::Succeeded) => {
+                let shown_until = entry.stated_at().plus(self.succeeded_keep);
+                let is_remembered = may_be_imported(number, entry) && remembered_until >= now;
+                shown_until < now && !is_remembered
             }
+            Some(LetterState::Discarded) => remembered_until.max(entry.stated_at().plus(LEAVE_LATER)) < now,
             // A tombstone stays: it is the proof.
             Some(LetterState::Open | LetterState::Replaying | LetterState::Erased) | None => false,
         }
@@ -93,17 +100,19 @@ impl Rules {
 
     pub fn plan(&self, index: &Index, stretches: &[Stretch], now: Time) -> Vec<Leave> {
         let mut kept: HashMap<i32, Vec<RetainedRecord>> = HashMap::new();
-        // A person may want to look at what is no letter, and whatever it is cannot be written again.
+        // People may want to look at foreign records, and these cannot be rewritten.
         for place in index.foreigners() {
             kept.entry(place.partition()).or_default().push((place.offset(), None));
         }
-        for (number, _, entry) in index.after(None).filter(|(_, _, entry)| !self.leaves(entry, now)) {
+        for (number, _, entry) in
+            index.after(None).filter(|(number, _, entry)| !self.leaves(*number, entry, now))
+        {
             let place = entry.place();
             kept.entry(place.partition()).or_default().push((place.offset(), Some(number)));
         }
         let plan = |stretch: &Stretch| {
             let mut kept = kept.remove(&stretch.partition).unwrap_or_default();
-            // What lies below is gone already, whatever the index thinks.
+            // Records below `low` are deleted already, whatever the index holds.
             kept.retain(|(offset, _)| (stretch.low..stretch.next).contains(offset));
             kept.sort_unstable();
             let cut = kept.first().map_or(stretch.next, |(offset, _)| *offset);
@@ -114,7 +123,7 @@ impl Rules {
         stretches.iter().map(plan).collect()
     }
 
-    /// How many of the first letters are worth being written again.
+    /// Returns how many of the first letters are worth rewriting.
     fn moves(&self, kept: &[RetainedRecord], next: i64) -> usize {
         let Some((first, _)) = kept.first() else { return 0 };
         let gain = |count: usize| {
@@ -128,11 +137,11 @@ impl Rules {
         (1..=movable.min(self.moves_max)).filter(worth).min_by_key(|count| Reverse(gain(*count))).unwrap_or(0)
     }
 
-    /// Letters of which no record is left once everything below these offsets, by partition, is deleted.
+    /// Returns letters of which no record is left once everything below these offsets, by partition, is deleted.
     pub fn gone(&self, index: &Index, cuts: &HashMap<i32, i64>, now: Time) -> Vec<u64> {
         let is_cut =
             |place: DlqPosition| cuts.get(&place.partition()).is_some_and(|cut| place.offset() < *cut);
-        let resolved = index.after(None).filter(|(_, _, entry)| self.leaves(entry, now));
+        let resolved = index.after(None).filter(|(number, _, entry)| self.leaves(*number, entry, now));
         let gone = resolved.filter(|(number, _, entry)| {
             is_cut(entry.place()) && index.last_place(*number).is_none_or(is_cut)
         });
@@ -142,10 +151,8 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
-    use redrive_core::Reason;
-
     use super::*;
-    use crate::letters::entry::LetterRecord;
+    use crate::letters::entry::{Extent, LetterRecord};
     use crate::letters::index::LearnedFrom;
     use crate::letters::state::StateRecord;
 
@@ -170,12 +177,12 @@ mod tests {
             dead_at: at(days_ago),
             id_hash: crate::letters::ids::IdHash::NONE,
             job: None,
-            cut: false,
+            extent: Extent::Whole,
             moved: false,
         }
     }
 
-    /// Letters at the offsets of their numbers; those that `resolved` says yes to succeeded a day ago.
+    /// Letters at the offsets of their numbers. Those for which `resolved` holds succeeded a day ago.
     fn index(numbers: impl Iterator<Item = u64>, resolved: impl Fn(u64) -> bool) -> Index {
         let mut index = Index::default();
         for number in numbers {
@@ -260,9 +267,30 @@ mod tests {
     }
 
     #[test]
+    fn a_success_is_remembered_for_a_month_if_importing_the_letter_again_would_make_it_anew() {
+        let of_no_source = PartitionOffset::made(77).number();
+        let leaves = |number: u64, reason, generation, days_ago| {
+            let mut all = Index::default();
+            let letter = LetterRecord { reason, generation, ..parked(0, days_ago) };
+            all.parked(number, &letter, LearnedFrom::Topic);
+            let is = LetterState::Succeeded;
+            all.state_is(number, &StateRecord { generation, is, jobs: vec![], at: at(1) });
+            plan(&all, 0, 1).0 == 1
+        };
+        assert!(leaves(0, Reason::MaxRetries, 0, 5), "one that died here comes back by no import");
+        for (number, reason, generation) in
+            [(0, Reason::Imported, 0), (0, Reason::MaxRetries, 1), (of_no_source, Reason::MaxRetries, 1)]
+        {
+            let case = format!("{number} {reason:?} {generation}");
+            assert!(!leaves(number, reason, generation, 30), "{case}");
+            assert!(leaves(number, reason, generation, 32), "{case}");
+        }
+    }
+
+    #[test]
     fn a_letter_is_gone_once_no_record_of_it_is_left() {
         let mut all = index(0..10, |n| n != 5);
-        // A twin of the first, far behind.
+        // A twin of the first letter, far behind it.
         all.parked(0, &parked(8, 5), LearnedFrom::Topic);
         let gone = |index: &Index, cut| rules().gone(index, &HashMap::from([(2, cut)]), NOW);
         assert_eq!(gone(&all, 5), [1, 2, 3, 4], "its twin would be an open letter by itself");

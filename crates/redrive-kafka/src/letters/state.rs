@@ -1,27 +1,27 @@
-//! What became of a letter, as one line of JSON in `T.DLQ.state`.
+//! The state of a letter, as one line of JSON in `T.DLQ.state`.
 
 use redrive::internal::engine::LetterState;
 use redrive::timestamp;
 use redrive_core::Time;
 use serde_json::{Map, Value, json};
 
-/// Jobs that are remembered of one letter; beyond it the oldest are forgotten.
+/// Jobs remembered per letter; beyond that the oldest are dropped.
 pub const JOBS_MAX: usize = 64;
 
-/// Longer names are cut.
+/// Longer names are truncated.
 const ACTOR_BYTES_MAX: usize = 256;
 
-/// The key of a record that says no state: a process writes it when it begins to change letters, one for each partition.
-/// A reader that has read it has read everything before it. There is no other way to know the end of a topic.
+/// The key of a marker record without a state. A process writes one to each partition when it begins to change letters:
+/// a reader that has read it has read everything before it. There is no other way to know the end of a topic.
 pub const BEGIN: &[u8] = b"begin";
 
-/// A state of a letter. It speaks of one generation: the record in `T.DLQ` whose `x-replays` is this number.
+/// The state of one generation of a letter: that of the record in `T.DLQ` whose `x-replays` is this number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateRecord {
     pub generation: u32,
     pub is: LetterState,
-    /// Jobs that put the letter back, the latest last. All of them are in every record, because compaction keeps only
-    /// the latest record of a letter.
+    /// Jobs that requeued the letter, the latest last. Every record has all of them, because compaction keeps only the
+    /// latest record of a letter.
     pub jobs: Vec<u64>,
     pub at: Time,
 }
@@ -39,7 +39,7 @@ impl StateRecord {
         self.to_json_by(None)
     }
 
-    /// With who brought the letter there. That is for people and other tools; nothing here reads it again.
+    /// Includes who changed the letter. That is for people and other tools; it is not read back.
     pub fn to_json_by(&self, actor: Option<&str>) -> Vec<u8> {
         let mut line = Map::new();
         line.insert("generation".to_owned(), json!(self.generation));
@@ -57,7 +57,7 @@ impl StateRecord {
         Value::Object(line).to_string().into_bytes()
     }
 
-    /// `None` if it is not a state. Unknown fields are ignored: a later version may have written them.
+    /// Returns `None` if it is not a state. Unknown fields are ignored: a later version may have written them.
     pub fn from_json(line: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(line).ok()?;
         let name = value.get("state")?.as_str()?;

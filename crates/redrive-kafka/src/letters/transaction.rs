@@ -1,8 +1,8 @@
-//! The one transactional producer through which letters of a pipeline are changed.
+//! The one transactional producer that changes the letters of a pipeline.
 //!
-//! All processes use the same transactional id, so the one that begins fences all others: after that, only its own
-//! transactions can be committed. What is known of the letters after it began is therefore what is true until it is
-//! fenced itself, and then nothing of its transaction happens.
+//! All processes use the same transactional id, so the one that begins fences all others: from then on only its own
+//! transactions can commit. So what it knows about the letters after it began stays true until it is fenced itself, and
+//! then its transaction has no effect.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer, ProducerContext};
 use crate::client::problems;
 use crate::client::reports::collect_reports;
 
-/// With less time than that left, a commit is not tried again.
+/// With less time left than this, a commit is not retried.
 const AGAIN_WITHIN: Duration = Duration::from_millis(1);
 
 /// One record of a transaction.
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     pub topic: &'a str,
-    /// `None`: the partition its key hashes to.
+    /// `None`: chosen by hashing the key.
     pub partition: Option<i32>,
     pub key: Option<Vec<u8>>,
     pub payload: Option<Vec<u8>>,
@@ -34,21 +34,21 @@ pub struct Outgoing<'a> {
 /// Why a transaction did not happen, or may not have.
 #[derive(Debug)]
 pub enum TransactionError {
-    /// Another process has begun, or the broker gave up on this one: begin anew and look again.
+    /// Another process has begun, or the broker gave up on this one: begin anew and check again.
     Lost(String),
-    /// The cluster does not allow it, and a person has to act first.
+    /// The cluster does not allow it; an operator has to act first.
     Forbidden(String),
-    /// The broker will never take this record.
+    /// The broker will never accept this record.
     Refused { record: usize, why: String },
 }
 
-/// Partition and offset of a record, or why it has none.
+/// Partition and offset of a record, or the error.
 type Ack = Result<(i32, i64), RDKafkaErrorCode>;
 
 #[derive(Debug, Default)]
 pub struct Acks {
     answers: Mutex<Vec<(usize, Ack)>>,
-    /// Why the transaction has failed. Its records are not answered any more, and the client only logs it.
+    /// Why the transaction has failed. Its records get no more answers then, and the client only logs the reason.
     failed: Mutex<Option<String>>,
 }
 
@@ -79,7 +79,7 @@ pub struct Transactions {
 }
 
 impl std::fmt::Debug for Transactions {
-    /// The configuration may hold secrets.
+    /// Omits the configuration, which may hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Transactions").field("begun", &self.producer.is_some()).finish_non_exhaustive()
     }
@@ -91,7 +91,7 @@ fn left(deadline: Instant) -> Duration {
 
 impl Transactions {
     pub fn new(mut config: ClientConfig) -> Self {
-        // A transaction is all there is to send.
+        // There is nothing to wait for: the transaction is sent as a whole.
         config.set("linger.ms", "0");
         Self { config, producer: None }
     }
@@ -100,7 +100,7 @@ impl Transactions {
         self.producer.is_some()
     }
 
-    /// Fences all other processes. What they had committed is committed, what they had not is not.
+    /// Fences all other processes. Their committed transactions stand; uncommitted ones are aborted.
     pub fn begin(&mut self, deadline: Instant) -> Result<(), TransactionError> {
         let lost = |error: KafkaError| transaction_error(&error);
         let producer = BaseProducer::from_config_and_context(&self.config, Acks::default()).map_err(lost)?;
@@ -113,12 +113,12 @@ impl Transactions {
         self.producer.as_ref()
     }
 
-    /// Nothing of this process is under way any more, as far as it can know.
+    /// Drops the producer: the next change has to begin anew.
     pub fn forget(&mut self) {
         self.producer = None;
     }
 
-    /// Publishes all records or none. Returns partition and offset of each. After a trouble it must begin anew.
+    /// Publishes all records or none. Returns partition and offset of each. After an error it must begin anew.
     pub fn publish(
         &mut self,
         records: &[Outgoing<'_>],
@@ -145,7 +145,7 @@ fn publish(
     for (number, record) in records.iter().enumerate() {
         send(producer, number, record, deadline)?;
     }
-    // Waited for here and not by the commit, whose flush looks only every 100 ms.
+    // Wait here rather than in the commit, whose flush checks only every 100 ms.
     while producer.in_flight_count() > 0 {
         if left(deadline) == Duration::ZERO {
             return Err(TransactionError::Lost("the broker did not acknowledge in time".to_owned()));
@@ -156,7 +156,7 @@ fn publish(
             return Err(if why.contains("uthorization") {
                 TransactionError::Forbidden(why)
             } else if why.contains("essage size too large") {
-                // Its own answer may still be under way, or never come.
+                // The record's own answer may still be on its way, or never come.
                 TransactionError::Refused { record: largest(records), why }
             } else {
                 TransactionError::Lost(why)
@@ -189,11 +189,11 @@ fn publish(
     }
 }
 
-/// The record that is too large, if one is: a batch never has another one beside it.
+/// Returns the largest record: the one that is too large, if any is, because such a record is alone in its batch.
 fn largest(records: &[Outgoing<'_>]) -> usize {
     let len = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
     let header = |header: Header<'_, &[u8]>| header.key.len() + header.value.map_or(0, <[u8]>::len);
-    // A small payload may have large headers, and the largest payload is then not to blame.
+    // A small payload may have large headers, and then the record with the largest payload is not the cause.
     let headers = |headers: &Option<OwnedHeaders>| {
         headers.as_ref().map_or(0, |headers| headers.iter().map(header).sum::<usize>())
     };
@@ -246,7 +246,7 @@ fn transaction_error(error: &KafkaError) -> TransactionError {
     }
 }
 
-/// Whether a permission is missing, so that trying again is of no use until it is given.
+/// Whether a permission is missing, so that retrying is useless until it is granted.
 fn is_forbidden(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode as Code;
     matches!(
@@ -258,7 +258,7 @@ fn is_forbidden(code: RDKafkaErrorCode) -> bool {
     )
 }
 
-/// Whether it is the record that is not wanted, so that trying again is of no use.
+/// Whether the record itself is refused, so that retrying is useless.
 fn is_refusal(code: RDKafkaErrorCode) -> bool {
     use RDKafkaErrorCode::{InvalidMessage, InvalidMessageSize, InvalidRecord, MessageSizeTooLarge};
     matches!(code, MessageSizeTooLarge | InvalidRecord | InvalidMessage | InvalidMessageSize)
@@ -280,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Another letter would be called damaged, and the one that is too large would be tried again.
+    /// Otherwise another letter would be reported as damaged, and the one that is too large would be retried.
     #[test]
     fn the_record_that_is_too_large_is_found_by_all_of_its_bytes() {
         let state = Outgoing { headers: None, ..record(10, 0) };

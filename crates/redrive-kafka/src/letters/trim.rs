@@ -1,10 +1,10 @@
-//! Deletes resolved letters from `T.DLQ`, so that the time of a start depends on the open ones only.
+//! Deletes resolved letters from `T.DLQ`, so that the start-up time depends on the open ones only.
 //!
-//! Nothing here needs to be alone: a success has no later state, a discard cannot be taken back by the time its letter
-//! leaves, and a letter that is written again is the same letter. The records go first and then their states, because a
-//! record without a state would be an open letter.
+//! No exclusive access is needed: a success has no later state, a discard can no longer be undone by the time its
+//! letter is deleted, and a rewritten letter is the same letter. The records are deleted first and then their states,
+//! because a record without a state would be an open letter.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,12 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 use rdkafka::{Offset, TopicPartitionList};
-use redrive::internal::engine::erase::is_tombstone;
 use redrive::internal::engine::{EngineError, LetterState};
 use redrive_core::Time;
 
 use super::cache::LetterCache;
 use super::edit_record::EditRecord;
-use super::entry::DlqPosition;
+use super::entry::{DlqPosition, LetterEntry};
 use super::index::LearnedFrom;
 use super::retention::{Rules, Stretch};
 use super::state::StateRecord;
@@ -32,19 +31,23 @@ use crate::topics::scan::Scan;
 use crate::topics::{ANSWER_WITHIN, Topics, wait};
 
 const FLUSH_MAX: Duration = Duration::from_secs(30);
-/// Records that are on their way at once.
+/// Records in flight at once.
 const IN_FLIGHT_MAX: i32 = 1_000;
 
-/// How long a caller waits until the tombstones of erased letters are read, and how often it is looked.
+/// How long a caller waits until the tombstones of erased letters are read, and how often that is checked.
 const TOMBSTONES_READ_MAX: Duration = Duration::from_secs(10);
 const TOMBSTONES_LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How long a trimming waits until what it has written is read.
+const READ_MAX: Duration = Duration::from_secs(10);
+/// How often letters are written again in one trimming: more than once only behind tombstones that were overtaken.
+const ROUNDS_MAX: usize = 3;
 
-/// What was done.
+/// The result of trimming.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Trimmed {
     /// Offsets that were deleted from the front of partitions.
     pub deleted: u64,
-    /// Letters that were written again at the end.
+    /// Letters that were rewritten to the end.
     pub moved: u64,
     /// Letters that are gone.
     pub gone: u64,
@@ -56,7 +59,8 @@ pub struct LetterTrimmer {
     topics: Topics,
     cache: Arc<LetterCache>,
     rules: Rules,
-    /// States without a letter at the last look. Those that still have none are left over from a trimming that did not end.
+    /// States without a letter as of the last run. Those that still have none are left over from an interrupted
+    /// trimming.
     orphans: HashSet<u64>,
 }
 
@@ -66,7 +70,7 @@ impl std::fmt::Debug for LetterTrimmer {
     }
 }
 
-/// Where records went, by their numbers.
+/// Positions of written records, by letter number.
 #[derive(Default)]
 struct TrimOffsets(Mutex<Vec<(u64, i32, i64)>>);
 
@@ -89,17 +93,17 @@ impl LetterTrimmer {
         Self { cluster, topics, cache, rules: Rules::default(), orphans: HashSet::new() }
     }
 
-    /// With other rules than the usual ones.
+    /// Replaces the default rules.
     #[must_use]
     pub fn with_rules(self, rules: Rules) -> Self {
         Self { rules, ..self }
     }
 
-    /// Trims once for a caller who waits for it: one resolved letter is enough to write old ones again. First the tombstones of
-    /// erased letters have to be read, or their old records would count.
+    /// Trims once for a caller who waits for it: a single resolved letter is reason enough to rewrite old ones. First
+    /// waits until the tombstones of erased letters are read, or their old records would count.
     pub fn run_eagerly(&mut self, now: Time) -> Result<Trimmed, EngineError> {
         let until = Instant::now() + TOMBSTONES_READ_MAX;
-        while !self.are_tombstones_read()? && Instant::now() < until {
+        while !self.are_tombstones_read() && Instant::now() < until {
             std::thread::sleep(TOMBSTONES_LOOK_EVERY);
         }
         let usual = std::mem::replace(&mut self.rules, Rules::eager());
@@ -108,35 +112,44 @@ impl LetterTrimmer {
         trimmed
     }
 
-    fn are_tombstones_read(&self) -> Result<bool, EngineError> {
+    fn are_tombstones_read(&self) -> bool {
         let is_erased = |state| state == LetterState::Erased;
-        let erased: Vec<u64> = {
-            let inner = self.cache.lock();
-            let letters = inner.index.after(None).filter(|(_, state, _)| is_erased(*state));
-            letters.map(|(_, _, entry)| entry.at()).collect()
-        };
-        for at in erased {
-            let content = self.cache.content(at).map_err(|error| super::view::unreadable(&error))?;
-            if content.is_some_and(|content| !is_tombstone(&content.message)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        let inner = self.cache.lock();
+        inner.index.after(None).all(|(_, state, entry)| !is_erased(state) || entry.is_tombstone())
     }
 
-    /// Trims once. Does nothing as long as letters are being read.
+    /// Trims once. Does nothing while letters are still being read.
     pub fn run(&mut self, now: Time) -> Result<Trimmed, EngineError> {
         if !self.cache.lock().loaded {
             return Ok(Trimmed::default());
         }
-        let stretches = self.stretches()?;
-        let mut plan = self.rules.plan(&self.cache.lock().index, &stretches, now);
-        let moves: Vec<u64> = plan.iter().flat_map(|leave| leave.moves.iter().copied()).collect();
-        let mut trimmed = Trimmed::default();
-        if !moves.is_empty() {
-            trimmed.moved = self.write_again(&moves)?;
-            plan = self.rules.plan(&self.cache.lock().index, &stretches, now);
+        let (mut trimmed, mut rules, mut written) = (Trimmed::default(), self.rules, HashMap::new());
+        for round in 0..ROUNDS_MAX {
+            let again = {
+                // An erasure that came in between has its tombstone before the letters that were written again.
+                self.await_letters(&written);
+                let stretches = self.stretches()?;
+                let inner = self.cache.lock();
+                let mut again: BTreeSet<u64> = inner.index.overtaken_tombstones().into_iter().collect();
+                if !again.is_empty() {
+                    rules = Rules { moves_max: rules.moves_max, ..Rules::eager() };
+                } else if round > 0 {
+                    break;
+                }
+                again.extend(
+                    rules.plan(&inner.index, &stretches, now).into_iter().flat_map(|leave| leave.moves),
+                );
+                again
+            };
+            if again.is_empty() {
+                break;
+            }
+            let (moved, ends) = self.write_again(&again)?;
+            trimmed.moved += moved;
+            written = ends;
         }
+        let stretches = self.stretches()?;
+        let plan = rules.plan(&self.cache.lock().index, &stretches, now);
         let low = |partition: i32| stretches.iter().find(|s| s.partition == partition).map_or(0, |s| s.low);
         let cuts: HashMap<i32, i64> =
             plan.iter().map(|leave| (leave.partition, leave.cut.max(low(leave.partition)))).collect();
@@ -160,8 +173,19 @@ impl LetterTrimmer {
         Ok(spans.iter().map(stretch).collect())
     }
 
-    /// Writes letters again at the ends of their partitions; how many.
-    fn write_again(&self, numbers: &[u64]) -> Result<u64, EngineError> {
+    /// Waits until this process has read `T.DLQ` up to these offsets; for what was not read in time there is a next time.
+    fn await_letters(&self, written: &HashMap<i32, i64>) {
+        let until = Instant::now() + READ_MAX;
+        self.cache.wait(until, |inner| {
+            let is_read = |(partition, offset): (&i32, &i64)| {
+                inner.letters_next.get(partition).is_some_and(|next| next > offset)
+            };
+            inner.closing || written.iter().all(is_read)
+        });
+    }
+
+    /// Writes letters again at the ends of their partitions; how many, and the last offset in each partition.
+    fn write_again(&self, numbers: &BTreeSet<u64>) -> Result<(u64, HashMap<i32, i64>), EngineError> {
         let producer = self.producer()?;
         let mut copies: HashMap<u64, CopyRecord> = HashMap::new();
         for number in numbers {
@@ -180,17 +204,24 @@ impl LetterTrimmer {
         let places =
             std::mem::take(&mut *producer.context().0.lock().unwrap_or_else(PoisonError::into_inner));
         let mut inner = self.cache.lock();
+        let mut ends = HashMap::new();
         for (number, partition, offset) in &places {
+            let end = ends.entry(*partition).or_insert(*offset);
+            *end = (*end).max(*offset);
             if let Some(copy) = copies.get(number) {
                 inner.parked(DlqPosition::new(*partition, *offset), copy, LearnedFrom::Acknowledgement);
             }
         }
-        Ok(places.len() as u64)
+        Ok((places.len() as u64, ends))
     }
 
-    /// A letter as it is written again, and where it is; `None` if its bytes are damaged.
+    /// Returns the copy to rewrite a letter with, and its current position; `None` if its bytes are damaged.
     fn copy(&self, number: u64) -> Result<Option<(CopyRecord, DlqPosition)>, EngineError> {
-        let Some(entry) = self.cache.lock().index.get(number).cloned() else { return Ok(None) };
+        let entry = self.cache.lock().index.get(number).cloned();
+        // Of an erased letter only the tombstone is written again, once it is read.
+        let is_wanted =
+            |entry: &LetterEntry| entry.is_tombstone() || entry.state() != Some(LetterState::Erased);
+        let Some(entry) = entry.filter(is_wanted) else { return Ok(None) };
         let content = self.cache.content(entry.at()).map_err(|error| super::view::unreadable(&error))?;
         let Some(content) = content else { return Ok(None) };
         let bytes = content.message.payload().map_or(0, <[u8]>::len) as u64;
@@ -227,7 +258,7 @@ impl LetterTrimmer {
         Ok(())
     }
 
-    /// Takes back the states of letters of which nothing is left; how many.
+    /// Deletes the states of letters of which no record is left. Returns how many.
     fn forget(&mut self, cuts: &HashMap<i32, i64>, now: Time) -> Result<u64, EngineError> {
         let (mut gone, orphans) = {
             let inner = self.cache.lock();
@@ -245,7 +276,7 @@ impl LetterTrimmer {
             let is_edited = self.cache.lock().index.edited(*number).is_some();
             let edit = is_edited.then(|| EditRecord::key(*number));
             let partition = ((*number >> 48) % partitions) as i32;
-            // The edits go first: a letter that is forgotten while they are left would be an orphan for ever.
+            // Delete the edits first: a letter that is deleted before its edits would leave an orphan forever.
             for key in edit.into_iter().chain([StateRecord::key(*number)]) {
                 let topic = &self.topics.dlq_state;
                 let record = BaseRecord::<[u8], [u8], Box<u64>>::with_opaque_to(topic, Box::new(*number));

@@ -11,11 +11,11 @@ use redrive_core::{Fingerprint, GroupId, Message, Meta, Reason, Time};
 use super::cache::LetterCache;
 use super::entry::LetterEntry;
 
-/// Slots that are copied out of the index in one go.
+/// Entries that are copied out of the index in one go.
 const PART: usize = 64;
 
 impl LetterCache {
-    /// Letters in the order of their numbers, after `after`, in `state` if one is given.
+    /// Returns letters ordered by number, after `after`, in `state` if one is given.
     pub fn letters(
         &self,
         state: Option<LetterState>,
@@ -75,19 +75,20 @@ impl LetterCache {
         found.map(|(is, entry)| self.opened(id, is, &entry)).transpose()
     }
 
-    /// Letters that may be of the message with this id; `None` if they are too many to be looked at one by one.
+    /// Returns the letters that may belong to the message with this id; `None` if there are too many to check one by
+    /// one.
     pub fn letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
         self.check_loaded()?;
         Ok(self.lock().index.letters_of(id))
     }
 
-    /// The groups that have open letters.
+    /// Returns the groups that have open letters.
     pub fn groups(&self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
         self.check_loaded()?;
         Ok(self.lock().index.groups().figures(now))
     }
 
-    /// Open letters of a group after `after`, in order.
+    /// Returns the open letters of a group after `after`, in order.
     pub fn letters_in_group(
         &self,
         group: GroupId,
@@ -98,13 +99,13 @@ impl LetterCache {
         Ok(self.lock().index.groups().letters(group, after, limit))
     }
 
-    /// Open letters of a group that died after `since`, counted up to `max`.
+    /// Counts the open letters of a group that died after `since`, up to `max`.
     pub fn open_since(&self, group: GroupId, since: Time, max: u64) -> Result<u64, EngineError> {
         self.check_loaded()?;
         Ok(self.lock().index.groups().open_since(group, since, max))
     }
 
-    /// How letters stand towards a replay job; `None` where there is no such letter.
+    /// Returns the standing of letters in a replay job; `None` for a letter that does not exist.
     pub fn letter_standings(
         &self,
         job: u64,
@@ -128,14 +129,14 @@ impl LetterCache {
             let group = Grouping::default().of(reason, None);
             (stand_in(number)?, Meta::default(), History::default(), group)
         };
-        // Until its tombstone is read, nothing else is shown of it.
+        // The rest of an erased letter is hidden even if its tombstone has not been read yet.
         let (message, history, group, edits) = if state == LetterState::Erased {
             let stone = stone_of(message).map_err(|error| EngineError::Damaged(error.to_string()))?;
             (stone, history.without_texts(), untitled(group), Vec::new())
         } else {
             (message, history, group, edits)
         };
-        // It is counted in the group that the index says.
+        // The index decides in which group it is counted.
         let group = Fingerprint { group: entry.group(), ..group };
         Ok(Letter {
             id: number,
@@ -153,7 +154,7 @@ impl LetterCache {
     }
 }
 
-/// The tombstone of an erased letter, or what one says at least.
+/// Returns the tombstone of an erased letter, or a substitute with its id and times.
 fn stone_of(message: Message) -> Result<Message, MessageError> {
     if is_tombstone(&message) {
         return Ok(message);
@@ -165,7 +166,7 @@ fn stone_of(message: Message) -> Result<Message, MessageError> {
     }
 }
 
-/// What is shown of a letter whose bytes are damaged. Its record in the topic may well be whole.
+/// Returns a placeholder for a letter whose local bytes are damaged. Its record in the topic may be intact.
 pub(super) fn stand_in(number: u64) -> Result<Message, EngineError> {
     let message = Message::builder(format!("damaged-{number}")).build();
     message.map_err(|error| EngineError::Damaged(error.to_string()))

@@ -1,4 +1,4 @@
-//! The one writer of letter changes: each batch of records is a small transaction, begun once everything that was committed
+//! The one writer of letter changes. Each batch of records is a small transaction that begins once everything committed
 //! before it is known here.
 
 use std::collections::HashMap;
@@ -15,30 +15,30 @@ use super::state::BEGIN;
 use super::transaction::{Outgoing, TransactionError, Transactions};
 use crate::topics::Topics;
 
-/// Letters of one transaction.
+/// Letters per transaction.
 pub(super) const BATCH_MAX: usize = 100;
-/// Their payloads have about this much together.
+/// Rough bound on the payload bytes of a transaction.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
-/// How long a person waits for an answer, and deliveries with them.
+/// How long people wait for an answer, and deliveries with them.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(10);
-/// A fenced process waits up to so long, at random, or two would fence each other for ever.
+/// A fenced process waits a random time up to this, or two would fence each other forever.
 const STEP_BACK_MS: u64 = 200;
 const METADATA_WAIT: Duration = Duration::from_secs(5);
 
-/// What became of a transaction.
+/// The outcome of a transaction on letters.
 pub(super) enum Published {
     All,
-    /// Nothing was published, because the copy of this letter is refused.
+    /// Nothing was published, because the broker refused a record of this letter.
     Refused(u64),
-    /// Whether anything was published is not known.
+    /// It is unknown whether anything was published.
     Unknown,
 }
 
 /// Why records were not published, or may not have been.
 pub(super) enum Unpublished {
-    /// Nothing was published, because the broker does not take this record.
+    /// Nothing was published, because the broker refused this record.
     Refused { record: usize, why: String },
-    /// Whether anything was published is not known.
+    /// It is unknown whether anything was published.
     Unknown,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct LetterWriter {
     transactions: Transactions,
     pipeline: String,
     topics: Arc<Topics>,
-    /// How many partitions the topics have that copies go to, as of the last time this process began.
+    /// Partition counts of the topics that are written to, as of the last time this process began.
     partitions: HashMap<String, i32>,
 }
 
@@ -68,7 +68,7 @@ impl LetterWriter {
         }
     }
 
-    /// Lets go of the producer.
+    /// Closes the producer.
     pub(super) fn close(&mut self) {
         self.transactions.forget();
     }
@@ -81,7 +81,7 @@ impl LetterWriter {
         &self.topics
     }
 
-    /// Makes sure that no other process can change letters, and that all they did is known.
+    /// Makes sure that no other process can change letters, and that all earlier changes are known.
     pub(super) fn begin(&mut self, deadline: Instant) -> Result<(), EngineError> {
         while !self.transactions.is_begun() {
             match self.transactions.begin(deadline) {
@@ -98,7 +98,7 @@ impl LetterWriter {
         Ok(())
     }
 
-    /// Writes a mark into every partition of the state topic and waits until the mirror has read it.
+    /// Writes a marker to every partition of the state topic and waits until the mirror has read them.
     fn read_to_the_end(&mut self, deadline: Instant) -> Result<(), EngineError> {
         let topics = Arc::clone(&self.topics);
         let partitions = self.partitions.get(&topics.dlq_state).copied().unwrap_or(0);
@@ -128,7 +128,7 @@ impl LetterWriter {
         }
     }
 
-    /// Whether the mirror came to read these offsets in time.
+    /// Whether the mirror has read these offsets in time.
     pub(super) fn has_read(&self, ends: &HashMap<i32, i64>, deadline: Instant) -> bool {
         let is_read = |next: &HashMap<i32, i64>| {
             ends.iter().all(|(partition, end)| next.get(partition).is_some_and(|next| next > end))
@@ -145,14 +145,15 @@ impl LetterWriter {
         }
     }
 
-    /// Every letter was refused by what is known here; whether that is all there is, a mark that is taken tells.
+    /// Confirms that nothing has to be changed. The known letters refuse every change; only a committed marker proves
+    /// that this knowledge is complete.
     pub(super) fn sure_of_nothing(&mut self, deadline: Instant) -> Result<Published, EngineError> {
         self.read_to_the_end(deadline)?;
         let is_sure = self.transactions.is_begun();
         Ok(if is_sure { Published::All } else { Published::Unknown })
     }
 
-    /// Publishes records as one transaction; returns where each of them is.
+    /// Publishes records in one transaction; returns the position of each.
     pub(super) fn publish(
         &mut self,
         records: &[Outgoing<'_>],
@@ -169,8 +170,8 @@ impl LetterWriter {
         }
     }
 
-    /// Publishes records of letters; `of` says of which letter each is. Returns where the records without headers, which
-    /// are those of the state topic, ended in their partitions.
+    /// Publishes records of letters; `of` is the letter of each. Returns the last offset per partition of the records
+    /// without headers, which are those of the state topic.
     pub(super) fn commit(
         &mut self,
         records: &[Outgoing<'_>],
@@ -201,7 +202,7 @@ impl LetterWriter {
         Ok((published, ends))
     }
 
-    /// The partition of a topic for what came from this partition of the source.
+    /// Returns the partition of a topic for records from this source partition.
     pub(super) fn partition(&self, topic: &str, of_source: i32) -> Option<i32> {
         let partitions = self.partitions.get(topic).copied().filter(|count| *count > 0);
         partitions.map(|count| of_source % count)

@@ -1,26 +1,26 @@
-//! What follows when a record is acknowledged.
+//! What to do when a record is acknowledged.
 
 use std::path::PathBuf;
 
 use redrive::internal::engine::Ticket;
 use redrive_core::Time;
 
-/// What follows when a record is acknowledged.
+/// What to do when a record is acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) enum AfterWrite {
-    /// The record it replaces is done.
+    /// Mark the record that it replaces as done.
     Mark(Mark),
-    /// A bitmap of the lane is in `T.progress`.
+    /// Note that a bitmap of the lane is in `T.progress`.
     Progress {
         lane: usize,
         epoch: u32,
     },
-    /// A spooled record was accepted, so its file can go.
+    /// Remove the file of a spooled record, which was accepted.
     Spooled(PathBuf),
     Nothing,
 }
 
-/// The record that a copy replaces, and what is to be settled with it.
+/// The record that a copy replaces, and what has to be settled with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub lane: usize,
@@ -38,7 +38,7 @@ pub(crate) enum CopyKind {
         due: Time,
     },
     Letter,
-    /// A replayed letter was delivered; `replays` counts this replay.
+    /// The success of a replayed letter; `replays` includes this replay.
     Success {
         replays: u32,
     },

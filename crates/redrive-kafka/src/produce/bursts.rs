@@ -1,13 +1,14 @@
 //! Decides which records the producer gets next: one burst per partition at a time.
 //!
-//! librdkafka keeps one request per partition in flight when it is idempotent, because its limit of five counts records. While
-//! more records wait behind that request, its broker thread polls without sleeping (librdkafka issues 2565 and 3692) and uses
-//! a whole core until the broker answers. So they wait here, and leave together in the next batch.
+//! With idempotence librdkafka keeps one request per partition in flight, because its limit of five counts records.
+//! While more records wait behind that request, its broker thread polls without sleeping (librdkafka issues 2565 and
+//! 3692) and uses a whole core until the broker answers. So the records wait here instead, and leave together in the
+//! next batch.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Fewer records and bytes than librdkafka puts into one batch by default.
+/// Smaller than a batch of librdkafka with its default settings.
 const RECORDS_MAX: usize = 5_000;
 const BYTES_MAX: usize = 900_000;
 /// A record in a batch of its own counts as this many.
@@ -37,13 +38,13 @@ impl Burst {
 
 #[derive(Debug, Default)]
 struct Queue {
-    /// Slots of the outbox, in the order in which they were sent.
+    /// Slots of the outbox, in sending order.
     waiting: VecDeque<usize>,
-    /// How many records the producer has and has not reported on.
+    /// How many records were handed to the producer and not reported yet.
     at_producer: usize,
 }
 
-/// The records of all partitions that the producer does not have yet.
+/// The records of all partitions that were not handed to the producer yet.
 #[derive(Debug, Default)]
 pub(super) struct Bursts {
     ids: HashMap<Arc<str>, HashMap<i32, QueueId>>,
@@ -63,7 +64,7 @@ impl Bursts {
         id
     }
 
-    /// Puts a slot behind the others of its partition.
+    /// Appends a slot to the queue of its partition.
     pub fn push(&mut self, id: QueueId, slot: usize) {
         let queue = &mut self.queues[id];
         queue.waiting.push_back(slot);
@@ -72,7 +73,7 @@ impl Bursts {
         }
     }
 
-    /// The next partition that may hand over a burst.
+    /// Returns the next partition that may hand over a burst.
     pub fn next_ready(&mut self) -> Option<QueueId> {
         self.ready.pop_front()
     }
@@ -81,17 +82,17 @@ impl Bursts {
         self.queues[id].waiting.pop_front()
     }
 
-    /// The producer has the record that was popped last.
+    /// Notes that the slot popped last was handed to the producer.
     pub fn handed_over(&mut self, id: QueueId) {
         self.queues[id].at_producer += 1;
     }
 
-    /// The producer has no room for the slot that was popped last.
+    /// Puts back the slot popped last, because the producer has no room for it.
     pub fn put_back(&mut self, id: QueueId, slot: usize) {
         self.queues[id].waiting.push_front(slot);
     }
 
-    /// The burst of this partition has left, as much of it as could.
+    /// Notes that the burst of this partition was handed over, as far as there was room.
     pub fn burst_over(&mut self, id: QueueId) {
         let queue = &self.queues[id];
         if queue.at_producer == 0 && !queue.waiting.is_empty() {
@@ -99,7 +100,7 @@ impl Bursts {
         }
     }
 
-    /// The producer has reported on one record.
+    /// Notes that the producer has reported on one record.
     pub fn reported(&mut self, id: QueueId) {
         let queue = &mut self.queues[id];
         queue.at_producer = queue.at_producer.saturating_sub(1);
@@ -113,7 +114,7 @@ impl Bursts {
         !self.ready.is_empty()
     }
 
-    /// The producer was replaced: nothing waits, and it has nothing.
+    /// Forgets everything, after the producer was replaced.
     pub fn clear(&mut self) {
         self.ready.clear();
         for queue in &mut self.queues {

@@ -1,4 +1,4 @@
-//! Everything this engine writes: retries, letters, successes and bitmaps, until each is acknowledged or refused.
+//! Everything this engine writes (retries, letters, successes and bitmaps) until it is acknowledged or refused.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) enum SpoolUse {
 #[derive(Debug)]
 pub(crate) struct Copies {
     outbox: Outbox<AfterWrite>,
-    /// Acknowledged, refused or given up, and not handled yet.
+    /// Acknowledged, refused or given up, but not handled yet.
     ended: Vec<(Production<AfterWrite>, WriteOutcome)>,
     spool: Spool,
     topics: TargetTopics,
@@ -63,7 +63,7 @@ impl Copies {
         self.send(Production { topic, partition, body, then: AfterWrite::Mark(mark) });
     }
 
-    /// Writes that a replayed letter was delivered.
+    /// Writes the success of a replayed letter.
     pub fn success(&mut self, key: String, value: Vec<u8>, mark: Mark) {
         let states = self.topics.letter_states();
         let (topic, partition) = (Arc::clone(&states.name), states.partition((mark.number >> 48) as i32));
@@ -82,22 +82,22 @@ impl Copies {
         self.outbox.send(production);
     }
 
-    /// Hands over what was written since the last time.
+    /// Hands over what was written since the last call.
     pub fn flush(&mut self) {
         self.outbox.flush(&mut self.ended);
     }
 
-    /// Collects acknowledgements and sends again what has to be.
+    /// Collects acknowledgements and resends what has to be.
     pub fn poll(&mut self) {
         self.outbox.poll(&mut self.ended);
     }
 
-    /// What has ended since the last time; to be returned by [`Self::reuse`].
+    /// Takes what has ended since the last call; return the list with [`Self::reuse`].
     pub fn take_ended(&mut self) -> Vec<(Production<AfterWrite>, WriteOutcome)> {
         std::mem::take(&mut self.ended)
     }
 
-    /// Takes the emptied list back; whether more has ended meanwhile.
+    /// Takes the emptied list back. Returns whether more has ended in the meantime.
     pub fn reuse(&mut self, emptied: Vec<(Production<AfterWrite>, WriteOutcome)>) -> bool {
         if self.ended.is_empty() {
             self.ended = emptied;
@@ -106,8 +106,8 @@ impl Copies {
         true
     }
 
-    /// Kafka will never accept this copy as it is: it becomes a truncated letter, and where nothing is left to cut off it is
-    /// retried for ever. Gives the due time of a retry that became a letter.
+    /// Handles a copy that Kafka will never accept as it is: it becomes a truncated letter, or is retried forever if
+    /// nothing is left to truncate. Returns the due time of a retry that became a letter.
     pub fn refused(&mut self, production: Production<AfterWrite>, code: RDKafkaErrorCode) -> Option<Time> {
         let letters = self.topics.letters();
         let Some(cut) = cut::truncated(&production, letters, code) else {
@@ -122,7 +122,7 @@ impl Copies {
         cut.was_retry
     }
 
-    /// Offers what is in the spool again, as far as `needed` says so.
+    /// Offers spooled records again, as far as `needed` allows.
     pub fn offer_spooled(&mut self, now: Instant, needed: impl Fn(&CopyRecord, bool) -> SpoolUse) {
         let is_spooled = |then: &AfterWrite| matches!(then, AfterWrite::Spooled(_));
         if self.spool.is_empty() || self.outbox.pending().any(is_spooled) {
@@ -141,7 +141,7 @@ impl Copies {
         }
     }
 
-    /// A spooled record was accepted.
+    /// Notes that a spooled record was accepted.
     pub fn spooled_stored(&mut self, path: &Path, now: Instant) {
         self.spool.forget(path, now);
     }
@@ -154,17 +154,17 @@ impl Copies {
         self.spool.offer_every(span, now);
     }
 
-    /// Whether the record at this offset is being replaced by a copy that is not acknowledged.
+    /// Whether the record at this offset is being replaced by a copy that is not acknowledged yet.
     pub fn is_replacing(&self, epoch: u32, lane: usize, offset: u64) -> bool {
         self.marks().any(|mark| (mark.lane, mark.epoch, mark.offset) == (lane, epoch, offset))
     }
 
-    /// Whether a copy of an earlier assignment is not acknowledged.
+    /// Whether a copy of an earlier assignment is not acknowledged yet.
     pub fn has_earlier(&self, epoch: u32) -> bool {
         self.marks().any(|mark| mark.epoch != epoch)
     }
 
-    /// Whether a copy of this assignment is on its way that may still be written soon.
+    /// Whether a copy of this assignment is in flight that may still be written soon.
     pub fn is_busy(&self, epoch: u32) -> bool {
         let failing = self.outbox.failing().filter_map(|failing| mark_of(failing.then));
         let failing = failing.filter(|mark| mark.epoch == epoch).count();
@@ -192,12 +192,12 @@ impl Copies {
         self.outbox.is_empty()
     }
 
-    /// Whether something waits to be sent again without an event that would wake the engine.
+    /// Whether something has to be resent that no event would wake the engine for.
     pub fn needs_polling(&self) -> bool {
         self.outbox.holds()
     }
 
-    /// The partitions are gone: what could not be written of them was not written, and their next owner has the records.
+    /// Gives up failed copies of partitions that are gone: their records are not done, and the next owner has them.
     pub fn give_up_failed(&mut self) {
         let is_of_lane =
             |then: &AfterWrite| matches!(then, AfterWrite::Mark(_) | AfterWrite::Progress { .. });

@@ -1,8 +1,8 @@
-//! What becomes of a copy that Kafka will never take as it is, because it is too large or invalid: a dead letter that was cut.
+//! Truncates a copy that Kafka will never accept as it is, because it is too large or invalid, to a dead letter.
 //!
-//! It says everything that is known of the message, holds the beginning of its payload, and names the source record, which
-//! is whole. So nothing rests on the local disk; the spool has the whole copy only to make the letter whole again once the
-//! topic takes it. A copy for a tier becomes a letter too: what cannot be written cannot wait.
+//! The letter holds everything known about the message and the beginning of its payload, and names the source record,
+//! which is whole. So nothing depends on the local disk; the spool keeps the whole copy only to complete the letter
+//! once the topic accepts it. A copy for a tier becomes a letter too: what cannot be written cannot wait.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use super::targets::TargetTopic;
 use crate::clock::wall_time;
 use crate::record::{CopyRecord, LetterMarks, Origin};
 
-/// What is left of the payload at first; if that is too large as well, nothing of it is.
+/// How much of the payload is kept at first; if the letter is still too large, nothing is.
 const PAYLOAD_BYTES: usize = 16 * 1024;
-/// Longer keys and headers are left out at first, and all of them if that is too large as well.
+/// Longer keys and headers are left out at first; if the letter is still too large, all of them are.
 const KEY_BYTES: usize = 4 * 1024;
 const HEADERS_BYTES: usize = 16 * 1024;
 
-/// How much is left of a copy.
+/// How much of a copy is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Beginning,
     Bare,
 }
 
-/// The stage after what a copy is now; `None` if there is nothing left to cut.
+/// Returns the next stage for a copy; `None` if there is nothing left to truncate.
 fn next_stage(copy: &CopyRecord) -> Option<Stage> {
     let Some(_) = copy.marks.cut else { return Some(Stage::Beginning) };
     let message = &copy.message;
@@ -38,7 +38,7 @@ fn next_stage(copy: &CopyRecord) -> Option<Stage> {
     (!is_bare || message.key().is_some()).then_some(Stage::Bare)
 }
 
-/// The letter that is left of a copy.
+/// Returns the truncated letter of a copy.
 fn cut(copy: &CopyRecord, stage: Stage, problem: &str) -> Option<CopyRecord> {
     let message = &copy.message;
     let whole = copy.marks.cut.unwrap_or(message.payload().map_or(0, <[u8]>::len) as u64);
@@ -59,7 +59,7 @@ fn cut(copy: &CopyRecord, stage: Stage, problem: &str) -> Option<CopyRecord> {
     }
     .encode()
     .ok()?;
-    // The first time only: it is for people, among the errors of the attempts.
+    // Only the first time. It is for people, among the errors of the attempts.
     let history = if copy.marks.cut.is_some() {
         copy.history.clone()
     } else {
@@ -86,17 +86,17 @@ fn cut(copy: &CopyRecord, stage: Stage, problem: &str) -> Option<CopyRecord> {
     })
 }
 
-/// What becomes of a copy that Kafka refuses.
+/// A truncated letter, and what has to be done besides writing it.
 #[derive(Debug)]
 pub(super) struct Truncated {
     pub letter: Production<AfterWrite>,
-    /// The whole copy and the record it replaces, the first time that something is cut off.
+    /// The whole copy and the record it replaces, when it is truncated for the first time.
     pub to_spool: Option<(CopyRecord, Option<Origin>)>,
-    /// When it was due, if it was a retry.
+    /// The due time, if it was a retry.
     pub was_retry: Option<Time>,
 }
 
-/// The letter that is left of a refused copy; `None` if there is nothing more to cut off.
+/// Truncates a refused copy to a letter; `None` if there is nothing left to truncate.
 pub(super) fn truncated(
     production: &Production<AfterWrite>,
     letters: &TargetTopic,

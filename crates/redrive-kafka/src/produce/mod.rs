@@ -1,8 +1,10 @@
-//! Writing records.
+//! Writes records.
 //!
-//! - `copies`: everything the engine writes; `after`: what follows when it is acknowledged; `targets`: to which topics; `cut`: what becomes of a copy that Kafka refuses
+//! - `copies`: everything the engine writes; `after`: what to do when it is acknowledged; `targets`: to which topics;
+//!   `cut`: truncates a copy that Kafka refuses
 //! - `transit`: messages between two records; `unwritten`: partitions that are held because of a copy
-//! - [`outbox`]: retries until written; `bursts`: which records leave next; `producer`: hands records to librdkafka; `spool`: stores what Kafka refuses
+//! - [`outbox`]: retries until written; `bursts`: which records leave next; `producer`: hands records to librdkafka;
+//!   `spool`: stores what Kafka refuses
 
 pub(crate) mod after;
 mod bursts;

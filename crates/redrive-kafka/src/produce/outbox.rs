@@ -1,9 +1,10 @@
-//! Records that were sent and are not acknowledged; failed ones are sent again.
+//! Records that were sent and are not acknowledged yet; failed ones are resent.
 //!
-//! Only what the record itself makes impossible ends here: it is too large, or invalid. Everything else, a missing
-//! permission or topic, a broker that is away, is tried again until it is written, however long that takes.
+//! A record is refused only for a reason of its own: it is too large, or invalid. After any other error, such as a
+//! missing permission or topic, or an unreachable broker, it is resent until it is written, however long that takes.
 //!
-//! An acknowledgement lost is a copy that may exist: it is sent again, which can make a twin and never loses a message.
+//! When an acknowledgement is lost, the copy may exist. It is resent, which can create a twin but never loses a
+//! message.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,7 @@ use crate::client::threads::ClientThreads;
 use crate::consume::mailbox::Mailbox;
 use crate::locked::locked;
 
-/// How long a copy waits after its first error, twice as long after each further one, and at most.
+/// Time until a copy is resent after its first error; it doubles with each further one, up to the maximum.
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
 const GENERATION_BITS: u32 = 16;
@@ -40,31 +41,31 @@ struct OutboxEntry<T> {
     queue: QueueId,
     /// The last error, and how many there were.
     failed: Option<(RDKafkaErrorCode, u32)>,
-    /// A batch it was part of was refused: it goes alone, so that it is not blamed for another.
+    /// Whether a batch with it was refused: it is sent alone then, so that it is not blamed for another record.
     is_alone: bool,
 }
 
-/// Everything that is on its way.
+/// Everything that is in flight.
 pub struct Outbox<T> {
     config: ClientConfig,
     mailbox: Arc<Mailbox>,
     producer: ThreadedProducer<ReportCollector>,
-    /// Puts each record into a batch of its own; made when it is first needed.
+    /// Puts each record into a batch of its own; created when first needed.
     single: Option<ThreadedProducer<ReportCollector>>,
     reports: Arc<Mutex<Vec<DeliveryReport>>>,
-    /// Counts the producers: a report of an earlier one says nothing.
+    /// Number of the current producer: reports of earlier ones are ignored.
     generation: usize,
     slots: Vec<Option<OutboxEntry<T>>>,
     unused: Vec<usize>,
-    /// Those that the producer does not have yet.
+    /// Those that were not handed to the producer yet.
     bursts: Bursts,
-    /// Those that failed, by when they are sent again.
+    /// Those that failed, by the time at which they are resent.
     failed: BTreeSet<(Instant, usize)>,
-    /// How many failed and are not written yet, also while they are sent again.
+    /// How many have failed and are not written yet, including those being resent.
     failing: usize,
     heard: Vec<DeliveryReport>,
     problems: ProblemLog,
-    /// Producers that were replaced.
+    /// Threads that drop replaced producers.
     ending: ClientThreads,
 }
 
@@ -104,17 +105,17 @@ impl<T> Outbox<T> {
         self.len() == 0
     }
 
-    /// What every production on its way will do.
+    /// Returns what every production in flight will do.
     pub fn pending(&self) -> impl Iterator<Item = &T> {
         self.slots.iter().flatten().map(|slot| &slot.production.then)
     }
 
-    /// How many have failed and are not written yet.
+    /// Returns how many have failed and are not written yet.
     pub fn failing_count(&self) -> usize {
         self.failing
     }
 
-    /// Those that have failed and are not written yet.
+    /// Returns those that have failed and are not written yet.
     pub fn failing(&self) -> impl Iterator<Item = Failing<'_, T>> {
         let slots = self.slots.iter().flatten().filter(|_| self.failing > 0);
         slots.filter_map(|OutboxEntry { production, failed, .. }| {
@@ -123,13 +124,13 @@ impl<T> Outbox<T> {
         })
     }
 
-    /// Takes a record in, which leaves with [`Self::flush`]; [`Self::poll`] reports the outcome.
+    /// Takes a record that leaves with [`Self::flush`]; [`Self::poll`] reports the outcome.
     pub fn send(&mut self, production: Production<T>) {
         let at = self.take_in(production, false);
         self.enqueue(at);
     }
 
-    /// Takes a record in that was refused for good: it is tried again all the same, because nothing else can be done.
+    /// Takes a record that was refused for good. It is retried anyway, because nothing else can be done.
     pub fn hold(&mut self, production: Production<T>, code: RDKafkaErrorCode) {
         let slot = self.take_in(production, true);
         if let Some(held) = &mut self.slots[slot] {
@@ -155,7 +156,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Hands the next burst of each partition to the producer, unless it has one of that partition.
+    /// Hands the next burst of each partition to the producer, unless one of that partition is in flight.
     pub fn flush(&mut self, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         while let Some(queue) = self.bursts.next_ready() {
             let mut burst = Burst::default();
@@ -173,7 +174,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Whether the producer had room for it.
+    /// Hands a record to the producer. Returns whether there was room for it.
     fn give(&mut self, at: usize, burst: &mut Burst, ended: &mut Vec<(Production<T>, WriteOutcome)>) -> bool {
         let is_alone = self.slots[at].as_ref().is_some_and(|slot| slot.is_alone);
         if is_alone && self.single.is_none() {
@@ -194,14 +195,14 @@ impl<T> Outbox<T> {
                 self.bursts.put_back(slot.queue, at);
                 return false;
             }
-            // The client itself looked at this record alone.
+            // The client itself checked this one record.
             Some(code) if slot.is_refused_by(code) => self.end(at, WriteOutcome::Refused(code), ended),
             code => self.fail(at, code.unwrap_or(RDKafkaErrorCode::Unknown)),
         }
         true
     }
 
-    /// It is sent again later.
+    /// Schedules a record to be resent.
     fn fail(&mut self, at: usize, code: RDKafkaErrorCode) {
         let now = Instant::now();
         let Some(slot) = self.slots[at].as_mut() else { return };
@@ -223,7 +224,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Gives up those that have failed, are not under way at this moment, and that `unneeded` says yes to.
+    /// Gives up productions that have failed, are not in flight now, and for which `unneeded` holds.
     pub fn give_up(&mut self, unneeded: impl Fn(&T) -> bool, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         let is_unneeded = |(_, at): &(Instant, usize)| {
             self.slots[*at].as_ref().is_some_and(|slot| unneeded(&slot.production.then))
@@ -236,7 +237,7 @@ impl<T> Outbox<T> {
         }
     }
 
-    /// Hears what became of what was sent, and sends again what has to be.
+    /// Handles delivery reports and resends what has to be.
     pub fn poll(&mut self, ended: &mut Vec<(Production<T>, WriteOutcome)>) {
         let mut heard = std::mem::take(&mut self.heard);
         std::mem::swap(&mut *locked(&self.reports), &mut heard);
@@ -253,7 +254,7 @@ impl<T> Outbox<T> {
                 Ok((partition, offset)) => self.end(at, WriteOutcome::Stored { partition, offset }, ended),
                 Err(code) => {
                     failed = true;
-                    // One that gets nothing through may never do so again: after a broker had no leader for a while it was
+                    // A producer that times out may never recover: after a broker had no leader for a while, one was
                     // seen to wait without end.
                     fatal |= matches!(code, RDKafkaErrorCode::Fatal | RDKafkaErrorCode::MessageTimedOut);
                     self.failed_with(at, code, ended);
@@ -281,7 +282,7 @@ impl<T> Outbox<T> {
                 slot.is_alone = true;
                 self.enqueue(at);
             }
-            // Another record of its batch was.
+            // Another record of its batch was refused.
             Some(slot) if code == RDKafkaErrorCode::InvalidDifferentRecord => {
                 slot.is_alone = true;
                 self.enqueue(at);
@@ -299,18 +300,19 @@ impl<T> Outbox<T> {
         self.flush(ended);
     }
 
-    /// Whether something waits to be sent again, without an event that would trigger it.
+    /// Whether something has to be resent that no event would trigger.
     pub fn holds(&self) -> bool {
         self.bursts.has_ready() || !self.failed.is_empty()
     }
 
-    /// A producer after a fatal error is of no use. Whether its last records were written is not known.
+    /// Replaces the producer, which is useless after a fatal error. It is unknown whether its last records were
+    /// written.
     pub fn begin_anew(&mut self) {
         match connect(&self.config, &self.reports, &self.mailbox) {
             Ok(producer) => {
                 tracing::warn!("recreated the Kafka producer; resending unacknowledged records");
                 let old = (std::mem::replace(&mut self.producer, producer), self.single.take());
-                // Its end waits for its threads.
+                // Dropping the old producer waits for its threads.
                 self.ending.spawn("end-producer", move || drop(old));
                 self.generation = (self.generation + 1) & ((1 << GENERATION_BITS) - 1);
                 let waits: BTreeSet<usize> = self.failed.iter().map(|(_, slot)| *slot).collect();
@@ -319,7 +321,7 @@ impl<T> Outbox<T> {
                     self.enqueue(at);
                 }
             }
-            Err(error) => tracing::error!(%error, "the Kafka producer cannot be made anew"),
+            Err(error) => tracing::error!(%error, "the Kafka producer cannot be recreated"),
         }
     }
 }
@@ -337,7 +339,7 @@ fn again_after(times: u32) -> Duration {
         .min(AGAIN_AFTER_MAX)
 }
 
-/// Whether it is the record that is not wanted. Everything else may be repaired without touching it: permissions, topics,
+/// Whether the record itself is refused. Everything else can be repaired without changing it: permissions, topics,
 /// quotas, brokers.
 fn is_of_record(code: RDKafkaErrorCode) -> bool {
     matches!(

@@ -22,12 +22,12 @@ pub struct Production<T> {
     pub topic: Arc<str>,
     pub partition: i32,
     pub body: Body,
-    /// What shall be done once it is acknowledged.
+    /// What to do once it is acknowledged.
     pub then: T,
 }
 
 impl<T> Production<T> {
-    /// About how much it takes up in a batch.
+    /// Returns roughly how much it takes up in a batch.
     pub fn bytes(&self) -> usize {
         const HEADERS: usize = 512;
         let length = |part: Option<&[u8]>| part.map_or(0, <[u8]>::len);
@@ -40,7 +40,7 @@ impl<T> Production<T> {
 
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// A message with its story; `from` is the record it replaces.
+    /// A message with its history; `from` is the record that it replaces.
     Copy {
         copy: Box<CopyRecord>,
         from: Option<Origin>,
@@ -58,20 +58,20 @@ pub enum WriteOutcome {
         partition: i32,
         offset: i64,
     },
-    /// It can never be written as it is. Only of copies.
+    /// It can never be written as it is. For copies only.
     Refused(RDKafkaErrorCode),
-    /// It could not be written and is not needed any more.
+    /// It could not be written and is no longer needed.
     GivenUp,
 }
 
-/// What became of a record.
+/// The producer's report on a record.
 #[derive(Debug)]
 pub(crate) struct DeliveryReport {
     pub opaque: usize,
     pub result: Result<(i32, i64), RDKafkaErrorCode>,
 }
 
-/// Where delivery reports are put, by a thread of the producer.
+/// Collects delivery reports; a thread of the producer calls it.
 pub(crate) struct ReportCollector {
     tray: Arc<Mutex<Vec<DeliveryReport>>>,
     mailbox: Arc<Mailbox>,

@@ -1,7 +1,8 @@
-//! Stores the whole copies of truncated letters in local files: Kafka refuses them until a topic setting is changed. They are
-//! offered again every now and then; once accepted, the letter is whole.
+//! Stores the whole copies of truncated letters in local files, because Kafka refuses them until a topic setting is
+//! changed. They are offered again from time to time; once one is accepted, the letter is whole.
 //!
-//! It is a cache: without it the letters stay cut, and their source records are whole as long as the source keeps them.
+//! It is a cache: without it the letters stay truncated, and their source records are whole for as long as the source
+//! keeps them.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -20,22 +21,22 @@ use super::producer::Body;
 use crate::record::origin_of;
 use crate::record::{CopyRecord, LetterMarks, Origin, group};
 
-/// What is kept at most; a letter beyond it stays cut.
+/// Bounds of the spool; a letter beyond them stays truncated.
 const RECORDS_MAX: usize = 10_000;
 const BYTES_MAX: u64 = 1 << 30;
 /// Records that are offered in one go.
 const OFFERED_MAX: usize = 8;
-/// How soon they are offered again, twice as late each time that nothing was taken, and at most.
+/// Time until the next offer; it doubles each time nothing was accepted, up to the maximum.
 const OFFER_AFTER: Duration = Duration::from_secs(30);
 const OFFER_AFTER_MAX: Duration = Duration::from_mins(10);
 
-/// A record as it is kept.
+/// A record as stored in a file.
 #[derive(Serialize, Deserialize)]
 struct SpooledRecord {
     topic: String,
     partition: i32,
     problem: String,
-    /// Whether its letter is in the topic, cut. Where it is not, an earlier version has kept the only copy here.
+    /// Whether its truncated letter is in the topic. If not, an earlier version stored the only copy here.
     #[serde(default)]
     has_letter: bool,
     number: u64,
@@ -61,24 +62,24 @@ struct SpooledRecord {
     message: Vec<u8>,
 }
 
-/// A record out of the spool, and the file it is in.
+/// A record from the spool, and its file.
 #[derive(Debug)]
 pub struct Spooled {
     pub path: PathBuf,
     pub topic: Arc<str>,
     pub partition: i32,
     pub body: Body,
-    /// Whether its letter is in the topic, cut; otherwise this is the only copy.
+    /// Whether its truncated letter is in the topic; if not, this is the only copy.
     pub has_letter: bool,
 }
 
 #[derive(Debug)]
 pub struct Spool {
     dir: PathBuf,
-    /// By name, with their sizes.
+    /// Sizes of the files by path.
     files: BTreeMap<PathBuf, u64>,
     bytes: u64,
-    /// The last one that was offered.
+    /// The file that was offered last.
     last: PathBuf,
     offer_at: Instant,
     wait: Duration,
@@ -86,7 +87,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// With what an earlier process has left.
+    /// Opens the spool with the files of an earlier process.
     pub fn open(dir: PathBuf, now: Instant) -> Self {
         let files = fs::read_dir(&dir).into_iter().flatten().flatten();
         let files = files.filter(|file| file.path().extension().is_some_and(|extension| extension == "json"));
@@ -105,12 +106,12 @@ impl Spool {
         self.files.is_empty()
     }
 
-    /// How soon a record is offered again; half a minute unless set.
+    /// Sets how soon a record is offered again; the default is half a minute.
     pub fn offer_every(&mut self, span: Duration, now: Instant) {
         (self.wait, self.first_wait, self.offer_at) = (span, span, now);
     }
 
-    /// Keeps the whole copy of a letter that is cut. That it cannot be kept is logged: the letter stays cut.
+    /// Stores the whole copy of a truncated letter. A failure is logged; the letter stays truncated then.
     pub fn keep(
         &mut self,
         topic: &str,
@@ -181,7 +182,7 @@ impl Spool {
         Ok((path, bytes.len() as u64))
     }
 
-    /// The next few that are to be offered again, if it is time for that. A file that cannot be read stays where it is.
+    /// Returns the next few records to offer, if it is time. A file that cannot be read stays in place.
     pub fn next_offers(&mut self, now: Instant) -> Vec<Spooled> {
         if self.files.is_empty() || now < self.offer_at {
             return Vec::new();
@@ -198,7 +199,7 @@ impl Spool {
         next.iter().filter_map(|path| read(path)).collect()
     }
 
-    /// A record was taken, or is not needed any more. The others are offered soon.
+    /// Removes a record that was accepted, or is no longer needed. The others are offered soon.
     pub fn forget(&mut self, path: &Path, now: Instant) {
         if let Err(error) = fs::remove_file(path) {
             tracing::warn!(path = %path.display(), %error, "a file of the spool cannot be removed");

@@ -14,13 +14,13 @@ pub(crate) struct TargetTopic {
 }
 
 impl TargetTopic {
-    /// The partition for messages of a source partition.
+    /// Returns the partition for messages of a source partition.
     pub fn partition(&self, source: i32) -> i32 {
         source.rem_euclid(self.partitions.max(1))
     }
 }
 
-/// All of them.
+/// All topics that copies are written to.
 #[derive(Debug)]
 pub(crate) struct TargetTopics {
     /// Shortest delay first.
@@ -43,7 +43,7 @@ impl TargetTopics {
         }
     }
 
-    /// Updates the partition counts: topics may have grown.
+    /// Updates the partition counts, because topics may have grown.
     pub fn update(&mut self, partitions: &HashMap<Arc<str>, i32>) {
         let others = [&mut self.replay, &mut self.letters, &mut self.letter_states, &mut self.progress];
         for target in self.tiers.iter_mut().map(|(_, target)| target).chain(others) {
@@ -53,7 +53,7 @@ impl TargetTopics {
         }
     }
 
-    /// The tier for a delay: that of the attempt if the delay fits it, else the shortest that it fits, else the last.
+    /// Returns the tier for a delay: that of the attempt if the delay fits, else the shortest that fits, else the last.
     pub fn tier(&self, attempts: u32, delay: Duration) -> &TargetTopic {
         let fits = |tier: &Duration| delay <= *tier * 2;
         let of_attempt = attempts.checked_sub(1).and_then(|at| self.tiers.get(at as usize));
@@ -64,7 +64,7 @@ impl TargetTopics {
         tier.map_or(&self.replay, |(_, target)| target)
     }
 
-    /// The topics that are read beside the source: every tier and the replay topic.
+    /// Returns the topics that are read beside the source: every tier and the replay topic.
     pub fn beside_source(&self) -> impl Iterator<Item = &Arc<str>> + Clone {
         self.tiers.iter().map(|(_, target)| &target.name).chain([&self.replay.name])
     }

@@ -7,17 +7,17 @@ use redrive_core::Time;
 
 #[derive(Debug, Default)]
 pub(crate) struct Transit {
-    /// Retries whose copies are not acknowledged, by due and number.
+    /// Retries whose copies are not acknowledged, by due time and number.
     retries: BTreeSet<(u64, u64)>,
-    /// Letters and successes that are not acknowledged: their messages are not finished.
+    /// Messages whose letters or successes are not acknowledged, so that they are not finished.
     finishing: BTreeSet<u64>,
-    /// Copies that are acknowledged and not read yet, by due, lane and offset.
+    /// Copies that are acknowledged and not read yet, by due time, lane and offset.
     unread: BTreeSet<(u64, usize, u64)>,
-    /// Replayed letters that were not read yet, with their due.
+    /// Replayed letters whose records have not been read yet, with their due times.
     replayed: NumberMap<u64, Time>,
 }
 
-/// What a record that was read had been expected as.
+/// How a record that was read had been expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Expected {
     /// A copy that this assignment wrote, acknowledged before it was read.
@@ -32,7 +32,7 @@ impl Transit {
         self.retries.insert((due.as_millis(), number));
     }
 
-    /// A retry was acknowledged; `false` if a record of it has been read already.
+    /// Notes that a retry was acknowledged; `false` if its record was read already.
     pub fn retry_stored(&mut self, due: Time, number: u64) -> bool {
         self.retries.remove(&(due.as_millis(), number))
     }
@@ -45,7 +45,7 @@ impl Transit {
         self.finishing.remove(&number);
     }
 
-    /// A refused retry becomes a letter.
+    /// Notes that a refused retry becomes a letter.
     pub fn retry_became_letter(&mut self, due: Time, number: u64) {
         self.retry_stored(due, number);
         self.finish_sent(number);
@@ -55,17 +55,17 @@ impl Transit {
         self.finishing.contains(&number)
     }
 
-    /// An acknowledged copy will be read at this lane and offset.
+    /// Expects an acknowledged copy to be read at this lane and offset.
     pub fn expect(&mut self, due: Time, lane: usize, offset: u64) {
         self.unread.insert((due.as_millis(), lane, offset));
     }
 
-    /// A letter was replayed, and its record will be read here.
+    /// Expects the record of a replayed letter to be read here.
     pub fn expect_replay(&mut self, number: u64, due: Time) {
         self.replayed.insert(number, due);
     }
 
-    /// A record of a tier or the replay topic (`is_copy`), or of the source, was read.
+    /// Notes that a record of the source, or (`is_copy`) of a tier or the replay topic, was read.
     pub fn read(
         &mut self,
         is_copy: bool,
@@ -89,7 +89,7 @@ impl Transit {
         [retry, unread, replayed].into_iter().flatten().min()
     }
 
-    /// Messages that wait for their time without being in memory.
+    /// Counts messages that wait for their due time without being in memory.
     pub fn delayed(&self) -> u64 {
         (self.retries.len() + self.replayed.len()) as u64
     }
@@ -98,7 +98,8 @@ impl Transit {
         self.finishing.len() as u64
     }
 
-    /// The partitions are gone: what is acknowledged from now on is found when it is read.
+    /// Forgets everything, after the partitions are gone: copies that are acknowledged from now on are found when they
+    /// are read.
     pub fn clear(&mut self) {
         *self = Self::default();
     }

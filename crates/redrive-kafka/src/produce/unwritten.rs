@@ -1,6 +1,6 @@
-//! Partitions that are held because one of their records cannot be written for now: a permission or a topic is missing, or a
-//! broker is away. Nothing more of them is delivered, so that what waits is bounded and nothing is committed beyond it; they
-//! resume by themselves once everything is written.
+//! Partitions that are held because one of their records cannot be written for now: a permission or topic is missing,
+//! or a broker is unreachable. Nothing more of them is delivered, so that the number of waiting records stays bounded
+//! and nothing is committed beyond them. They resume by themselves once everything is written.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::after::AfterWrite;
 use super::outbox::Failing;
 use crate::backlog::lanes::Lanes;
 
-/// Why a lane is held: one of its records stands for all.
+/// Why a lane is held; one of its records stands for all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct WriteProblem {
     target: String,
@@ -22,11 +22,11 @@ struct WriteProblem {
 #[derive(Debug, Default)]
 pub(crate) struct Unwritten {
     lanes: BTreeMap<usize, WriteProblem>,
-    /// What belongs to no lane, by topic.
+    /// Failing records that belong to no lane, by topic.
     others: BTreeMap<String, WriteProblem>,
 }
 
-/// Which lanes have to be held from now on, and which may resume.
+/// Lanes that have to be held from now on, and lanes that may resume.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct HoldChanges {
     pub held: Vec<usize>,
@@ -46,7 +46,7 @@ impl Unwritten {
         *self = Self::default();
     }
 
-    /// Replaces what is known by everything that fails now in the assignment `epoch`.
+    /// Replaces what is known with everything that fails now in the assignment `epoch`.
     pub fn update<'a>(
         &mut self,
         failing: impl Iterator<Item = Failing<'a, AfterWrite>>,

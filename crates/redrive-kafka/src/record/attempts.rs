@@ -7,10 +7,10 @@ use redrive::internal::engine::{Attempt, History};
 use redrive_core::{Class, FailureKind, Time};
 use serde::{Deserialize, Serialize};
 
-/// All our headers together stay within 16 KiB; what is beside this one is small.
+/// Keeps all our headers together within 16 KiB; the others are small.
 const BYTES_MAX: usize = 14 * 1024;
-/// Errors are cut to the first of these with which the line fits. The last always does: nine attempts, six bytes for a
-/// character at worst.
+/// Errors are cut to the first of these lengths with which the line fits. The last always fits: nine attempts, and at
+/// worst six bytes per character.
 const ERROR_CUTS: [usize; 4] = [1024, 512, 256, 64];
 
 #[derive(Serialize, Deserialize)]
@@ -20,8 +20,8 @@ struct AttemptLine<'a> {
     at: u64,
     took_ms: u32,
     class: Cow<'a, str>,
-    /// How it failed: `status`, `timeout`, `refused`, `dns`, `tls`, `proxy`, `reset` or `other`. Lines of earlier versions
-    /// have none.
+    /// The kind of failure: `status`, `timeout`, `refused`, `dns`, `tls`, `proxy`, `reset` or `other`. Earlier versions
+    /// did not write it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -29,7 +29,7 @@ struct AttemptLine<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     code: Option<Cow<'a, str>>,
     counted: bool,
-    /// The effect may have happened although the attempt failed.
+    /// Whether the effect may have happened although the attempt failed.
     ambiguous: bool,
     #[serde(borrow)]
     error: Cow<'a, str>,
@@ -74,7 +74,7 @@ fn write_cut(attempts: &[Attempt], cut: usize) -> String {
     serde_json::to_string(&lines).unwrap_or_default()
 }
 
-/// The history that was written. What cannot be parsed is left out: it is for people, nothing depends on it.
+/// Parses the history. What cannot be parsed is left out: it is for people, and nothing depends on it.
 pub(super) fn read(json: &[u8]) -> History {
     let lines: Vec<AttemptLine<'_>> = serde_json::from_slice(json).unwrap_or_default();
     lines.iter().fold(History::default(), |history, line| {
@@ -93,7 +93,7 @@ pub(super) fn read(json: &[u8]) -> History {
     })
 }
 
-/// The first `max` bytes of a text, ending at a character.
+/// Returns at most the first `max` bytes of a text, ending at a character boundary.
 pub(super) fn start_of(text: &str, max: usize) -> &str {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {

@@ -1,4 +1,4 @@
-//! A record that Redrive has written, and what reading any record gives.
+//! A record that Redrive has written, and the result of reading any record.
 
 use std::sync::Arc;
 
@@ -7,45 +7,45 @@ use redrive_core::{Fingerprint, Message, Meta, Reason, Time};
 
 use super::origin::Origin;
 
-/// A record that Redrive has written itself: a message that was tried before, with its whole story.
+/// A record that Redrive has written: a message with its history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CopyRecord {
     pub message: Message,
     pub meta: Meta,
     pub history: History,
-    /// Where the message came from. It names the message for ever.
+    /// The source record of the message. It identifies the message permanently.
     pub origin: Origin,
     pub due: Option<Time>,
     /// Set on dead letters.
     pub reason: Option<Reason>,
     pub dead_at: Option<Time>,
-    /// The replay job that put it back last.
+    /// The latest replay job that requeued it.
     pub job: Option<u64>,
     pub marks: LetterMarks,
 }
 
-/// What is special about the record of a dead letter.
+/// Properties that only the record of a dead letter has.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LetterMarks {
-    /// Kafka refuses the whole record, so a part of it is left out. How many bytes the whole payload has.
+    /// The size of the whole payload in bytes, if Kafka refused the record and it was truncated.
     pub cut: Option<u64>,
-    /// An old letter was written again at the end of the topic, so that what lay before it could be deleted.
+    /// Whether an old letter was rewritten to the end of the topic, so that the records before it could be deleted.
     pub moved: bool,
-    /// Which letters it belongs to; none of those that an older program wrote has one.
+    /// The group it belongs to. Records of older versions have none.
     pub group: Option<Fingerprint>,
-    /// The resolved policy at its death, as JSON; none of those that an older program wrote has one.
+    /// The resolved policy at its death, as JSON. Records of older versions have none.
     pub options: Option<Arc<str>>,
 }
 
-/// What a record is; a complete set of `x-orig-*` headers makes it a copy.
+/// The kind of a record; a complete set of `x-orig-*` headers makes it a copy.
 #[derive(Debug)]
 pub enum Read {
     Fresh(Message, Meta),
     Copy(Box<CopyRecord>),
 }
 
-/// A record that cannot be a message: a part of it is beyond what a message may have. It is never skipped silently; what
-/// can be kept of it is in `rest`, and its origin says where the whole record lies.
+/// A record that cannot be a message, because a part of it exceeds the limits of a message. It is never skipped
+/// silently: `rest` holds what can be kept of it, and the origin of that names the whole record.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct Unreadable {

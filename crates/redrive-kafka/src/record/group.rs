@@ -1,14 +1,14 @@
-//! The group of a letter as its header says it: `1 g7k2m9x4q 503 Service Unavailable`.
+//! The group of a letter in its header: `1 g7k2m9x4q 503 Service Unavailable`.
 
 use redrive_core::Fingerprint;
 use redrive_core::fingerprint::TITLE_BYTES_MAX;
 
-/// Version, group and title, on one line.
+/// Returns version, group and title on one line.
 pub fn write(group: &Fingerprint) -> String {
     format!("{} {} {}", group.version, group.group, group.title)
 }
 
-/// `None` if this is not what we have written: then the letter is grouped as one without a group.
+/// Returns `None` if this is not in our format; the letter is then grouped like one without a group.
 pub fn read(value: &[u8]) -> Option<Fingerprint> {
     let text = std::str::from_utf8(value).ok()?;
     let (version, rest) = text.split_once(' ')?;

@@ -6,7 +6,7 @@ use redrive_core::Meta;
 
 pub(crate) use redrive::internal::engine::meta_codec::{get_time, put_time};
 
-/// The bytes of every [`Meta`].
+/// The size of every encoded [`Meta`].
 pub(crate) const META_BYTES: usize = meta_codec::META_BYTES + 1;
 
 pub(crate) fn put_meta(out: &mut BytesMut, meta: &Meta) {
@@ -14,7 +14,7 @@ pub(crate) fn put_meta(out: &mut BytesMut, meta: &Meta) {
     out.put_u8(u8::from(meta.deferred));
 }
 
-/// `None` if the bytes are too few.
+/// Returns `None` if there are too few bytes.
 pub(crate) fn get_meta(bytes: &mut Bytes) -> Option<Meta> {
     if bytes.len() < META_BYTES {
         return None;
@@ -23,7 +23,7 @@ pub(crate) fn get_meta(bytes: &mut Bytes) -> Option<Meta> {
     Some(Meta { deferred: bytes.get_u8() != 0, ..meta })
 }
 
-/// The next `len` bytes, if there are so many.
+/// Takes the next `len` bytes, if there are that many.
 pub(crate) fn get_part(bytes: &mut Bytes, len: usize) -> Option<Bytes> {
     (bytes.len() >= len).then(|| bytes.split_to(len))
 }

@@ -1,9 +1,9 @@
-//! Records as messages, and messages as records.
+//! Converts records to messages, and messages to records.
 //!
 //! A record of the source becomes a [`Message`](redrive_core::Message). A copy in a tier, in `T.replay` or in `T.DLQ`
-//! carries the same key, value and headers, and behind them, from `x-orig-topic` on, everything Redrive knows of it as
-//! headers in plain text. What stands before that mark is the producer's, whatever its names are; so nothing of it is
-//! lost, and nothing of ours is ever there twice.
+//! has the same key, value and headers, followed, from `x-orig-topic` on, by everything Redrive knows about it as
+//! headers in plain text. Headers before that mark are the producer's, whatever their names; so none of them is lost,
+//! and none of ours is ever there twice.
 
 mod copy;
 pub(crate) mod group;

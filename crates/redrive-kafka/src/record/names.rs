@@ -1,16 +1,16 @@
-//! The names of our headers. Each is a promise to other tools that read these topics.
+//! The names of our headers. They are an interface for other tools that read these topics.
 
 pub const ORIG_TOPIC: &str = "x-orig-topic";
 pub const ORIG_PARTITION: &str = "x-orig-partition";
 pub const ORIG_OFFSET: &str = "x-orig-offset";
 pub const MESSAGE_ID: &str = "x-message-id";
 pub const TENANT: &str = "x-tenant";
-/// When the message was made. A producer may set it on a source record; the TTL counts from it.
+/// When the message was created. A producer may set it on a source record; the TTL counts from it.
 pub const CREATED: &str = "x-created";
-/// The creation as the message carries it, where it differs from the one the TTL counts from.
+/// The creation time in the message, if it differs from the one that the TTL counts from.
 pub const ORIG_CREATED: &str = "x-orig-created";
 pub const DEADLINE: &str = "x-deadline";
-/// The deadline as the message carries it, where it no longer applies: a replay has none.
+/// The deadline in the message, if it no longer applies: a replay has none.
 pub const ORIG_DEADLINE: &str = "x-orig-deadline";
 /// Counted failed attempts so far.
 pub const ATTEMPTS: &str = "x-attempts";
@@ -34,16 +34,16 @@ pub const ERROR_CLASS: &str = "x-error-class";
 /// The exact class.
 pub const CLASS: &str = "x-class";
 pub const ATTEMPT_ERRORS: &str = "x-attempt-errors";
-/// Only on letters: Kafka refuses the whole record, whose payload has so many bytes; this one holds a part of it.
+/// Only on letters: Kafka refused the whole record, whose payload has this many bytes; this one is truncated.
 pub const CUT: &str = "x-cut";
-/// Only on letters: an old one that was written again at the end of the topic.
+/// Only on letters: an old one that was rewritten to the end of the topic.
 pub const MOVED: &str = "x-moved";
 /// Only on letters: version, id and title of the group it belongs to.
 pub const GROUP: &str = "x-group";
-/// Only on letters: the policy it died under, as JSON.
+/// Only on letters: the policy in force when it died, as JSON.
 pub const OPTIONS: &str = "x-options";
 
-/// In the order they are written.
+/// All names, in the order in which they are written.
 pub const ALL: [&str; 31] = [
     ORIG_TOPIC,
     ORIG_PARTITION,
@@ -78,7 +78,7 @@ pub const ALL: [&str; 31] = [
     OPTIONS,
 ];
 
-/// Whether a header behind the mark is ours. What another tool has appended there is not.
+/// Whether a header after the mark is ours, and not appended by another tool.
 pub fn is_ours(name: &str) -> bool {
     name.starts_with("x-") && ALL.contains(&name)
 }

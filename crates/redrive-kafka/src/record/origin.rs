@@ -1,4 +1,4 @@
-//! Where a message came from: topic, partition and offset of its source record, which are also its number.
+//! Where a message came from: topic, partition and offset of its source record. The latter two are also its number.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// The message's number: the id of its letter, stable over all retries and replays.
+    /// Returns the message's number: the id of its letter, stable over all retries and replays.
     pub fn number(&self) -> u64 {
         PartitionOffset { partition: self.partition as u16, offset: self.offset.cast_unsigned() }.number()
     }
 
-    /// The origin that `number` stands for in `topic`.
+    /// Returns the origin that `number` stands for in `topic`.
     pub fn of_number(topic: Arc<str>, number: u64) -> Self {
         let place = PartitionOffset::of(number);
         Self { topic, partition: place.partition.into(), offset: place.offset.cast_signed() }
@@ -32,7 +32,7 @@ impl Origin {
 }
 
 impl fmt::Display for Origin {
-    /// As people see it: `orders/7/1182`.
+    /// Writes it for people: `orders/7/1182`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}/{}", self.topic, self.partition, self.offset)
     }

@@ -1,4 +1,4 @@
-//! The headers of a record, read in one walk, and which of them are ours.
+//! The headers of a record, read in one pass, and which of them are ours.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::str::FromStr;
@@ -17,8 +17,8 @@ pub type Given<'r> = (&'r str, Option<&'r [u8]>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadHeaderName;
 
-/// All headers of a record. Looking at one costs a call into the client library, so each is looked at once. Fails if a name
-/// is not text: the library panics then.
+/// Returns all headers of a record. Each access is a call into the client library, so each header is accessed once.
+/// Fails if a name is not text, for which the library panics.
 pub fn all<H: Headers>(headers: Option<&H>) -> Result<Vec<Given<'_>>, BadHeaderName> {
     let Some(headers) = headers else { return Ok(Vec::new()) };
     catch_unwind(AssertUnwindSafe(|| {
@@ -29,7 +29,7 @@ pub fn all<H: Headers>(headers: Option<&H>) -> Result<Vec<Given<'_>>, BadHeaderN
     .map_err(|_| BadHeaderName)
 }
 
-/// The deadline that a message carries, beside the one that applies.
+/// The deadline in the message, relative to the one that applies.
 #[derive(Clone, Copy, Default)]
 pub(super) enum OrigDeadline {
     #[default]
@@ -48,7 +48,7 @@ impl OrigDeadline {
     }
 }
 
-/// Our headers as they stand on a record.
+/// Our headers as they are on a record.
 #[derive(Default)]
 pub(super) struct Ours<'r> {
     pub(super) orig_topic: Option<&'r str>,
@@ -76,12 +76,12 @@ pub(super) struct Ours<'r> {
     pub(super) job: Option<u64>,
     pub(super) attempt_errors: Option<&'r [u8]>,
     pub(super) marks: LetterMarks,
-    /// What another tool has appended.
+    /// Headers that another tool has appended.
     pub(super) appended: Vec<Given<'r>>,
 }
 
 impl<'r> Ours<'r> {
-    /// From the headers behind the mark.
+    /// Collects them from the headers after the mark.
     pub(super) fn collect(headers: &[Given<'r>]) -> Self {
         let mut ours = Self::default();
         for (name, given) in headers {
@@ -125,7 +125,7 @@ impl<'r> Ours<'r> {
                 names::GROUP => ours.marks.group = group::read(value),
                 names::OPTIONS => ours.marks.options = text().map(Arc::from),
                 names::ATTEMPT_ERRORS => ours.attempt_errors = Some(value),
-                // For people only.
+                // `x-from` is read by `Replaces`; the others are for people only.
                 names::FROM | names::LAST_ERROR | names::ERROR_CLASS | names::CLASS => {}
                 _ => ours.appended.push((name, Some(value))),
             }

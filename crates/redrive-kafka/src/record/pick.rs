@@ -1,4 +1,4 @@
-//! The id or the tenant, found in a record without building its document.
+//! Finds the id or the tenant in a record without parsing it into a document.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::our_headers::Given;
 
-/// A [`Pick`] with its pointer taken apart once.
+/// A [`Pick`] whose pointer is split in advance.
 #[derive(Clone, Debug)]
 pub(super) enum PickedValue {
     Json(Vec<String>),
@@ -24,7 +24,7 @@ impl PickedValue {
         }
     }
 
-    /// The text there. Numbers are taken as they are written; anything else but text is not found.
+    /// Returns the text there. Integers are taken as written; other values count as not found.
     pub(super) fn find<'r>(&self, payload: Option<&'r [u8]>, headers: &[Given<'r>]) -> Option<Cow<'r, str>> {
         match self {
             Self::Json(steps) => in_json(steps, payload?),
@@ -44,7 +44,7 @@ fn in_json<'r>(steps: &[String], json: &'r [u8]) -> Option<Cow<'r, str>> {
     found
 }
 
-/// Goes down the remaining steps and skips everything beside them.
+/// Follows the remaining steps and skips everything else.
 struct Follow<'p, 'r> {
     steps: &'p [String],
     found: &'p mut Option<Cow<'r, str>>,

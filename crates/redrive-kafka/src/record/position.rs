@@ -6,7 +6,7 @@ use rdkafka::message::Message as Record;
 
 use super::Origin;
 
-/// `topic/partition/offset`, written without the heap: it is the id of most messages.
+/// `topic/partition/offset`, written without allocating: it is the id of most messages.
 pub(super) struct PositionText {
     text: [u8; Self::BYTES_MAX],
     used: usize,

@@ -1,4 +1,4 @@
-//! From a record to a message. This is the hot path: a fresh record costs one buffer.
+//! Converts a record to a message. This is the hot path: a fresh record costs one buffer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::position::PositionText;
 use super::{CopyRecord, LetterMarks, Origin, Read, Unreadable, attempts, names};
 use crate::KafkaPipeline;
 
-/// A producer's `x-created` is believed if it is this close to the time that the record itself carries.
+/// A producer's `x-created` is trusted if it is this close to the record's own timestamp.
 const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_mins(5);
 
 /// Reads the records of one pipeline.
@@ -41,7 +41,7 @@ impl RecordReader {
         let Ok(headers) = our_headers::all(record.headers()) else {
             return Err(self.unreadable(record, "the name of a header is not text".to_owned()));
         };
-        // The last of them: ours begin there.
+        // The last occurrence, where our headers begin.
         let mark = headers.iter().rposition(|(name, _)| *name == names::ORIG_TOPIC);
         if let Some((foreign, ours)) = mark.map(|mark| headers.split_at(mark))
             && let Some(copy) = self.copy(record, foreign, ours)
@@ -54,23 +54,23 @@ impl RecordReader {
         self.fresh(record, &headers)
     }
 
-    /// Where the record lies, as the origin of what is made from it.
+    /// Returns the position of a record, as the origin of what is made from it.
     pub fn place(&self, record: &impl Record) -> Origin {
         Origin { topic: self.topic(record.topic()), partition: record.partition(), offset: record.offset() }
     }
 
-    /// Nearly always the source, whose name is at hand.
+    /// Returns the name of a topic; it is nearly always the source, whose name is at hand.
     fn topic(&self, name: &str) -> Arc<str> {
         if *self.source == *name { self.source.clone() } else { name.into() }
     }
 
-    /// A copy in the source that no replay has written: it was taken by hand out of one of our topics. A replay names its
-    /// job, and puts back no letter as such.
+    /// Whether somebody copied a record by hand from one of our topics to the source. A copy that a replay has put
+    /// there names its job and has no reason.
     fn was_put_back_by_hand(&self, record: &impl Record, copy: &CopyRecord) -> bool {
         record.topic() == &*self.source && (copy.job.is_none() || copy.reason.is_some())
     }
 
-    /// Such a record is a new message, with its old id: its attempts begin again, and so does its time.
+    /// Such a record is a new message with its old id: attempts and time start over.
     fn anew<R: Record>(
         &self,
         record: &R,
@@ -101,7 +101,7 @@ impl RecordReader {
                 .and_then(|place| place.find(record.payload(), headers))
                 .filter(|text| (1..=max).contains(&text.len()))
         };
-        // A record without the id it should have still has its place, which is as stable.
+        // A record without the configured id falls back to its position, which is as stable.
         let id = found(&self.id, limits::ID_BYTES_MAX).unwrap_or_else(|| Cow::Borrowed(place.of(record)));
         let tenant = found(&self.tenant, limits::TENANT_BYTES_MAX);
         let created = created_at(record, headers);
@@ -120,8 +120,8 @@ impl RecordReader {
         Ok(Read::Fresh(message, Meta { created, deadline, ..Meta::default() }))
     }
 
-    /// The copy, if the headers that should be ours are whole. In the source topic it must also be one of that topic: the
-    /// letters of one pipeline may be the source of another, for which they are as fresh as anything.
+    /// Returns the copy, if our headers are complete. In the source topic it must also originate from that topic: the
+    /// letters of one pipeline may be the source of another, for which they are fresh messages.
     fn copy<R: Record>(
         &self,
         record: &R,
@@ -177,7 +177,7 @@ impl RecordReader {
         })
     }
 
-    /// Keeps of the record what a message can hold.
+    /// Keeps as much of the record as a message can hold.
     fn unreadable<R: Record>(&self, record: &R, problem: String) -> Unreadable {
         let mut place = PositionText::new();
         let place = place.of(record);
@@ -207,17 +207,18 @@ impl RecordReader {
     }
 }
 
-/// A place is at most 249 + 2 + 10 + 19 bytes, so a message with nothing else can always be made.
+/// A position has at most 249 + 2 + 10 + 19 bytes, so a message with nothing else can always be built.
 fn nothing() -> Message {
     Message::builder("unreadable")
         .build()
         .unwrap_or_else(|_| unreachable!("a short id is within every bound"))
 }
 
-/// When the message was made: by its `x-created` if that is near the record's own time, else by the latter.
+/// Returns when the message was created: its `x-created` if that is close to the record's timestamp, else that
+/// timestamp.
 fn created_at<R: Record>(record: &R, headers: &[Given<'_>]) -> Time {
     let stamped = record.timestamp().to_millis().and_then(|ms| u64::try_from(ms).ok()).map(Time::from_millis);
-    // A record without a time is as old as its first reading.
+    // A record without a timestamp counts as created when it is read.
     let stamped = stamped.unwrap_or_else(now);
     let header = headers.iter().rfind(|(name, _)| *name == names::CREATED);
     let claimed = header.and_then(|(_, value)| *value).and_then(parse).map(Time::from_millis);

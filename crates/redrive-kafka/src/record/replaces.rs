@@ -9,7 +9,7 @@ use crate::record::{Origin, names};
 /// The record that a copy replaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Replaces {
-    /// A hash of its topic: it is only compared with those of our lanes.
+    /// A hash of the topic's name, which is only compared with those of our lanes.
     pub topic: u64,
     pub partition: i32,
     pub offset: u64,
@@ -18,13 +18,13 @@ pub struct Replaces {
 impl Replaces {
     pub fn of(record: &BorrowedMessage<'_>) -> Option<Self> {
         let headers = record.headers()?;
-        // Of our headers it is one of the last.
+        // Search backwards: it is one of the last of our headers.
         let from =
             (0..headers.count()).rev().map(|at| headers.get(at)).find(|header| header.key == names::FROM)?;
         Self::parse(std::str::from_utf8(from.value?).ok()?)
     }
 
-    /// The record at a place.
+    /// Names the record at a position.
     pub fn place(from: &Origin) -> Self {
         Self {
             topic: topic_hash(&from.topic),

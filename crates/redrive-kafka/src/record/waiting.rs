@@ -1,4 +1,4 @@
-//! A message as it waits in memory, whatever topic its record is in.
+//! A message that waits in memory, whatever topic its record is in.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,27 +13,27 @@ use crate::record::{CopyRecord, Origin, Read, RecordReader};
 
 #[derive(Clone, Debug)]
 pub struct WaitingMessage {
-    /// Where its record is.
+    /// The offset of its record.
     pub offset: u64,
-    /// The message's number: its place in the source.
+    /// The message's number: its position in the source.
     pub number: u64,
     pub message: Message,
     pub meta: Meta,
     pub history: History,
     pub due: Option<Time>,
-    /// Of a fresh message: when this process read it.
+    /// When this process read it, if it is a fresh message.
     pub arrived: Option<Instant>,
     pub doomed: Option<Reason>,
-    /// What a copy has to carry on besides.
+    /// What else a copy has to carry on.
     pub carried: Carried,
 }
 
-/// What only copies have, and the next copy needs again.
+/// Data that only copies have, and the next copy needs again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Carried {
-    /// The topic the message first came from; `None` for the pipeline's source.
+    /// The topic that the message first came from; `None` for the pipeline's source.
     pub topic: Option<Arc<str>>,
-    /// The job that put it back last.
+    /// The latest job that requeued it.
     pub job: Option<u64>,
 }
 
@@ -41,9 +41,9 @@ pub struct Carried {
 #[derive(Debug)]
 pub struct Polled {
     pub waiting: WaitingMessage,
-    /// What it was counted with in its lane's room.
+    /// The size with which it was counted in its lane's room.
     pub bytes: usize,
-    /// The record that it took the place of, if it is a copy.
+    /// The record that it replaces, if it is a copy.
     pub replaces: Option<Replaces>,
 }
 
@@ -52,7 +52,7 @@ impl WaitingMessage {
         self.message.wire().len() + self.history.raw().len() + size_of::<Self>()
     }
 
-    /// When this process read it, by the time of the pipeline, which is `now`.
+    /// Returns when this process read it, in the time of the pipeline, which is `now`.
     pub fn arrived_at(&self, now: Time) -> Option<Time> {
         let waited = self.arrived?.elapsed().as_millis() as u64;
         Some(Time::from_millis(now.as_millis().saturating_sub(waited)))
@@ -73,13 +73,13 @@ impl WaitingMessage {
     }
 }
 
-/// Takes a record out of librdkafka's memory.
+/// Copies a record out of librdkafka's memory.
 pub fn take_in(reader: &RecordReader, record: &BorrowedMessage<'_>) -> Polled {
     let offset = record.offset().max(0) as u64;
     let mut replaces = None;
     let waiting = match reader.read(record) {
         Ok(Read::Fresh(message, meta)) => {
-            // Without the topic: numbers are the same for all of them, and one count of references less is to be shared.
+            // Omit the topic: it is the same for all of them, and that saves a contended reference count.
             let number = number_of(record.partition(), record.offset());
             WaitingMessage {
                 offset,
@@ -94,7 +94,7 @@ pub fn take_in(reader: &RecordReader, record: &BorrowedMessage<'_>) -> Polled {
             }
         }
         Ok(Read::Copy(copy)) => {
-            // A first copy does not say it twice: it replaces the record it came from. One that was put back replaces none.
+            // A first copy omits `x-from`: it replaces its source record. A replayed one replaces none.
             let first = || (copy.meta.replays == 0).then(|| Replaces::place(&copy.origin));
             replaces = Replaces::of(record).or_else(first);
             WaitingMessage::of_copy(offset, *copy, None)
@@ -116,7 +116,7 @@ pub fn number_of(partition: i32, offset: i64) -> u64 {
     (partition.max(0) as u64) << 48 | (offset.max(0) as u64 & ((1 << 48) - 1))
 }
 
-/// The place in the source that a number names.
+/// Returns the position in the source that a number names.
 pub fn origin_of(number: u64, topic: &Arc<str>) -> Origin {
     let partition = (number >> 48) as i32;
     let offset = (number & ((1 << 48) - 1)).cast_signed();

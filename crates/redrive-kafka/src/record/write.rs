@@ -1,4 +1,4 @@
-//! From a message and its history to the headers of its copy.
+//! Converts a message and its history to the headers of its copy.
 
 use rdkafka::message::{Header, OwnedHeaders};
 use redrive_core::{Family, Reason, Time};
@@ -7,16 +7,16 @@ use super::position::PositionText;
 use super::{CopyRecord, Origin, attempts, group, names};
 
 const ERROR_BYTES_MAX: usize = 1024;
-/// The value of a header that says that there is nothing.
+/// The value of a header for a deadline that does not exist.
 pub(super) const NONE: &str = "none";
-/// Stands in the place of a reason on a record that waits because it was deferred.
+/// Takes the place of a reason on a deferred record.
 pub(super) const DEFERRED: &str = "deferred";
 
-/// The headers of the record that keeps `copy`: the message's own as they came, then ours. `from` is the record that this
-/// one replaces.
+/// Returns the headers of the record that stores `copy`: the message's own, unchanged, then ours. `from` is the record
+/// that this one replaces.
 ///
-/// A letter says everything, because people read it. Elsewhere what follows from the other headers is left out: each
-/// header costs the client an allocation on both sides.
+/// A letter has all headers, because people read it. Other copies omit those that follow from the rest: each header
+/// costs the client an allocation on both sides.
 pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
     let CopyRecord { message, meta, history, origin, due, reason, dead_at, job, marks } = copy;
     let is_letter = reason.is_some();
@@ -79,7 +79,7 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
             }
             out.text(names::ATTEMPT_ERRORS, &attempts::write(&tried));
         }
-        // A letter that was never tried: the reason is all there is.
+        // A letter that was never attempted has only its reason.
         (None, Some(reason)) => {
             out.text(names::LAST_ERROR, reason.name());
             out.text(names::ERROR_CLASS, family(*reason).name());
@@ -99,7 +99,7 @@ pub fn headers(copy: &CopyRecord, from: Option<&Origin>) -> OwnedHeaders {
     out.0.unwrap_or_default()
 }
 
-/// The family of a letter that has no failed attempt.
+/// Returns the family of a letter that has no failed attempt.
 const fn family(reason: Reason) -> Family {
     match reason {
         Reason::Permanent
@@ -115,7 +115,7 @@ const fn family(reason: Reason) -> Family {
     }
 }
 
-/// `OwnedHeaders` are handed from insertion to insertion, so they live in an option here.
+/// `OwnedHeaders` is passed by value through each insertion, so an option holds it here.
 struct Out(Option<OwnedHeaders>);
 
 impl Out {
@@ -132,7 +132,7 @@ impl Out {
         self.text(name, decimal(value, &mut digits));
     }
 
-    /// Left out when there is nothing to count.
+    /// Writes a count, unless it is 0.
     fn count(&mut self, name: &str, value: u64) {
         if value != 0 {
             self.number(name, value);
@@ -146,7 +146,7 @@ impl Out {
     }
 }
 
-/// Without a detour over the heap: a copy has a dozen of these.
+/// Formats a number without allocating: a copy has a dozen of these.
 pub(super) fn decimal(mut value: u64, digits: &mut [u8; 20]) -> &str {
     let mut at = digits.len();
     loop {

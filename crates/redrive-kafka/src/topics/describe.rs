@@ -1,4 +1,4 @@
-//! What the cluster says about topics.
+//! Queries what the cluster knows about topics.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -32,7 +32,7 @@ pub(super) fn connect(cluster: &Cluster) -> Result<Admin, TopicsFault> {
     cluster.admin().create().map_err(|error| cluster.unreachable(&error))
 }
 
-/// All topics that we may see.
+/// Returns the metadata of all topics that are visible to us.
 pub(super) fn metadata(cluster: &Cluster, admin: &Admin) -> Result<Metadata, TopicsFault> {
     let asked = reach::metadata(cluster, |wait| admin.inner().fetch_metadata(None, wait));
     asked.map_err(|unreached| match unreached {
@@ -47,7 +47,7 @@ pub(super) fn options() -> AdminOptions {
     AdminOptions::new().request_timeout(Some(ANSWER_WITHIN)).operation_timeout(Some(ANSWER_WITHIN))
 }
 
-/// The facts of those of `names` that exist, in that order.
+/// Returns the facts of the existing topics among `names`, in that order.
 pub(super) fn describe(
     cluster: &Cluster,
     admin: &Admin,
@@ -83,18 +83,18 @@ pub(super) fn describe(
             max_message_bytes: number("max.message.bytes", 1_048_588),
             cleanup: text("cleanup.policy").unwrap_or("delete").to_owned(),
             compression: text("compression.type").unwrap_or("producer").to_owned(),
-            // To who may not read them a cluster gives none.
+            // A cluster returns no settings to a user who may not read them.
             settings_known: text("cleanup.policy").is_some(),
         }
     });
     Ok(facts.collect())
 }
 
-/// Those of `names` that exist or may exist, and that this user may not see. To who may not see a topic the cluster says so,
-/// whether it exists or not; a list of all topics simply leaves it out.
+/// Returns the topics among `names` that this user may not see, whether or not they exist. Asked about one topic, the
+/// cluster reports the missing permission; a list of all topics just omits it.
 pub(super) fn hidden(cluster: &Cluster, names: &[&str]) -> Result<Vec<String>, TopicsFault> {
     let mut config = cluster.reader();
-    // Asked for by name, a topic that does not exist must not be made.
+    // A topic that does not exist must not be created by asking for it by name.
     config.set("allow.auto.create.topics", "false");
     let consumer: BaseConsumer = config.create().map_err(|error| cluster.unreachable(&error))?;
     let mut hidden = Vec::new();
@@ -120,7 +120,7 @@ fn named(resource: &ConfigResource) -> Option<(&str, &ConfigResource)> {
     }
 }
 
-/// Counts that fit anything.
+/// Converts a count, saturating.
 fn small(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
@@ -133,9 +133,9 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for an answer of the admin client, which is asynchronous, on the calling thread.
+/// Blocks the calling thread until the asynchronous admin client answers.
 ///
-/// The client has a thread of its own that completes the future, so nothing needs to be driven here.
+/// The client completes the future on a thread of its own, so nothing needs to be driven here.
 pub(crate) fn wait<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     let waker = Arc::new(Unpark(thread::current())).into();

@@ -1,4 +1,4 @@
-//! Why a pipeline cannot start as its topics are, with the commands that repair it.
+//! Why a pipeline cannot start with its topics as they are, with the commands that repair it.
 
 use std::fmt::Write;
 
@@ -12,24 +12,24 @@ pub const EXTEND_TIERS: &str = "extend the tiers and the replay topic to the sam
      commands), then start again; messages that wait in a tier by then may be overtaken once by later ones of their key, and \
      redrive_key_order_voided_total counts them, so wait until nothing is pending before you add partitions";
 
-/// Why a pipeline cannot be started as its topics are.
+/// Why a pipeline cannot start with its topics as they are.
 #[derive(Debug, thiserror::Error)]
 pub enum TopicsFault {
     #[error("{}", reach::silent_text(brokers, problem))]
     Unreachable { brokers: String, problem: String },
-    /// A wrong password, an unknown certificate.
+    /// A wrong password, or an unknown certificate.
     #[error("{}", reach::refused_text(brokers, problem))]
     Refused { brokers: String, problem: String, fix: &'static str },
     #[error("the source topic {topic} does not exist; create it, or correct `source`")]
     NoSource { topic: String },
     /// Without permission to see a topic, whether it exists is unknown.
-    #[error("the topic {} is not visible to this user: it lacks the permission Describe, so it cannot be said whether it exists", topics.join(", "))]
+    #[error("the topic {} is not visible to this user: it lacks the permission Describe, so it is unknown whether it exists", topics.join(", "))]
     Hidden { topics: Vec<String> },
     #[error("{}", missing_text(missing, bootstrap))]
     Missing { missing: Vec<Planned>, bootstrap: String },
     #[error("{}", wrong_text(wrong, bootstrap))]
     Wrong { wrong: Vec<Wrong>, bootstrap: String },
-    /// Where keys are ordered, a key has to have the same partition number in all topics.
+    /// With key order, a key must have the same partition number in all topics.
     #[error("{0}")]
     Uneven(Uneven),
     #[error("the topic {topic} could not be made: {problem}")]
@@ -40,7 +40,7 @@ impl From<TopicsFault> for EngineError {
     fn from(fault: TopicsFault) -> Self {
         match fault {
             TopicsFault::Unreachable { .. } => Self::Unavailable(fault.to_string()),
-            // How many partitions it needs is the producer's decision.
+            // The number of its partitions is the producer's decision.
             TopicsFault::NoSource { topic } => Self::Directory {
                 problem: format!("the source topic {topic} does not exist"),
                 fix: "create it, or correct `source`; Redrive makes the topics beside it, never the source itself",
@@ -51,7 +51,7 @@ impl From<TopicsFault> for EngineError {
                 fix: "give it; `redrive check --kafka` prints the commands",
             },
             TopicsFault::Uneven(_) => Self::Directory { problem: fault.to_string(), fix: EXTEND_TIERS },
-            // The commands would bury what is wrong; `check` prints them all.
+            // The commands would bury the problem; `check` prints them all.
             _ => Self::Directory {
                 problem: fault.to_string().lines().next().unwrap_or_default().to_owned(),
                 fix: "`redrive check --kafka` prints the commands that help; `topics = \"create\"` makes what is missing",
@@ -80,7 +80,7 @@ impl std::fmt::Display for Uneven {
     }
 }
 
-/// Something about an existing topic that would lose messages or stop the pipeline.
+/// A property of an existing topic that would lose messages or stop the pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
     pub topic: String,

@@ -1,9 +1,9 @@
-//! The topics of a pipeline: their names, what they must be like, how they are created, scanned and trimmed.
+//! The topics of a pipeline: their names, their requirements, and how they are created, scanned and trimmed.
 //!
 //! - [`Topics`]: every topic by name
-//! - `plan`: what each must be like; `describe`: what the cluster has; `survey`: the difference
-//! - `prepare`: creates what is missing; `fault`: why a pipeline cannot start
-//! - [`scan`]: reads topics from outside the group; [`trim`]: deletes what is done
+//! - `plan`: the requirements of each; `describe`: what the cluster has; `survey`: the difference
+//! - `prepare`: creates missing topics; `fault`: why a pipeline cannot start
+//! - [`scan`]: reads topics from outside the group; [`trim`]: deletes finished records
 
 mod names;
 

@@ -1,4 +1,4 @@
-//! The topics of a pipeline by name, and what the records of those it reads are.
+//! The names of the topics of a pipeline, and the kinds of records in those it reads.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use redrive_core::duration;
 
 use crate::KafkaPipeline;
 
-/// Every topic of a pipeline by its name.
+/// The names of all topics of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topics {
     pub source: String,
@@ -18,14 +18,14 @@ pub struct Topics {
     pub dlq: String,
     pub dlq_state: String,
     pub progress: String,
-    /// One partition: what holds for all processes.
+    /// State that all processes share, in one partition.
     pub control: String,
-    /// One partition: the subscriptions of a push pipeline.
+    /// The subscriptions of a push pipeline, in one partition.
     pub subscriptions: Option<String>,
 }
 
 impl Topics {
-    /// As the configuration names them; what is retired is known only to the cluster.
+    /// Derives the names from the configuration; retired tiers are known only to the cluster.
     pub fn of(pipeline: &KafkaPipeline) -> Self {
         let KafkaPipeline { name, source, tiers, .. } = pipeline;
         Self {
@@ -44,7 +44,7 @@ impl Topics {
         }
     }
 
-    /// Those that the pipeline owns, with what each is for.
+    /// Returns the topics that the pipeline owns, with their roles.
     pub fn owned(&self) -> Vec<(Role, &str)> {
         let tiers = self.tiers.iter().map(|(_, name)| (Role::Tier, name.as_str()));
         let others = [
@@ -65,17 +65,17 @@ impl Topics {
     }
 }
 
-/// What the records of a topic that is read are.
+/// The kind of records in a topic that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneKind {
     Source,
-    /// Retries that wait for their time; also in a tier that is no longer configured.
+    /// Retries that wait for their due time, including those in retired tiers.
     Tier,
-    /// Letters that were put back.
+    /// Replayed letters.
     Replay,
 }
 
-/// What a topic of the pipeline is for.
+/// The role of a topic in the pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Tier,
@@ -88,12 +88,12 @@ pub enum Role {
 }
 
 impl Role {
-    /// Read from one end to the other by every process, whatever the source is like.
+    /// Whether every process reads the topic as a whole, so that it has one partition whatever the source has.
     pub const fn has_one_partition(self) -> bool {
         matches!(self, Self::Control | Self::Subscriptions)
     }
 
-    /// Tables of keys and their latest values; the others are logs that must keep everything.
+    /// Whether it is a table of keys and their latest values; the others are logs that must keep everything.
     pub const fn is_compacted(self) -> bool {
         matches!(self, Self::LetterStates | Self::Progress | Self::Control | Self::Subscriptions)
     }

@@ -1,4 +1,4 @@
-//! What a topic must be like, the command that makes it so, and what the cluster must allow.
+//! The requirements for a topic, the command that creates it, and the permissions that the cluster must grant.
 
 use redrive_core::message::limits;
 
@@ -7,34 +7,34 @@ use crate::{Cluster, KafkaPipeline, TopicsMode};
 
 /// Room for our headers beyond those of the message itself.
 const HEADER_ROOM_BYTES: i64 = 128 * 1024;
-/// The largest record that we ever write: a message as large as one may be, with our headers. The source's own limit does
-/// not bound it, since that counts the compressed batch, and a producer may compress better than we do.
+/// The largest record that we ever write: the largest possible message with our headers. The source's own limit is no
+/// bound, since it applies to the compressed batch, and a producer may compress better than we do.
 const RECORD_BYTES_MAX: i64 =
     (limits::PAYLOAD_BYTES_MAX + limits::HEADERS_BYTES_MAX + limits::KEY_BYTES_MAX + limits::ID_BYTES_MAX)
         .cast_signed() as i64
         + HEADER_ROOM_BYTES;
 
-/// A topic as it is.
+/// An existing topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicFacts {
     pub name: String,
     pub partitions: i32,
-    /// Of the partition that has the fewest copies.
+    /// Replicas of the partition that has the fewest.
     pub replication: i32,
     pub min_insync: i32,
-    /// Negative: for ever.
+    /// Negative: forever.
     pub retention_ms: i64,
-    /// For each partition; negative: without a bound.
+    /// Per partition; negative: unbounded.
     pub retention_bytes: i64,
     pub max_message_bytes: i64,
     pub cleanup: String,
-    /// `producer` is as it was written.
+    /// `producer` keeps the producer's compression.
     pub compression: String,
-    /// Whether the settings could be read: without that they are Kafka's defaults here, which must not be relied on.
+    /// Whether the settings could be read. If not, they are Kafka's defaults here, which must not be relied on.
     pub settings_known: bool,
 }
 
-/// A topic as it must be: as safe as the source, with room for any message and our headers, and nothing in it expires.
+/// A topic as required: as safe as the source, with room for any message and our headers, and without expiry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
     pub role: Role,
@@ -50,7 +50,7 @@ impl Planned {
         if role.is_compacted() {
             settings.push(("cleanup.policy", "compact".to_owned()));
             settings.push(("min.cleanable.dirty.ratio", "0.1".to_owned()));
-            // What is being written to is never compacted, so it must not be all there is.
+            // The active segment is never compacted, so it must not be the only one.
             settings.push(("segment.bytes", "16777216".to_owned()));
             settings.push(("segment.ms", "3600000".to_owned()));
             settings.push(("delete.retention.ms", "3600000".to_owned()));
@@ -61,7 +61,7 @@ impl Planned {
             let bytes = RECORD_BYTES_MAX.max(record_bytes_min(source));
             settings.push(("max.message.bytes", bytes.to_string()));
         }
-        // As we write it: what the cluster makes of it by default may be something that a reader does not know.
+        // Keep our compression: the cluster's default may be a codec that a reader does not know.
         settings.push(("compression.type", "producer".to_owned()));
         if source.settings_known {
             settings.push(("min.insync.replicas", source.min_insync.to_string()));
@@ -75,7 +75,7 @@ impl Planned {
         }
     }
 
-    /// The same for a cluster that forbids such large records: what it must take at least.
+    /// The same topic for a cluster that forbids such large records, with the least room that is required.
     #[must_use]
     pub(super) fn with_less_room(mut self, source: &TopicFacts) -> Self {
         let room = self.settings.iter_mut().find(|(key, _)| *key == "max.message.bytes");
@@ -89,7 +89,7 @@ impl Planned {
         self.settings.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The command that makes it, to be copied as it stands.
+    /// Returns the command that creates it, ready to be copied.
     pub fn command(&self, bootstrap: &str) -> String {
         let settings: Vec<_> =
             self.settings.iter().map(|(key, value)| format!("--config {key}={value}")).collect();
@@ -103,13 +103,13 @@ impl Planned {
     }
 }
 
-/// What a topic must take at least: a record as large as the source takes without compression, with our headers.
+/// Returns the least a topic must accept: a record as large as the source accepts uncompressed, with our headers.
 pub(super) fn record_bytes_min(source: &TopicFacts) -> i64 {
     source.max_message_bytes + HEADER_ROOM_BYTES
 }
 
-/// The commands that give a user what a pipeline needs, to be copied as they stand; the last ones only for who replays with
-/// `--to source`.
+/// Returns the commands that grant a user what a pipeline needs, ready to be copied; the second list is needed only for
+/// replays with `--to source`.
 pub fn acl_commands(cluster: &Cluster, pipeline: &KafkaPipeline) -> (Vec<String>, Vec<String>) {
     let Topics { source, replay, dlq, dlq_state, progress, control, subscriptions, .. } =
         Topics::of(pipeline);
@@ -141,7 +141,7 @@ pub fn acl_commands(cluster: &Cluster, pipeline: &KafkaPipeline) -> (Vec<String>
     ];
     let to_source = vec![
         add(&["Write"], &format!("--topic {source}")),
-        // Who else reads the source is told before anything is written to it.
+        // Other readers of the source are reported before anything is written to it.
         add(&["Describe"], "--group *"),
     ];
     (commands, to_source)

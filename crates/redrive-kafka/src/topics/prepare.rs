@@ -1,4 +1,4 @@
-//! Makes sure that the topics of a pipeline exist and are as they must be.
+//! Makes sure that the topics of a pipeline exist and meet their requirements.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,18 +8,18 @@ use super::names::Topics;
 use super::survey::{self, Survey, survey};
 use crate::{Cluster, KafkaPipeline, TopicsMode};
 
-/// How long new topics may take until every broker knows them.
+/// How long it may take until every broker knows new topics.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// Makes sure that all topics of a pipeline are there and as they must be. With [`TopicsMode::Create`] missing ones are
-/// made and such with too few partitions extended; nothing else is ever changed.
+/// Makes sure that all topics of a pipeline exist and meet their requirements. With [`TopicsMode::Create`], missing
+/// topics are created and those with too few partitions extended; nothing else is ever changed.
 pub fn prepare(cluster: &Cluster, pipeline: &KafkaPipeline, mode: TopicsMode) -> Result<Topics, TopicsFault> {
     complete(cluster, pipeline, mode, survey(cluster, pipeline)?)
 }
 
-/// Like [`prepare`], for a pipeline with ordered keys: it is refused if its source has other partitions than its tiers,
-/// whether topics may be made or not. Keys have moved then, and only a person can say that their order does not matter.
+/// Like [`prepare`], for a pipeline with ordered keys. It fails if the source has another number of partitions than its
+/// tiers, whatever the mode: keys have moved then, and only an operator can decide that their order does not matter.
 pub fn prepare_ordered(
     cluster: &Cluster,
     pipeline: &KafkaPipeline,

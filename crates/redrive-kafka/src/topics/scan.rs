@@ -1,5 +1,5 @@
-//! Reads topics from outside the group: where their partitions begin and end, what is committed, and every record in
-//! between. For who asks questions; the engine has its own ways.
+//! Reads topics from outside the group: where their partitions begin and end, what is committed, and the records in
+//! between. For queries; the engine reads by other means.
 
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ const WAIT: Duration = Duration::from_secs(10);
 /// How long a group may be without a coordinator.
 const COORDINATOR_MAX: Duration = Duration::from_secs(30);
 const AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// A partition that gives nothing for so long does not answer.
+/// A partition from which nothing comes for this long counts as unreachable.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// One partition of a topic.
@@ -27,22 +27,22 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 pub struct Span {
     pub topic: String,
     pub partition: i32,
-    /// The first record that is still there.
+    /// The first record that still exists.
     pub low: i64,
-    /// Where the next record will be.
+    /// The offset of the next record.
     pub end: i64,
-    /// What the group has committed.
+    /// The group's committed offset.
     pub committed: Option<i64>,
 }
 
 impl Span {
-    /// Offsets that are not settled for certain. Not a count of records: a topic has offsets without one.
+    /// Returns how many offsets are not known to be settled. This is no count of records: some offsets have none.
     pub fn lag(&self) -> i64 {
         (self.end - self.committed.unwrap_or(self.low).max(self.low)).max(0)
     }
 }
 
-/// Asks a cluster. It is no member of the group and changes nothing.
+/// Queries a cluster. It is not a member of the group and changes nothing.
 pub struct Scan {
     cluster: Cluster,
     consumer: BaseConsumer,
@@ -60,7 +60,7 @@ impl Scan {
         Ok(Self { cluster: cluster.clone(), consumer })
     }
 
-    /// The partitions of a topic with what the group has committed; none if there is no such topic.
+    /// Returns the partitions of a topic with what the group has committed; none if there is no such topic.
     pub fn spans(&self, topic: &str) -> Result<Vec<Span>, EngineError> {
         let mut spans = self.bounds(topic)?;
         if spans.is_empty() {
@@ -81,9 +81,9 @@ impl Scan {
         Ok(spans)
     }
 
-    /// The partitions of a topic, whatever was committed; none if there is no such topic. Asks no group.
+    /// Like [`Self::spans`], without committed offsets. Does not query a group.
     pub fn bounds(&self, topic: &str) -> Result<Vec<Span>, EngineError> {
-        // Asked for by name, a topic that does not exist might be made.
+        // Asking for a topic by name might create it.
         let metadata = reach::metadata(&self.cluster, |wait| self.consumer.fetch_metadata(None, wait))
             .map_err(|unreached| unreached.of(&self.cluster))?;
         let partitions =
@@ -97,7 +97,8 @@ impl Scan {
         spans.map_err(|error| unavailable(&self.cluster, &error))
     }
 
-    /// Where a partition begins and ends. One that was made or has moved a moment ago has no leader that answers yet.
+    /// Returns where a partition begins and ends. Right after it was created or moved, it may have no leader that
+    /// answers.
     fn watermarks(&self, topic: &str, partition: i32) -> Result<(i64, i64), KafkaError> {
         let until = Instant::now() + WAIT;
         loop {
@@ -108,7 +109,8 @@ impl Scan {
         }
     }
 
-    /// How many messages of these partitions were being delivered when their owners last committed, at most a moment ago.
+    /// Returns how many messages of these partitions were being delivered when their owners last committed, a moment
+    /// ago at most.
     pub fn in_flight(&self, assigned: &[(String, Vec<i32>)]) -> Result<u64, EngineError> {
         let mut list = TopicPartitionList::new();
         for (topic, partitions) in assigned {
@@ -126,8 +128,8 @@ impl Scan {
         Ok(out.sum())
     }
 
-    /// The same spans, but only as far as their records are of a time from `since` on and before `until`, by the times that
-    /// their producers or the broker gave them.
+    /// Narrows spans to the records from `since` on and before `until`, by the timestamps that their producers or the
+    /// broker gave them.
     pub fn within(
         &self,
         spans: &[Span],
@@ -148,7 +150,8 @@ impl Scan {
         Ok(within)
     }
 
-    /// The first offset of each span whose record is of this time or later; its end if there is none.
+    /// Returns the first offset of each span whose record has this time or a later one; the span's end if there is
+    /// none.
     fn first_from(&self, spans: &[Span], at: Time) -> Result<Vec<i64>, EngineError> {
         let failed = |error: KafkaError| unavailable(&self.cluster, &error);
         let millis = i64::try_from(at.as_millis()).unwrap_or(i64::MAX);
@@ -164,7 +167,7 @@ impl Scan {
         Ok(spans.iter().map(|span| offset(span).unwrap_or(span.end)).collect())
     }
 
-    /// Shows `each` the last records of spans of one topic: of those at their last `count` offsets.
+    /// Passes the records at the last `count` offsets of each span to `each`. The spans are of one topic.
     pub(crate) fn read_tails(
         &self,
         spans: &[Span],
@@ -180,8 +183,8 @@ impl Scan {
         self.read(&tails, |span| span.low, each)
     }
 
-    /// Shows `each` every record of `spans`, which are of one topic, from where `from` says to the end as it was known.
-    /// Gives the number of records. Records of transactions that were given up are not among them.
+    /// Passes every record of `spans`, which are of one topic, to `each`, from the offset that `from` returns to the
+    /// known end. Returns the number of records. Records of aborted transactions are not included.
     pub fn read(
         &self,
         spans: &[Span],
@@ -194,7 +197,7 @@ impl Scan {
         })
     }
 
-    /// Like [`Self::read`], but ends where `each` says so.
+    /// Like [`Self::read`], but ends when `each` breaks.
     pub fn read_while(
         &self,
         spans: &[Span],
@@ -254,8 +257,8 @@ fn is_moving(error: &KafkaError) -> bool {
     )
 }
 
-/// What the group of this consumer has committed. A cluster that has just started, or lost a broker, has to find a
-/// coordinator for the group first.
+/// Returns what the group of this consumer has committed. A cluster that has just started, or lost a broker, first has
+/// to find a coordinator for the group.
 pub(crate) fn committed<C: ConsumerContext>(
     consumer: &BaseConsumer<C>,
     list: &TopicPartitionList,

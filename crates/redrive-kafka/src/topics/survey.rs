@@ -1,4 +1,4 @@
-//! The topics of a pipeline as they are against as they must be.
+//! Compares the topics of a pipeline with their requirements.
 
 use std::time::{Duration, Instant};
 
@@ -13,30 +13,31 @@ use super::plan::{Planned, TopicFacts, record_bytes_min};
 use crate::client::build::Build;
 use crate::{Cluster, KafkaPipeline};
 
-/// How long a cluster may take to know of new topics.
+/// How long it may take until a cluster knows new topics.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 
-/// What was found of a pipeline's topics.
+/// The findings about a pipeline's topics.
 #[derive(Clone, Debug)]
 pub struct Survey {
     pub topics: Topics,
     pub brokers: usize,
     pub source: TopicFacts,
-    /// Those of the pipeline that exist.
+    /// The pipeline's own topics that exist.
     pub found: Vec<TopicFacts>,
     pub missing: Vec<Planned>,
-    /// Those that this user may not see, whether they exist or not.
+    /// Topics that this user may not see, whether or not they exist.
     pub hidden: Vec<String>,
-    /// Those whose settings this user may not read.
+    /// Topics whose settings this user may not read.
     pub unread: Vec<String>,
     pub wrong: Vec<Wrong>,
-    /// The first tier that has not as many partitions as the source. That stops a pipeline with ordered keys.
+    /// The first tier or replay topic with another number of partitions than the source. It stops a pipeline with
+    /// ordered keys.
     pub uneven: Option<Uneven>,
-    /// What works, but not as well as it might.
+    /// Problems that do not stop the pipeline.
     pub warnings: Vec<String>,
 }
 
-/// Looks at the cluster and changes nothing.
+/// Queries the cluster and changes nothing.
 pub fn survey(cluster: &Cluster, pipeline: &KafkaPipeline) -> Result<Survey, TopicsFault> {
     let admin = connect(cluster)?;
     let metadata = metadata(cluster, &admin)?;
@@ -118,7 +119,7 @@ fn exists(found: &[TopicFacts], source: &TopicFacts, name: &str) -> bool {
     source.name == name || found.iter().any(|facts| facts.name == name)
 }
 
-/// The first tier, retired tier or replay topic with another number of partitions than the source.
+/// Returns the first tier, retired tier or replay topic with another number of partitions than the source.
 fn uneven(topics: &Topics, metadata: &Metadata, source: &TopicFacts) -> Option<Uneven> {
     let read = topics.tiers.iter().map(|(_, name)| name).chain(&topics.retired).chain([&topics.replay]);
     read.into_iter().find_map(|name| {
@@ -133,7 +134,7 @@ fn uneven(topics: &Topics, metadata: &Metadata, source: &TopicFacts) -> Option<U
     })
 }
 
-/// A topic that this build could not read. What was written before stays as it was, so the repair helps only new records.
+/// Reports a topic that this build cannot read. Existing records stay as they are, so the repair helps only new ones.
 fn codec_fault(build: &Build, facts: &TopicFacts) -> Option<Wrong> {
     let problem = build.lacks_codec(&facts.compression)?;
     let repair = Repair::Setting("compression.type", "producer".to_owned());
@@ -184,8 +185,9 @@ fn faults(planned: &Planned, facts: &TopicFacts, source: &TopicFacts) -> Vec<Wro
     wrong
 }
 
-/// A topic that takes what the source takes uncompressed, but not all that a compressed batch of it may hold: made by
-/// an earlier version, or in a cluster with a limit of its own. It works, so it is no fault.
+/// Warns about a topic that accepts what the source accepts uncompressed, but not everything that a compressed batch
+/// may hold: it was created by an earlier version, or in a cluster with a limit of its own. It works, so it is no
+/// fault.
 fn little_room(
     planned: &Planned,
     facts: &TopicFacts,
@@ -206,7 +208,7 @@ fn little_room(
     })
 }
 
-/// Makes what is missing and extends what has not grown with its source.
+/// Creates missing topics and extends those that have not grown with their source.
 pub(super) fn make(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault> {
     let admin = connect(cluster)?;
     let grown: Vec<_> = found
@@ -222,7 +224,7 @@ pub(super) fn make(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault>
         let made = create(cluster, &admin, &found.missing)?;
         let (refused, rest): (Vec<_>, Vec<_>) = made.into_iter().partition(is_against_policy);
         results.extend(rest);
-        // A managed cluster may allow less than a message can have; `survey` warns of that afterwards.
+        // A managed cluster may allow less than a message can have; the survey warns about that afterwards.
         let again = found.missing.iter().filter(|planned| {
             refused.iter().any(|result| matches!(result, Err((topic, _)) if *topic == planned.name))
         });
@@ -261,7 +263,7 @@ fn is_against_policy(result: &TopicResult) -> bool {
     matches!(result, Err((_, RDKafkaErrorCode::PolicyViolation | RDKafkaErrorCode::InvalidConfig)))
 }
 
-/// A new topic is known to the whole cluster a moment later; until then it would look as if it were missing.
+/// Waits until the whole cluster knows the new topics, which would look missing until then.
 fn settle(cluster: &Cluster, found: &Survey) -> Result<(), TopicsFault> {
     let admin = connect(cluster)?;
     let until = Instant::now() + SETTLE_MAX;

@@ -1,6 +1,8 @@
-//! Deletes what is done from the tiers and the dead-letter topic: nothing in them expires by itself.
+//! Deletes finished records from the tiers and the replay topic, and resolved letters: nothing in these topics expires
+//! by itself.
 //!
-//! Only below what the group has committed, so nothing that waits is touched. Any member may do it, also several at once.
+//! Tiers and replays are cut only below the committed offsets, so no waiting message is touched. Any member may do it,
+//! even several at once.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,21 +22,21 @@ use crate::topics::scan::Scan;
 use crate::topics::{ANSWER_WITHIN, Topics, wait};
 
 const EVERY: Duration = Duration::from_hours(1);
-/// Not at once: a process that is restarted again and again shall not begin with this each time.
+/// Not at once: a process that is restarted again and again should not begin with this each time.
 const FIRST_AFTER: Duration = Duration::from_mins(5);
 
 /// Trims once an hour until it is dropped, and on request.
 #[derive(Debug)]
 pub struct Trimmer {
-    // Before the thread, which ends when it is gone.
+    // Dropped before the thread, which ends once the sender is gone.
     asking: Sender<()>,
     asked: Arc<Mutex<TrimRequest>>,
-    /// Where copies of erased letters stay.
+    /// Where copies of erased letters remain.
     remains: Vec<String>,
     _thread: ClientThreads,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Debug, Default)]
 enum TrimRequest {
     #[default]
@@ -60,9 +62,9 @@ impl Trimmer {
                 pause = EVERY;
                 match trim(&cluster, &names) {
                     Ok(0) => {}
-                    Ok(partitions) => tracing::info!(partitions, "what is done was cut off the tiers"),
+                    Ok(partitions) => tracing::info!(partitions, "trimmed completed records from the tiers"),
                     Err(error) => {
-                        tracing::warn!(%error, "what is done could not be cut off the tiers; next time");
+                        tracing::warn!(%error, "could not trim completed records from the tiers; will try again");
                     }
                 }
                 let now = wall_time();
@@ -82,12 +84,12 @@ impl Trimmer {
         Self { asking, asked, remains: remains(topics), _thread: thread }
     }
 
-    /// Trims now, unless that is under way, and says how far it is. Never blocks.
+    /// Trims now, unless that is in progress, and returns the progress. Never blocks.
     pub fn trim_now(&self) -> WipeProgress {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let (next, mut progress) = match std::mem::take(&mut *asked) {
             TrimRequest::None => {
-                // The thread ends with this object only.
+                // The thread ends only with this object.
                 let _ = self.asking.send(());
                 (TrimRequest::UnderWay, WipeProgress { parts_left: 1, ..WipeProgress::default() })
             }
@@ -111,7 +113,7 @@ impl Trimmer {
     }
 }
 
-/// Where copies of erased letters stay for a while, and for how long.
+/// Describes where copies of erased letters remain for a while, and for how long.
 fn remains(topics: &Topics) -> Vec<String> {
     let Topics { source, dlq, dlq_state, replay, .. } = topics;
     vec![
@@ -127,7 +129,7 @@ fn remains(topics: &Topics) -> Vec<String> {
     ]
 }
 
-/// Cuts tiers and replays off below the committed offsets. Gives the number of partitions that became shorter.
+/// Cuts off tiers and replays below the committed offsets. Returns the number of partitions that became shorter.
 pub fn trim(cluster: &Cluster, topics: &Topics) -> Result<usize, EngineError> {
     let scan = Scan::new(cluster)?;
     let tiers = topics.tiers.iter().map(|(_, name)| name).chain(&topics.retired);

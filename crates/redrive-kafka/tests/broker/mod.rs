@@ -10,7 +10,7 @@ use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use redrive_kafka::{Cluster, GroupStart, KafkaPipeline, Only, TopicsMode};
 
-/// `host:port` of the broker.
+/// Returns `host:port` of the broker.
 pub fn address() -> String {
     let file = repository().join("target/kafka/address");
     let address = std::env::var("REDRIVE_TEST_KAFKA").or_else(|_| std::fs::read_to_string(file));
@@ -22,14 +22,14 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A name that no other test has, nor an earlier run of this one.
+/// Returns a name that no other test or earlier run uses.
 pub fn name(prefix: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").subsec_nanos();
     format!("{prefix}-{}-{nanos}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// The cluster with a group of its own.
+/// Returns the cluster, with a group of its own.
 pub fn cluster(state_dir: &Path) -> Cluster {
     Cluster {
         brokers: vec![address()],
@@ -65,7 +65,7 @@ pub async fn create(cluster: &Cluster, topic: &str, partitions: i32, settings: &
     made.into_iter().for_each(|result| drop(result.expect("the topic is made")));
 }
 
-/// One of Kafka's own tools, as `scripts/kafka.sh run` offers it. `line` is what a person would type.
+/// Runs one of Kafka's own tools by `scripts/kafka.sh run`. `line` is what a person would type.
 pub fn run_tool(line: &str) -> String {
     let line = line.replace("\\\n", " ");
     let output = Command::new(repository().join("scripts/kafka.sh"))

@@ -1,4 +1,4 @@
-//! Letters are listed, looked at, discarded and taken back, by one process and as another sees it.
+//! Letters are listed, viewed, discarded and reopened, by one process and as seen by another.
 
 use redrive::internal::engine::{LetterChange, LetterState};
 use redrive_core::Reason;
@@ -46,7 +46,7 @@ fn what_this_process_parks_is_seen_at_once_and_once() {
     let (partition, offset) = fixture.park(&copy);
     letters.parked(partition, offset, &copy);
     assert_eq!(state_of(&mut letters, copy.origin.number()), Some(LetterState::Open));
-    // Its mirror meets the record as well; a letter behind it shows when it did.
+    // The mirror reads the record too; a letter behind it shows when it has.
     let marker = fixture.copy(1, 5);
     fixture.park(&marker);
     eventually("the mirror reads on", || letters.letter(marker.origin.number()).unwrap().is_some());
@@ -62,11 +62,11 @@ fn a_discard_and_its_undo_survive_a_restart_and_are_seen_elsewhere() {
     let asked = [numbers[0], numbers[4], numbers[4], 999];
     let discarded = letters.change_letters(&LetterChange::Discard, &asked, NOW).unwrap();
     assert_eq!(discarded, [true, true, false, false]);
-    // What is done is seen by the next look.
+    // The change is visible at once.
     assert_eq!((letters.counts().open, letters.counts().discarded), (4, 2));
     assert_eq!(letters.change_letters(&LetterChange::Discard, &numbers[..1], NOW).unwrap(), [false]);
     eventually("the other process sees it", || other.counts().discarded == 2);
-    // The other process takes one back, and the first one hears of it before it does anything.
+    // The other process undoes one discard, and the first one learns of it before it changes anything.
     assert_eq!(other.change_letters(&LetterChange::Undo, &numbers[..2], NOW).unwrap(), [true, false]);
     assert_eq!(letters.change_letters(&LetterChange::Discard, &numbers[..1], NOW).unwrap(), [true]);
     assert_eq!(letters.change_letters(&LetterChange::Undo, &numbers[..1], NOW).unwrap(), [true]);
@@ -84,7 +84,7 @@ fn twins_are_one_letter_and_are_counted() {
     fixture.park(&copy);
     let mut letters = fixture.letters();
     assert_eq!((letters.counts().open, letters.counts().twins), (1, 1));
-    // Told of again, by the acknowledgement of the first: nothing changes.
+    // The acknowledgement of the first one arrives again: nothing changes.
     letters.parked(first.0, first.1, &copy);
     assert_eq!((letters.counts().open, letters.counts().twins), (1, 1));
     letters.replay(&job(3), &[copy.origin.number()], NOW).unwrap();
@@ -124,7 +124,7 @@ fn a_success_is_over_for_its_generation_only() {
     let twin = Fixture::relapsed(&copy, 7);
     fixture.park(&twin);
     eventually("the mirror reads it", || state_of(&mut again, number) == Some(LetterState::Open));
-    // And should the other twin succeed only now, its state must not take the place of what is said of this letter.
+    // If the other twin succeeds only now, its state must not replace that of this letter.
     assert!(!again.wants_success(number, 1) && again.wants_success(number, 2));
     assert!(!again.wants_success(number, 0), "it was never replayed");
 }
@@ -140,7 +140,7 @@ fn what_cannot_be_written_is_told_within_a_bound_and_changes_nothing() {
     assert!(why.contains("within 10 s"), "{why}");
     assert!(began.elapsed() < LIMIT);
     assert_eq!((letters.counts().open, letters.oldest()), (2, fixture.copy(0, 0).dead_at));
-    // Nothing is left behind that the next change would stumble over.
+    // Nothing is left behind that would make the next change fail.
     assert_eq!(letters.change_letters(&LetterChange::Discard, &numbers, NOW).unwrap(), [true, true]);
     drop(letters);
     assert_eq!(fixture.letters().counts().discarded, 2);

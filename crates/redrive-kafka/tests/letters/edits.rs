@@ -1,4 +1,4 @@
-//! Edits of letters: durable, seen by other processes, replayed as edited, and undone by any of them.
+//! Edits of letters: durable, seen by other processes, replayed as edited, and undone by any process.
 
 use redrive::internal::engine::{
     EditAnswer, Letter, LetterChange, LetterEdit, LetterState, LetterVersion, ReplayAnswer,
@@ -17,7 +17,7 @@ fn payload(letters: &KafkaLetters, number: u64) -> String {
     String::from_utf8_lossy(letter(letters, number).message.payload().unwrap_or_default()).into_owned()
 }
 
-/// An edit of a letter as it is now.
+/// Returns an edit of the current version of a letter.
 fn edit_of(letters: &KafkaLetters, number: u64, payload: &str) -> LetterEdit {
     let shown = letter(letters, number);
     let mut message = Message::builder(shown.message.id()).created(shown.message.created());
@@ -39,7 +39,7 @@ fn an_edit_survives_a_restart_is_seen_elsewhere_and_is_undone_there() {
 
     let edits = [edit_of(&letters, first, "fixed"), edit_of(&letters, second, "fixed too")];
     assert_eq!(letters.edit_letters("e-1", &edits, NOW).unwrap(), [EditAnswer::Done; 2]);
-    // What is done is seen by the next look, and an edit of what was seen before is refused.
+    // The change is visible at once, and an edit based on the earlier version is refused.
     assert_eq!(
         (payload(&letters, first).as_str(), letter(&letters, first).edits),
         ("fixed", vec!["e-1".into()])
@@ -52,7 +52,7 @@ fn an_edit_survives_a_restart_is_seen_elsewhere_and_is_undone_there() {
     eventually("the other process sees it", || payload(&other, second) == "fixed too");
     let more = edit_of(&other, second, "fixed again");
     assert_eq!(other.edit_letters("e-3", &[more], NOW).unwrap(), [EditAnswer::Done]);
-    // The first process hears of it before it does anything.
+    // The first process learns of it before it changes anything.
     assert_eq!(
         letters.undo_edit("e-1", &[first, second], NOW).unwrap(),
         [EditAnswer::Done, EditAnswer::Changed]
@@ -116,7 +116,7 @@ fn a_message_that_does_not_fit_beside_its_original_is_refused_and_the_others_are
     let fixture = Fixture::new("large-edit", 1);
     let numbers = fixture.park_many(1, 3);
     let mut letters = fixture.letters();
-    // Nothing that compresses well.
+    // Text that does not compress well.
     let word = |n: u64| format!("{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let large: String = (1..150_000).map(word).collect();
     let edits = [("a", numbers[0]), (large.as_str(), numbers[1]), ("c", numbers[2])]

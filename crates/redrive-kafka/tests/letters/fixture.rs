@@ -1,4 +1,4 @@
-//! A pipeline with its topics, letters that are parked as the engine parks them, and everything there is in a topic.
+//! A pipeline with its topics, letters parked as the engine parks them, and access to all records of a topic.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct Fixture {
     _dir: tempfile::TempDir,
 }
 
-/// Remembers where the last record went.
+/// Remembers where the last record was written.
 #[derive(Default)]
 struct LastOffset {
     last: std::sync::Mutex<Option<(i32, i64)>>,
@@ -54,7 +54,7 @@ impl Fixture {
         let pipeline = broker::pipeline(&broker::name(prefix));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(broker::create(&cluster, &pipeline.source, partitions, &[]));
-        // A topic that was made a moment ago is not known everywhere.
+        // A topic that was just created is not known to every broker yet.
         let mut topics = prepare(&cluster, &pipeline, TopicsMode::Create);
         eventually("the topics are there", || {
             topics = prepare(&cluster, &pipeline, TopicsMode::Create);
@@ -69,7 +69,7 @@ impl Fixture {
         self.letters_at(&self.cluster)
     }
 
-    /// As another process sees them.
+    /// Opens the letters as another process would.
     pub fn letters_at(&self, cluster: &Cluster) -> KafkaLetters {
         let letters =
             KafkaLetters::open(cluster, &self.pipeline, &self.topics).expect("the letters can be opened");
@@ -77,18 +77,19 @@ impl Fixture {
         letters
     }
 
-    /// Another process of the same group: its own directory.
+    /// Returns the cluster of another process of the same group, with its own directory.
     pub fn elsewhere(&self, name: &str) -> Cluster {
         Cluster { state_dir: self.cluster.state_dir.join(name), ..self.cluster.clone() }
     }
 
-    /// The same, but what it reads comes late: the broker answers only when it has waited for more than there is.
+    /// Like [`Self::elsewhere`], but its reads are late: the broker answers only after waiting for more data than there
+    /// is.
     pub fn late(&self, name: &str) -> Cluster {
         let passed_on = vec![("fetch.min.bytes".to_owned(), "100000000".to_owned())];
         Cluster { passed_on, ..self.elsewhere(name) }
     }
 
-    /// The dead copy of the message with this origin, as the engine makes it.
+    /// Returns the dead copy of the message with this origin, as the engine creates it.
     pub fn copy(&self, partition: i32, offset: i64) -> CopyRecord {
         let attempt = Attempt {
             number: 1,
@@ -127,14 +128,14 @@ impl Fixture {
         }
     }
 
-    /// The copy of a replayed letter after it died again.
+    /// Returns the copy of a replayed letter after it died again.
     pub fn relapsed(before: &CopyRecord, job: u64) -> CopyRecord {
         let meta = Meta { attempts: 2, ..before.meta.replayed() };
         let dead_at = Some(Time::from_millis(1_700_000_900_000 + u64::from(meta.replays)));
         CopyRecord { meta, job: Some(job), reason: Some(Reason::MaxRetries), dead_at, ..before.clone() }
     }
 
-    /// Writes it into `T.DLQ`; where it stands.
+    /// Writes a letter to `T.DLQ`. Returns its position.
     pub fn park(&self, copy: &CopyRecord) -> (i32, i64) {
         let topic = self.pipeline.source.as_str().into();
         let from = Origin { topic, partition: copy.origin.partition, offset: copy.origin.offset };
@@ -172,7 +173,7 @@ impl Fixture {
         self.producer.flush(LIMIT).expect("they are acknowledged");
     }
 
-    /// Many letters at once; their numbers in order.
+    /// Parks many letters at once. Returns their numbers in order.
     pub fn park_many(&self, partitions: i32, each: i64) -> Vec<u64> {
         let mut numbers = Vec::new();
         for partition in 0..partitions {
@@ -191,7 +192,7 @@ impl Fixture {
         numbers
     }
 
-    /// Every committed copy in a topic, with its key's partition.
+    /// Returns every committed copy in a topic, with its partition.
     pub fn copies(&self, topic: &str) -> Vec<(i32, CopyRecord)> {
         use rdkafka::message::Message as _;
         let reader = RecordReader::new(&self.pipeline);
@@ -203,7 +204,7 @@ impl Fixture {
         copies
     }
 
-    /// Reads all committed records of a topic from its beginning to its end.
+    /// Reads all committed records of a topic from beginning to end.
     pub fn read(&self, topic: &str, each: impl FnMut(&rdkafka::message::BorrowedMessage<'_>)) {
         self.read_as(topic, "read_committed", each);
     }
@@ -254,7 +255,7 @@ pub fn state_of(letters: &mut KafkaLetters, id: u64) -> Option<LetterState> {
     letters.letter(id).unwrap().map(|letter| letter.state)
 }
 
-/// Waits until `done`; what others do is seen a moment later.
+/// Waits until `done` holds; changes by other processes become visible with a delay.
 pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + LIMIT;
     while !done() {

@@ -1,4 +1,6 @@
-//! Letters that died elsewhere: records of `T.DLQ` like any other, made once by whichever process.
+//! Letters of messages that died elsewhere: records of `T.DLQ` like any other, created once by whichever process.
+
+use std::time::Duration;
 
 use redrive::internal::engine::position::PartitionOffset;
 use redrive::internal::engine::{
@@ -6,9 +8,11 @@ use redrive::internal::engine::{
 };
 use redrive_core::{Message, Reason};
 
+use redrive_kafka::letters::KafkaLetters;
+
 use crate::fixture::{Fixture, NOW, eventually, job, state_of};
 
-/// A letter from this place, or from nowhere.
+/// Returns a letter from this position, or without one.
 fn foreign(fixture: &Fixture, place: Option<(&str, i32, u64)>, payload: &str) -> ForeignLetter {
     let copy = fixture.copy(0, 1);
     let id =
@@ -54,7 +58,7 @@ fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
     assert!(first[1..].iter().all(|(_, number)| PartitionOffset::of(*number).is_made()));
     assert_eq!(letters.counts().open, 3, "they are there at once");
 
-    // The other process knows of them before it does anything, and nothing is written twice.
+    // The other process knows them before it changes anything, and nothing is written twice.
     let again: Vec<_> = other.import(&all, false, NOW).unwrap().iter().map(number).collect();
     assert_eq!(again, first.iter().map(|(_, number)| (false, *number)).collect::<Vec<_>>());
     let edited = foreign(&fixture, Some((&source, 1, 42)), "{\"a\":2}");
@@ -80,6 +84,49 @@ fn letters_are_imported_once_by_all_processes_and_replayed_like_any_other() {
     assert_eq!(restarted.counts().twins, 0);
 }
 
+#[test]
+fn what_was_imported_and_replayed_is_not_imported_again_for_a_month() {
+    let fixture = Fixture::new("remembered", 1);
+    let source = fixture.topics.source.clone();
+    let all = [
+        foreign(&fixture, Some((&source, 0, 42)), "{\"a\":1}"),
+        foreign(&fixture, Some((&source, 0, 43)), "{\"b\":1}"),
+        foreign(&fixture, None, "{\"c\":1}"),
+    ];
+    let mut letters = fixture.letters();
+    let first: Vec<_> = letters.import(&all, false, NOW).unwrap().iter().map(number).collect();
+    let numbers: Vec<u64> = first.iter().map(|(_, number)| *number).collect();
+    // One of them dies again here, so that its reason is another one.
+    assert_eq!(letters.replay(&job(6), &numbers[1..2], NOW).unwrap(), [ReplayAnswer::Replayed]);
+    let replayed = fixture.copies(&fixture.topics.replay).remove(0).1;
+    let again = redrive_kafka::record::CopyRecord {
+        reason: Some(Reason::MaxRetries),
+        dead_at: Some(NOW.plus(Duration::from_hours(1))),
+        due: None,
+        ..replayed
+    };
+    fixture.park(&again);
+    eventually("it died again", || state_of(&mut letters, numbers[1]) == Some(LetterState::Open));
+    letters.replay(&job(7), &numbers, NOW).unwrap();
+    for (number, replays) in numbers.iter().zip([1, 2, 1]) {
+        let (key, value) = KafkaLetters::succeeded_state(*number, replays, Some(7), NOW);
+        fixture.send(&fixture.topics.dlq_state, 0, key.as_bytes(), &value);
+    }
+    fixture.flush();
+    eventually("all succeeded", || letters.counts().succeeded == 3);
+
+    let mut trimmer = letters.trimmer(&fixture.cluster);
+    let mut import = |days: u32| {
+        let now = NOW.plus(Duration::from_hours(24) * days);
+        trimmer.run_eagerly(now).unwrap();
+        letters.import(&all, false, now).unwrap().iter().map(number).collect::<Vec<_>>()
+    };
+    let remembered: Vec<_> = numbers.iter().map(|number| (false, *number)).collect();
+    assert_eq!(import(1), remembered);
+    assert_eq!(import(30), remembered, "for as long as the guide says");
+    assert_eq!(import(32), first, "after that nothing is known of them");
+}
+
 /// Text that no codec makes small.
 fn incompressible(len: usize) -> String {
     let mut state = 7_u64;
@@ -90,13 +137,13 @@ fn incompressible(len: usize) -> String {
     (0..len).map(|_| next()).collect()
 }
 
-/// Changes how large the records of a topic may be.
+/// Sets the maximum record size of a topic.
 fn bound_records(topic: &str, bytes: &str) {
     use rdkafka::admin::{AdminClient, AdminOptions, AlterConfig, ResourceSpecifier};
     let mut client = rdkafka::ClientConfig::new();
     client.set("bootstrap.servers", crate::broker::address());
     let admin: AdminClient<rdkafka::client::DefaultClientContext> = client.create().unwrap();
-    // All settings of the topic are replaced.
+    // The change replaces all settings of the topic.
     let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
         .set("retention.ms", "-1")
         .set("retention.bytes", "-1")
@@ -109,7 +156,7 @@ fn bound_records(topic: &str, bytes: &str) {
 #[test]
 fn more_letters_than_a_transaction_takes_and_one_that_kafka_refuses() {
     let fixture = Fixture::new("many-imported", 2);
-    // Somebody has lowered it.
+    // An operator lowered the limit.
     bound_records(&fixture.topics.dlq, "1179648");
     let source = fixture.topics.source.clone();
     let mut all: Vec<_> = (0..250)

@@ -13,7 +13,7 @@ use crate::fixture::{Fixture, NOW, job};
 
 const JOB: u64 = 77;
 
-/// What a child needs to know, in one line.
+/// Environment variable with the parameters of the child, in one line.
 const TOLD: &str = "REDRIVE_LETTERS_CHILD";
 
 fn kills() -> usize {

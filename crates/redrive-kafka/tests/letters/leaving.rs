@@ -1,4 +1,5 @@
-//! Resolved letters leave the topic: a start reads those that are not, and every process forgets the others.
+//! Resolved letters are deleted from the topic: a start reads only the others, and every process forgets the deleted
+//! ones.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use redrive_kafka::topics::scan::Scan;
 use crate::fixture::{Fixture, NOW, eventually, ids, job, state_of};
 
 /// Long after everything was resolved.
-fn later() -> Time {
+pub fn later() -> Time {
     NOW.plus(Duration::from_hours(24))
 }
 
 /// Puts letters back and tells of their success, as the engine does.
-fn succeed(fixture: &Fixture, letters: &mut KafkaLetters, numbers: &[u64]) {
+pub fn succeed(fixture: &Fixture, letters: &mut KafkaLetters, numbers: &[u64]) {
     for part in numbers.chunks(100) {
         let answers = letters.replay(&job(7), part, NOW).unwrap();
         assert!(answers.iter().all(|answer| *answer == ReplayAnswer::Replayed));
@@ -32,7 +33,7 @@ fn succeed(fixture: &Fixture, letters: &mut KafkaLetters, numbers: &[u64]) {
     });
 }
 
-fn lows(fixture: &Fixture) -> Vec<(i64, i64)> {
+pub fn lows(fixture: &Fixture) -> Vec<(i64, i64)> {
     let spans = Scan::new(&fixture.cluster).unwrap().spans(&fixture.topics.dlq).unwrap();
     spans.iter().map(|span| (span.low, span.end)).collect()
 }
@@ -43,7 +44,7 @@ fn a_start_reads_the_letters_that_are_left_and_others_forget_those_that_are_gone
     let numbers = fixture.park_many(2, 1_000);
     let mut letters = fixture.letters();
     let elsewhere = fixture.letters_at(&fixture.elsewhere("other"));
-    // Each partition keeps its last ten.
+    // The last ten of each partition stay open.
     let is_resolved = |number: &u64| number & 0xffff_ffff_ffff < 990;
     let resolved: Vec<u64> = numbers.iter().copied().filter(is_resolved).collect();
     succeed(&fixture, &mut letters, &resolved);
@@ -64,7 +65,7 @@ fn a_start_reads_the_letters_that_are_left_and_others_forget_those_that_are_gone
     assert_eq!(ids(&again.letters(None, None, 100).unwrap()).len(), 20);
     assert_eq!((again.counts().open, again.counts().succeeded, again.counts().twins), (20, 0, 0));
     assert_eq!(trimmer.run(later()).unwrap(), Trimmed::default(), "once is enough");
-    // Those that are left can be put back as ever.
+    // The remaining letters can be replayed as usual.
     let left: Vec<u64> = ids(&again.letters(None, None, 100).unwrap());
     assert!(
         again.replay(&job(8), &left, NOW).unwrap().iter().all(|answer| *answer == ReplayAnswer::Replayed)

@@ -1,4 +1,5 @@
-//! What many letters cost: reading them at a start, memory, and putting them back. Figures, not promises.
+//! Measures the cost of many letters: reading them at a start, memory, and replaying them. Figures without assertions
+//! on them.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! A replay publishes each letter once, and says what it did not.
+//! A replay publishes each letter once, and reports those it did not publish.
 
 use redrive::internal::engine::letter::{REPLAYS_MAX, ReplayTarget};
 use redrive::internal::engine::{LetterState, ReplayAnswer, ReplayJob};
@@ -78,7 +78,7 @@ fn a_letter_that_dies_again_is_open_again_and_needs_force_after_three_times() {
     assert_eq!(replays, [1, 2, 3, 4]);
 }
 
-/// Groups of other kinds cannot be described, so they are named for every topic: other tests may have left some.
+/// Groups of other kinds cannot be described, so they are listed for every topic; other tests may have left some.
 fn others(fixture: &Fixture, topic: &str) -> Vec<String> {
     let mut groups = other_groups(&fixture.cluster, topic).unwrap();
     groups.retain(|group| !group.contains("a share group"));
@@ -109,7 +109,7 @@ fn a_replay_onto_the_source_keeps_the_letters_number_and_names_who_else_reads_it
     eventually("it is under way", || state_of(&mut letters, numbers[0]) == Some(LetterState::Replaying));
 }
 
-/// Another group has read some of the source.
+/// Commits an offset of the source for another group.
 fn commit_as(fixture: &Fixture, name: &str) -> String {
     use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
     use rdkafka::{Offset, TopicPartitionList};

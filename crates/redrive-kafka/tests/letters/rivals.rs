@@ -1,5 +1,5 @@
-//! Two processes change the same letters at the same time: the transactions of one fence those of the other, and what
-//! one did the other knows before it does anything, although its mirror is late.
+//! Two processes change the same letters at the same time: their transactions fence each other, and each knows the
+//! other's changes before it changes anything, even if its mirror is late.
 
 use redrive::internal::engine::{LetterChange, LetterState, ReplayAnswer};
 
@@ -53,7 +53,7 @@ fn a_letter_is_either_discarded_or_replayed() {
         let discards = scope.spawn(|| {
             let mut letters = fixture.letters_at(&fixture.late("discards"));
             let discard = &LetterChange::Discard;
-            // From the other end, so that they meet.
+            // Start from the other end, so that they meet.
             let parts = numbers.rchunks(5).map(|part| letters.change_letters(discard, part, NOW).unwrap());
             let mut parts: Vec<Vec<bool>> = parts.collect();
             parts.reverse();

@@ -1,5 +1,5 @@
-//! Any accepted message becomes one whole letter, however large it is, however its batch was compressed, and whatever was
-//! said about it and how often.
+//! Any accepted message becomes one whole letter, whatever its size, the compression of its batch, and the length and
+//! number of its errors.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use redrive_kafka::{KafkaEngine, KafkaStores};
 
 use crate::fixture::{Fixture, LIMIT, NOW, eventually, job};
 
-/// As many as a message may have.
+/// The most that a message may have.
 const HEADERS: usize = 256;
 const FAILURES: u32 = 30;
 
@@ -23,7 +23,7 @@ struct Given {
     headers: usize,
 }
 
-/// Letters of a small alphabet: gzip and zstd make them half as long, lz4 does not.
+/// Returns text of a small alphabet: gzip and zstd halve it, lz4 does not.
 fn digits(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed;
     let digit = |_| {
@@ -33,7 +33,7 @@ fn digits(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(digit).collect()
 }
 
-/// Bytes that nothing makes shorter.
+/// Returns incompressible bytes.
 fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut state = seed;
     let byte = |_| {
@@ -50,7 +50,7 @@ fn headers(count: usize) -> rdkafka::message::OwnedHeaders {
     })
 }
 
-/// A source that refuses a record would show nothing.
+/// Fails if the source refuses a record, because the test would show nothing then.
 struct Taken;
 
 impl rdkafka::ClientContext for Taken {}
@@ -63,7 +63,7 @@ impl ProducerContext for Taken {
     }
 }
 
-/// Writes each in a batch of its own, with the codec of a producer that is not ours.
+/// Writes each record in a batch of its own, with the codec of a foreign producer.
 fn produce(fixture: &Fixture, codec: &str, given: &[Given]) {
     let mut config = fixture.cluster.producer();
     config.set("compression.type", codec).set("linger.ms", "0").set("message.max.bytes", "40000000");
@@ -79,7 +79,7 @@ fn produce(fixture: &Fixture, codec: &str, given: &[Given]) {
     }
 }
 
-/// An error as long as a handler may make one, with every kind of character.
+/// An error as long as a handler may return, with all kinds of characters.
 fn attempt(number: u32) -> Attempt {
     Attempt {
         number,
@@ -97,7 +97,7 @@ fn attempt(number: u32) -> Attempt {
     }
 }
 
-/// Each fails again and again, and dies in the end.
+/// Lets each message fail again and again until it dies.
 fn kill_all(engine: &mut KafkaEngine, count: usize) {
     let mut failures: BTreeMap<String, u32> = BTreeMap::new();
     let mut died = 0;
@@ -172,7 +172,7 @@ fn one_whole_letter_each(codec: &str, given: &[Given]) {
 
 #[test]
 fn whatever_a_source_without_compression_takes_is_one_whole_letter() {
-    // The largest that the source takes: its limit, less the frame of the batch.
+    // The largest that the source accepts: its limit minus the overhead of the batch.
     let largest = 1_048_588 - 100;
     let given = [0, 1, 1_000, 500_000, largest].map(|bytes| Given { payload: noise(7, bytes), headers: 0 });
     one_whole_letter_each("none", &given);
@@ -190,12 +190,12 @@ fn whatever_a_source_with_zstd_takes_is_one_whole_letter() {
     one_whole_letter_each("zstd", &compressed());
 }
 
-/// Records that are larger than the source's limit before they are compressed.
+/// Returns records that exceed the source's limit before compression.
 fn compressed() -> Vec<Given> {
     let mut given: Vec<_> =
         (1..4).map(|n| Given { payload: digits(n, 600_000 * n as usize), headers: 0 }).collect();
     given.push(Given { payload: digits(4, 1_500_000), headers: HEADERS });
-    // The same letter over and over: the largest payload that a message may have, in some kilobytes.
+    // One character repeated: the largest possible payload, compressed to a few kilobytes.
     given.push(Given { payload: vec![b'x'; 32 * 1024 * 1024], headers: 0 });
     given
 }

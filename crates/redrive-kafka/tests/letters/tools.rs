@@ -1,4 +1,4 @@
-//! What others see of letters with tools of their own.
+//! What other tools show of letters.
 
 use crate::broker::run_tool;
 use crate::fixture::{Fixture, NOW, job};
@@ -30,7 +30,7 @@ fn the_story_of_a_letter_is_plain_text_in_any_tool() {
     assert!(shown.contains(r#"{"order":1182}"#), "{shown}");
     let mut letters = fixture.letters();
     letters.replay(&job(7), &[copy.origin.number()], NOW).unwrap();
-    // The first record is the mark of whoever begins to change letters.
+    // The first record is the marker of the process that begins to change letters.
     let state = console(&fixture, &fixture.topics.dlq_state, 2);
     for part in ["1182\t", r#""state":"replaying""#, r#""generation":0"#, r#""job":7"#] {
         assert!(state.contains(part), "{part} is not in {state}");

@@ -1,4 +1,4 @@
-//! An engine driven by hand: take, settle, and wait until it is so.
+//! Drives an engine by hand: take, settle, and wait for the effect.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ pub fn at(ms: u64) -> Time {
     Time::from_millis(1_000_000 + ms)
 }
 
-/// Takes until `count` deliveries are there.
+/// Takes until there are `count` deliveries.
 pub fn take(engine: &mut KafkaEngine, now: Time, count: usize) -> Vec<Delivery> {
     let mut out = Vec::new();
     let mut events = Vec::new();
@@ -42,7 +42,7 @@ pub fn messages(ids: std::ops::Range<u32>) -> Vec<redrive_core::Message> {
     ids.map(|n| message(&format!("m{n}")).created(at(0)).payload("{}").build().unwrap()).collect()
 }
 
-/// Takes whatever comes from two members until `count` deliveries are there, and settles each as done.
+/// Takes from two members until there are `count` deliveries, and settles each as done.
 pub fn finish_all(engines: &mut [&mut KafkaEngine], now: Time, count: usize) -> Vec<String> {
     let mut done = Vec::new();
     let mut events = Vec::new();

@@ -18,7 +18,7 @@ use redrive_core::{Message, Pick};
 use redrive_kafka::record::{CopyRecord, Origin, headers};
 use redrive_kafka::{Cluster, GroupStart, KafkaEngine, KafkaPipeline, KafkaStores, Only, TopicsMode};
 
-/// Far longer than anything takes; only a fault waits for its end.
+/// Far longer than anything takes; only a failing test waits this long.
 pub const LIMIT: Duration = Duration::from_mins(5);
 /// The header that holds a message's id.
 pub const ID: &str = "x-test-id";
@@ -33,13 +33,13 @@ pub struct World {
     pub cluster: Cluster,
     pub pipeline: KafkaPipeline,
     pub partitions: i32,
-    /// Where the tests themselves write and ask.
+    /// The brokers that the tests themselves use.
     pub brokers: String,
     pub producer: BaseProducer<ProducedOffsets>,
     _dir: tempfile::TempDir,
 }
 
-/// Remembers where records went.
+/// Remembers where records were written.
 #[derive(Default)]
 pub struct ProducedOffsets(std::sync::Mutex<Vec<(usize, i32, i64)>>);
 
@@ -62,12 +62,12 @@ impl World {
         Self::at(&brokers(), partitions, tiers)
     }
 
-    /// The same on another broker or cluster.
+    /// Like [`Self::new`], on another broker or cluster.
     pub fn at(brokers: &str, partitions: i32, tiers: &[Duration]) -> Self {
         Self::with(brokers, partitions, tiers, &[])
     }
 
-    /// The same with settings of its source.
+    /// Like [`Self::at`], with settings for the source.
     pub fn with(brokers: &str, partitions: i32, tiers: &[Duration], settings: &[(&str, &str)]) -> Self {
         if std::env::var("REDRIVE_TEST_LOG").is_ok() {
             let _ = tracing_subscriber::fmt().with_writer(std::io::stderr).try_init();
@@ -111,7 +111,7 @@ impl World {
         engine
     }
 
-    /// The engine once it has read everything there is.
+    /// Opens the engine and waits until it has read everything there is.
     pub fn open_caught_up(&self, options: StoreOptions) -> KafkaEngine {
         let mut engine = self.open(options);
         let mut events = Vec::new();
@@ -122,7 +122,7 @@ impl World {
         engine
     }
 
-    /// Writes messages into the source; where each of them is.
+    /// Writes messages to the source. Returns their positions.
     pub fn produce(&self, messages: &[Message]) -> Vec<(i32, i64)> {
         self.produce_by(&self.producer, messages)
     }
@@ -160,8 +160,8 @@ impl World {
     }
 }
 
-/// Writes copies as another process would do, and waits until the topic has them.
-/// `from` is the record that they replace, `topic/partition/offset`.
+/// Writes copies as another process would, and waits until they are in the topic. `from` is the record that they
+/// replace, `topic/partition/offset`.
 pub fn write_copies(topic: &str, from: &str, copies: &[CopyRecord]) {
     let from = Origin::parse(from);
     let producer: BaseProducer<ProducedOffsets> =
@@ -196,7 +196,7 @@ pub fn create(topic: &str, partitions: i32, settings: &[(&str, &str)]) {
     create_at(&brokers(), topic, partitions, settings);
 }
 
-/// With as many replicas as the cluster gives a topic.
+/// Creates a topic with the cluster's default number of replicas.
 pub fn create_at(brokers: &str, topic: &str, partitions: i32, settings: &[(&str, &str)]) {
     let admin: AdminClient<DefaultClientContext> = client_at(brokers).create().unwrap();
     let mut new = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
@@ -207,7 +207,7 @@ pub fn create_at(brokers: &str, topic: &str, partitions: i32, settings: &[(&str,
     let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(20)));
     let made = runtime.block_on(admin.create_topics([&new], &options)).expect("the broker answers");
     made.into_iter().for_each(|result| drop(result.expect("the topic is made")));
-    // The broker knows of it a moment later.
+    // The broker knows the topic with a delay.
     wait("the topic is there", || {
         let metadata = admin.inner().fetch_metadata(Some(topic), LIMIT).expect("the broker answers");
         metadata
@@ -221,7 +221,7 @@ fn rand_suffix() -> u32 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_micros()
 }
 
-/// A message as it comes back from the source: with its id in a header.
+/// Builds a message as it is read from the source: with its id in a header.
 pub fn message(id: &str) -> redrive_core::message::MessageBuilder {
     Message::builder(id).header(ID, id.to_owned())
 }
@@ -251,9 +251,9 @@ fn with_admin<T>(act: impl AsyncFnOnce(&AdminClient<DefaultClientContext>, &Admi
     runtime.block_on(act(&admin, &options))
 }
 
-/// Changes how large the records of a topic may be.
+/// Sets the maximum record size of a topic.
 pub fn bound_records(topic: &str, bytes: &str) {
-    // All settings of the topic are replaced.
+    // The change replaces all settings of the topic.
     let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
         .set("retention.ms", "-1")
         .set("retention.bytes", "-1")
@@ -264,11 +264,11 @@ pub fn bound_records(topic: &str, bytes: &str) {
         .for_each(|result| drop(result.expect("the setting is taken")));
 }
 
-/// Has the broker compress everything of a topic in this way.
+/// Makes the broker compress everything in a topic with this codec.
 pub fn compress(topic: &str, codec: &str) {
     let last = topic.rsplit('.').next();
     let is_table = matches!(last, Some("state" | "progress" | "control"));
-    // All settings of the topic are replaced.
+    // The change replaces all settings of the topic.
     let change = AlterConfig::new(ResourceSpecifier::Topic(topic))
         .set("cleanup.policy", if is_table { "compact" } else { "delete" })
         .set("retention.ms", "-1")
@@ -296,12 +296,12 @@ pub fn grow(topic: &str, partitions: usize) {
     done.expect("the broker answers").into_iter().for_each(|result| drop(result.expect("the topic grows")));
 }
 
-/// Commits an offset for a group as Kafka's own tools do: without a word beside it.
+/// Commits an offset for a group as Kafka's own tools do: without a note.
 pub fn commit_as(group: &str, brokers: &str, topic: &str, partition: i32, offset: i64) {
     use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer as _};
     let consumer: BaseConsumer = client_at(brokers).set("group.id", group).create().unwrap();
     let mut list = TopicPartitionList::new();
     list.add_partition_offset(topic, partition, Offset::Offset(offset)).unwrap();
-    // Static members of the group are waited for.
+    // Retry, because static members stay in the group for a while.
     wait("the group takes the offset", || consumer.commit(&list, CommitMode::Sync).is_ok());
 }

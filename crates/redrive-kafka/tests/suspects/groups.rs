@@ -1,5 +1,5 @@
-//! Suspects that are announced together, and what must not become of them: nothing is suspected for a pause, a rebalance in order,
-//! or a run that is only slow; and whoever kills the process is suspected all the same.
+//! Suspects that are announced together. A pause, a clean rebalance or a merely slow run raises no suspicion; a message
+//! that kills the process is suspected in any case.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ fn announce_all(engine: &mut KafkaEngine, next: &[Receipt]) {
     });
 }
 
-/// What the machine does in `pause` and `stop`: those that wait for their turn go back, the one that runs goes on. Then
-/// it kills the process.
+/// Does what the machine does in `pause` and `stop`: the suspects that wait for their turn are released, the running
+/// one goes on. Then it kills the process.
 fn released_beside_a_running_pill(keeps_disk: bool) {
     let world = World::new(1, &TIERS);
     world.produce(&messages(0..3));
@@ -59,7 +59,7 @@ fn a_pause_while_one_runs_takes_no_crash_from_it_on_a_machine_without_its_disk()
     released_beside_a_running_pill(false);
 }
 
-/// Polls both and takes until so many are there.
+/// Polls both engines and takes until there are `count` deliveries.
 fn take_from(engines: &mut [&mut KafkaEngine], count: usize) -> Vec<Delivery> {
     let (mut out, mut events) = (Vec::new(), Vec::new());
     wait("deliveries come after the rebalance", || {
@@ -87,7 +87,7 @@ fn a_rebalance_in_order_is_no_crash_of_those_that_were_announced_and_had_no_turn
     assert!(crashes(&taken).values().all(|crashes| *crashes == 1));
     let group: Vec<Receipt> = taken.iter().map(|delivery| delivery.receipt).collect();
     announce_all(&mut first, &group);
-    // The first one runs and is done; nothing runs. Another member joins.
+    // The first one runs and is done; then nothing runs. Another member joins.
     settle(&mut first, vec![taken.remove(0)], |_| Verdict::Done);
     let elsewhere = tempfile::tempdir().unwrap();
     world.cluster.member = Some("two".to_owned());
@@ -98,7 +98,7 @@ fn a_rebalance_in_order_is_no_crash_of_those_that_were_announced_and_had_no_turn
     assert!(of.values().all(|crashes| *crashes == 1), "one process died, once: {of:?}");
 }
 
-/// One that is to run in silence has been announced and waits for the commit when partitions move, in order.
+/// A suspect was announced and waits for the commit when partitions move in a clean rebalance.
 #[test]
 fn a_rebalance_in_order_quarantines_nothing() {
     let mut world = World::new(1, &TIERS);
@@ -122,7 +122,7 @@ fn a_rebalance_in_order_quarantines_nothing() {
     assert!(of.values().all(|crashes| *crashes < 3), "two processes died: {of:?}");
 }
 
-/// A suspect in its silent run is slower than the time partitions are given up in. No process dies.
+/// The exclusive run of a suspect takes longer than the drain. No process dies.
 #[test]
 fn a_slow_suspect_is_not_quarantined_by_a_rebalance() {
     let options = || StoreOptions { drain: Some(Duration::from_secs(1)), ..StoreOptions::default() };
@@ -147,7 +147,7 @@ fn a_slow_suspect_is_not_quarantined_by_a_rebalance() {
     assert!(of.values().all(|crashes| *crashes < 3), "two processes died, and this one lives: {of:?}");
 }
 
-/// A process that stood still does not know whether the partitions are still its own.
+/// A process that was frozen does not know whether the partitions are still its own.
 #[test]
 fn who_stood_still_starts_no_suspect_before_a_commit_is_taken() {
     let mut world = World::new(1, &TIERS);

@@ -1,4 +1,5 @@
-//! Who is suspected after a process died, on a real broker: what may have run, in whatever topic, and nobody else.
+//! Which messages are suspected after a process died, on a real broker: those that may have run, in whatever topic, and
+//! no others.
 
 mod groups;
 #[path = "../support/mod.rs"]
@@ -18,7 +19,7 @@ use support::{World, wait};
 
 const TIERS: [Duration; 2] = [Duration::from_secs(1), Duration::from_mins(1)];
 
-/// Crashes by id; 0 for who is not suspected.
+/// Returns the crashes by message id; 0 if it is not suspected.
 fn crashes(deliveries: &[Delivery]) -> BTreeMap<String, u32> {
     let crashes = |delivery: &Delivery| delivery.suspect.as_ref().map_or(0, |suspect| suspect.crashes);
     deliveries.iter().map(|delivery| (delivery.message.id().to_owned(), crashes(delivery))).collect()
@@ -37,7 +38,7 @@ fn announce(engine: &mut KafkaEngine, delivery: &Delivery) {
     });
 }
 
-/// A machine that lost its disk.
+/// Simulates a machine that lost its disk.
 fn forget(world: &World) {
     std::fs::remove_dir_all(&world.cluster.state_dir).unwrap();
     std::fs::create_dir_all(&world.cluster.state_dir).unwrap();
@@ -92,7 +93,7 @@ fn one_that_ran_alone_and_came_to_an_end_is_cleared() {
     let mut taken = take(&mut engine, at(0), 3);
     announce(&mut engine, &taken[0]);
     settle(&mut engine, vec![taken.remove(0)], |_| Verdict::Release);
-    // What is done is durable once it is committed, and with it that the other one was given up.
+    // A message that is done is durable once that is committed, and so is that the other one was given up.
     announce(&mut engine, &taken[0]);
     settle(&mut engine, vec![taken.remove(0)], |_| Verdict::Done);
     drop(engine);

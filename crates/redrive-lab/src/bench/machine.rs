@@ -13,15 +13,17 @@ pub fn describe(dir: &Path) -> Vec<(&'static str, String)> {
     let memory_kb: u64 = first_field("/proc/meminfo", "MemTotal")
         .and_then(|text| text.split_whitespace().next()?.parse().ok())
         .unwrap_or(0);
-    vec![
+    let mut known = vec![
         ("cores", cores.to_string()),
         ("cpu", cpu),
         ("memory", format!("{:.1} GB", memory_kb as f64 / 1e6)),
         ("kernel", one_line("uname", &["-sr"])),
         ("file system", file_system(dir)),
-        ("commit", commit()),
+        ("commit", BUILT_FROM.to_owned()),
         ("load at start", load()),
-    ]
+    ];
+    known.extend(other_checkout().map(|commit| ("checked out", commit)));
+    known
 }
 
 pub fn load() -> String {
@@ -29,10 +31,18 @@ pub fn load() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Of the checkout that it runs in; elsewhere the one that whoever built the binary named in `REDRIVE_COMMIT`.
-fn commit() -> String {
-    let here = one_line("git", &["describe", "--always", "--dirty", "--abbrev=12"]);
-    if here == UNKNOWN { option_env!("REDRIVE_COMMIT").unwrap_or(UNKNOWN).to_owned() } else { here }
+/// What the program was built from: the commit, with `-dirty` if its sources were not those of the commit.
+pub const BUILT_FROM: &str = env!("REDRIVE_BUILT_FROM");
+
+/// The commit of the checkout that it runs in, where that is another one than the program was built from.
+pub fn other_checkout() -> Option<String> {
+    other(BUILT_FROM, &one_line("git", &["describe", "--always", "--dirty", "--abbrev=12"]))
+}
+
+/// Changes that are not committed say nothing here: they may be results.
+fn other(built_from: &str, here: &str) -> Option<String> {
+    let commit = |text: &str| text.trim_end_matches("-dirty").to_owned();
+    (here != UNKNOWN && commit(here) != commit(built_from)).then(|| here.to_owned())
 }
 
 /// What a program prints, or [`UNKNOWN`] if it fails or prints nothing.
@@ -103,5 +113,17 @@ mod tests {
         assert_eq!(one_line("git", &["no-such-command"]), UNKNOWN);
         assert_eq!(one_line("no-such-program", &[]), UNKNOWN);
         assert_eq!(one_line("echo", &["a"]), "a");
+    }
+
+    #[test]
+    fn the_commit_is_the_one_it_was_built_from_and_another_checkout_is_named() {
+        let described = describe(Path::new("."));
+        let named =
+            |wanted: &str| described.iter().find(|(name, _)| *name == wanted).map(|(_, text)| text.as_str());
+        assert_eq!(named("commit"), Some(BUILT_FROM));
+        assert_eq!(other("0123456789ab-dirty", "0123456789ab"), None);
+        assert_eq!(other("0123456789ab", "0123456789ab-dirty"), None, "results that are not committed yet");
+        assert_eq!(other("0123456789ab", UNKNOWN), None);
+        assert_eq!(other("0123456789ab", "ba9876543210"), Some("ba9876543210".to_owned()));
     }
 }

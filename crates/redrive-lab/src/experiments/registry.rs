@@ -28,6 +28,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     experiment!("retry-storm", outages::retry_storm),
     experiment!("poison-growth", failures::poison_growth),
     experiment!("failure-sweep", failures::failure_sweep),
+    experiment!("mixed", failures::mixed),
     experiment!("backoff-sweep", delays::backoff_sweep),
     experiment!("misclassification", failures::misclassification),
     experiment!("time-to-dead-letter", delays::time_to_dead_letter),
@@ -58,6 +59,7 @@ impl Experiment {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scenario::{AUDIT, Expectation};
 
     #[test]
     fn every_scenario_file_is_right_and_says_why_it_expects_what_it_expects() {
@@ -70,9 +72,15 @@ mod tests {
                 assert!(has_range(expected.min, expected.max), "{}: {expected:?}", experiment.name);
                 assert!(expected.reason.len() > 20, "{}: {expected:?}", experiment.name);
             }
-            let noticed =
-                scenario.expectations.iter().any(|expected| expected.figure == scenario.broken.fails);
-            assert!(noticed, "{}: nothing is expected of `{}`", experiment.name, scenario.broken.fails);
+            assert!(!scenario.broken.is_empty(), "{}: nothing shows that it can fail", experiment.name);
+            for broken in &scenario.broken {
+                let is_noticed = |expected: &Expectation| {
+                    let variant = expected.variant.as_ref();
+                    expected.figure == broken.fails && variant.is_none_or(|name| *name == broken.variant)
+                };
+                let noticed = broken.fails == AUDIT || scenario.expectations.iter().any(is_noticed);
+                assert!(noticed, "{}: nothing is expected of `{}`", experiment.name, broken.fails);
+            }
         }
     }
 

@@ -22,8 +22,8 @@ pub struct Order {
     pub file: Option<PathBuf>,
     pub seed: u64,
     pub quick: bool,
-    /// With the change that breaks the claim; for tests.
-    pub broken: bool,
+    /// With the change that breaks a claim, which of the scenario's; for tests.
+    pub broken: Option<usize>,
     /// `None`: the virtual clock where the scenario has one, else the embedded engine.
     pub engine: Option<OrderedEngine>,
     /// A database for experiments that can use one: `postgres://…`.
@@ -173,8 +173,8 @@ pub fn expected_runs() -> Result<Vec<ScenarioRuns>, LabError> {
             runs.push(on(Clock::Real, LabEngine::Kafka(""), format!("{command} --engine kafka")));
         }
         let downstream = scenario.downstream.to_string();
-        let Scenario { title, explains, .. } = scenario;
-        Ok(ScenarioRuns { name: experiment.name.to_owned(), title, explains, downstream, runs })
+        let Scenario { title, explains, hash, .. } = scenario;
+        Ok(ScenarioRuns { name: experiment.name.to_owned(), title, hash, explains, downstream, runs })
     };
     EXPERIMENTS.iter().map(of).collect()
 }
@@ -182,7 +182,7 @@ pub fn expected_runs() -> Result<Vec<ScenarioRuns>, LabError> {
 /// What matters for the figures. The load says whether anything else ran.
 fn machine(out: Option<&Path>) -> BTreeMap<String, String> {
     let described = machine::describe(out.unwrap_or(Path::new(".")));
-    let wanted = ["cores", "cpu", "kernel", "commit", "load at start"];
+    let wanted = ["cores", "cpu", "kernel", "commit", "checked out", "load at start"];
     let mut machine: BTreeMap<String, String> = described
         .into_iter()
         .filter(|(name, _)| wanted.contains(name))

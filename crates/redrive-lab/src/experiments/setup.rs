@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redrive::Policy;
+use redrive::{Mode, Policy};
 use redrive_core::PolicyBuilder;
 use redrive_core::forecast::RetryLoad;
 use serde::de::DeserializeOwned;
@@ -124,6 +124,76 @@ impl ExperimentSetup<'_> {
     }
 }
 
+/// A part of a longer run.
+struct PartWatch<'a> {
+    watch: &'a dyn Watch,
+    part: usize,
+    of: usize,
+}
+
+impl Watch for PartWatch<'_> {
+    fn progress(&self, done: f64, doing: &str) {
+        self.watch.progress((self.part as f64 + done) / self.of as f64, doing);
+    }
+
+    fn is_interrupted(&self) -> bool {
+        self.watch.is_interrupted()
+    }
+}
+
+impl ExperimentSetup<'_> {
+    /// Runs every variant so often, by turns: what changes on the machine meanwhile is no difference between them. Figures are
+    /// medians; of those in `spread`, the least and the most are kept as `NAME_least` and `NAME_most`. What else they left is
+    /// that of the last run.
+    pub fn by_turns<P, T>(
+        &self,
+        scenario: &Scenario,
+        (times, spread): (usize, &[&str]),
+        run: impl Fn(&Variant<P>, Stage<'_>) -> Result<Option<(VariantResult, T)>, LabError> + Sync,
+        compare: impl Fn(Vec<VariantResult>) -> Vec<VariantResult>,
+    ) -> Result<(Vec<VariantResult>, Vec<T>, bool), LabError>
+    where
+        P: DeserializeOwned + Sync,
+        T: Send,
+    {
+        let (mut turns, mut last) = (Vec::new(), Vec::new());
+        for part in 0..times {
+            let watch = PartWatch { watch: self.watch, part, of: times };
+            let (variants, rest, is_partial) =
+                complete(ExperimentSetup { watch: &watch, ..*self }.each(scenario, &run)?);
+            if is_partial {
+                // Turns that are complete stand; what one variant has more often than another does not count.
+                let is_first = turns.is_empty();
+                let (variants, rest) =
+                    if is_first { (compare(variants), rest) } else { (medians(&turns, spread), last) };
+                return Ok((variants, rest, true));
+            }
+            turns.push(compare(variants));
+            last = rest;
+        }
+        Ok((medians(&turns, spread), last, false))
+    }
+}
+
+/// Of every variant over all turns.
+fn medians(turns: &[Vec<VariantResult>], spread: &[&str]) -> Vec<VariantResult> {
+    let of = |(index, first): (usize, &VariantResult)| {
+        let runs: Vec<&VariantResult> = turns.iter().map(|turn| &turn[index]).collect();
+        let audit = runs.iter().filter_map(|run| run.audit).reduce(|sum, audit| sum.plus(&audit));
+        first.figures.keys().fold(VariantResult::new(&first.name, audit), |result, figure| {
+            let mut values: Vec<f64> = runs.iter().map(|run| run.get(figure)).collect();
+            values.sort_by(f64::total_cmp);
+            let (least, most) = (values[0], values[values.len() - 1]);
+            let result = result.with(figure, values[values.len() / 2]);
+            if !spread.contains(&figure.as_str()) {
+                return result;
+            }
+            result.with(&format!("{figure}_least"), least).with(&format!("{figure}_most"), most)
+        })
+    };
+    turns.first().into_iter().flatten().enumerate().map(of).collect()
+}
+
 #[cfg(not(feature = "kafka"))]
 const NO_KAFKA: &str = "this build has no Kafka engine; build it with the feature `kafka`";
 
@@ -148,6 +218,11 @@ pub fn complete<T>(each: Each<T>) -> (Vec<VariantResult>, Vec<T>, bool) {
     let is_partial = each.iter().any(Option::is_none);
     let (variants, rest) = each.into_iter().flatten().unzip();
     (variants, rest, is_partial)
+}
+
+/// `blocking`, or else without blocking.
+pub fn mode(name: &str) -> Mode {
+    if name == "blocking" { Mode::Blocking } else { Mode::NonBlocking }
 }
 
 /// A policy with these delays.
@@ -184,4 +259,28 @@ pub fn tier_lines(name: &str, forecast: &RetryLoad, measured: &[f64], messages: 
 
 pub fn built(policy: &PolicyBuilder) -> Result<Policy, LabError> {
     policy.build().map_err(|faults| LabError::Run(faults.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testbed::Audit;
+
+    #[test]
+    fn of_turns_the_median_counts_with_its_spread_and_every_audit() {
+        let turn =
+            |ms: f64, audit: Audit| vec![VariantResult::new("a", Some(audit)).with("ms", ms).with("n", ms)];
+        let good = Audit { produced: 2, succeeded: 2, engine_accepted: 2, ..Audit::default() };
+        let bad = Audit { applied_twice: 1, ..good };
+        let turns = [turn(4.0, good), turn(37.0, bad), turn(5.0, good)];
+        let result = medians(&turns, &["ms"]).remove(0);
+        let figures: Vec<f64> = ["ms", "ms_least", "ms_most", "n"].map(|figure| result.get(figure)).to_vec();
+        assert_eq!(figures, [5.0, 4.0, 37.0, 5.0]);
+        assert!(result.get("n_least").is_nan());
+        let audit = result.audit.unwrap();
+        assert!(
+            audit.produced == 6 && !audit.balances(),
+            "one that does not balance is not outvoted: {audit}"
+        );
+    }
 }

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use rdkafka::Message;
 use rdkafka::config::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::Headers;
+use rdkafka::message::{BorrowedMessage, Headers};
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 
 use super::topics::{PATIENCE, reach};
 use super::{Error, orders};
+use crate::mark::Marked;
+use crate::testbed::letters::number_of;
 
 /// One record of a dead-letter topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,22 @@ pub struct LetterRecord {
 
 /// All records from the first to the end as it is now.
 pub fn read(brokers: &str, topic: &str) -> Result<Vec<LetterRecord>, Error> {
+    read_with(brokers, topic, letter)
+}
+
+/// The numbers of the messages of a run with this seed that have a letter there, as often as they have one.
+pub fn numbers(brokers: &str, topic: &str, of_seed: u64) -> Result<Vec<u64>, Error> {
+    read_with(brokers, topic, |record| {
+        let id = record.payload().and_then(|payload| Marked::read(payload).order_id).unwrap_or_default();
+        Ok(number_of(&id, of_seed))
+    })
+}
+
+fn read_with<T>(
+    brokers: &str,
+    topic: &str,
+    wanted: impl Fn(&BorrowedMessage<'_>) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
     let reach = reach(brokers, topic)?;
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", brokers).set("group.id", "redrive-lab-audit");
@@ -45,7 +63,7 @@ pub fn read(brokers: &str, topic: &str) -> Result<Vec<LetterRecord>, Error> {
         match consumer.poll(Duration::from_millis(100)) {
             Some(Ok(record)) => {
                 last = Instant::now();
-                letters.push(letter(&record)?);
+                letters.push(wanted(&record)?);
             }
             // The end of a partition: also where the last offset is a marker of a transaction, which nobody sees.
             Some(Err(rdkafka::error::KafkaError::PartitionEOF(_))) => open -= 1,
@@ -57,7 +75,7 @@ pub fn read(brokers: &str, topic: &str) -> Result<Vec<LetterRecord>, Error> {
     Ok(letters)
 }
 
-fn letter(record: &impl Message) -> Result<LetterRecord, Error> {
+fn letter(record: &BorrowedMessage<'_>) -> Result<LetterRecord, Error> {
     let order = record.payload().and_then(orders::number).ok_or("a letter is no order of the workload")?;
     let text = |name: &str| {
         let named = record.headers().into_iter().flat_map(Headers::iter).filter(|header| header.key == name);

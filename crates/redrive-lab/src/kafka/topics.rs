@@ -108,8 +108,16 @@ fn marks(consumer: &BaseConsumer, topic: &str, partition: i32) -> Result<(i64, i
 }
 
 fn is_not_known_yet(error: &KafkaError) -> bool {
-    use RDKafkaErrorCode::{UnknownPartition, UnknownTopic, UnknownTopicOrPartition};
-    matches!(error.rdkafka_error_code(), Some(UnknownPartition | UnknownTopic | UnknownTopicOrPartition))
+    use RDKafkaErrorCode::{
+        LeaderNotAvailable, NotLeaderForPartition, UnknownPartition, UnknownTopic, UnknownTopicOrPartition,
+    };
+    // A broker that had no time to answer for a while is asked before it leads its partitions again.
+    let is_led = !matches!(error.rdkafka_error_code(), Some(LeaderNotAvailable | NotLeaderForPartition));
+    let is_known = !matches!(
+        error.rdkafka_error_code(),
+        Some(UnknownPartition | UnknownTopic | UnknownTopicOrPartition)
+    );
+    !(is_led && is_known)
 }
 
 /// Looks at the lag of one group again and again, without being its member.

@@ -13,6 +13,8 @@ pub(super) type Committed = (PathBuf, Summary);
 pub struct ScenarioRuns {
     pub name: String,
     pub title: String,
+    /// Identifies the content of the scenario file of today.
+    pub hash: String,
     /// Why its curves look as they do.
     pub explains: String,
     pub downstream: String,
@@ -49,9 +51,12 @@ pub(super) fn below(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().replace('\\', "/")
 }
 
-/// The heading of a scenario's explanation in the findings.
-pub(super) fn why_title(title: &str) -> String {
-    format!("{title}: why it looks like this")
+/// The heading of a scenario's explanation.
+pub(super) const WHY: &str = "Why it looks like this";
+
+/// The page of a scenario, beside docs/findings.md and beside the other pages of docs/findings.
+pub(super) fn page_of(scenario: &str) -> String {
+    format!("{scenario}.md")
 }
 
 /// The anchor of a heading, as GitHub makes it.

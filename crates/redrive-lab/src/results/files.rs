@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::committed::is_full;
 use super::outcome::Outcome;
 use super::page::{self, ScenarioWords};
+use super::redraw;
 use super::summary::Summary;
 
 /// Endings of the files of a result.
@@ -33,15 +34,16 @@ pub fn write(
     outcome: &Outcome,
 ) -> Result<(), ResultFault> {
     clear(dir).map_err(|error| ResultFault::Io { path: dir.to_owned(), error })?;
-    for plot in &outcome.plots {
-        let svg = plot.svg().map_err(ResultFault::Plot)?;
-        put(&dir.join(format!("{}.svg", plot.name)), &svg)?;
-    }
     for map in &outcome.heat_maps {
         let svg = map.svg().map_err(ResultFault::Plot)?;
         put(&dir.join(format!("{}.svg", map.name)), &svg)?;
     }
-    put(&dir.join("samples.csv"), &samples(outcome))?;
+    let samples = samples(outcome);
+    put(&dir.join("samples.csv"), &samples)?;
+    // From the samples, as `lab report` draws them again.
+    for (file, svg) in redraw::drawn(summary, &samples)? {
+        put(&dir.join(file), &svg)?;
+    }
     let json = serde_json::to_string_pretty(summary).unwrap_or_default();
     put(&dir.join("summary.json"), &format!("{json}\n"))?;
     put(&dir.join("index.md"), &page::markdown(summary, words))?;

@@ -2,23 +2,29 @@
 //!
 //! - [`outcome`]: what an experiment measured; [`mod@unit`]: how a figure reads
 //! - [`summary`]: all of it with machine, command and verdicts, as `summary.json` stores it
-//! - [`plot`]: curves as SVG, [`heat_map`]: grids; [`page`]: the page as Markdown and HTML; [`files`]: writes them
+//! - [`plot`]: curves as SVG, [`axis`]: their axes, `redraw`: again from their samples; [`heat_map`]: grids; [`page`]: the page as Markdown and HTML; [`files`]: writes them
 //! - [`committed`]: results that are committed, and those that should be
-//! - [`report`]: the index and docs/findings.md from all results that are committed; [`requirements`]: what they have to
-//!   answer; `walk`: requirement by requirement
+//! - [`report`]: the index, docs/findings.md and the pages below it from all results that are committed
+//! - [`requirements`]: what they have to answer; `answer`: with which figures; `walk`: requirement by requirement; `first_page`:
+//!   all answers
 
+mod answer;
+pub mod axis;
 pub mod committed;
 pub mod files;
+mod first_page;
 pub mod heat_map;
 pub mod outcome;
 pub mod page;
 pub mod plot;
+mod redraw;
 pub mod report;
 pub mod requirements;
 pub mod summary;
 pub mod unit;
 mod walk;
 
+pub use axis::{Axes, Axis, Scale};
 pub use committed::{ResultKind, ScenarioRuns};
 pub use files::ResultFault;
 pub use heat_map::{HeatMap, HeatPanel};

@@ -79,19 +79,14 @@ fn identity(summary: &Summary) -> String {
 fn verdicts(summary: &Summary) -> Rows {
     let head = ["", "variant", "figure", "measured", "expected", "reason"].map(str::to_owned).to_vec();
     let rows = summary.verdicts.iter().map(|verdict| {
-        let column = summary.columns.iter().find(|column| column.figure == verdict.figure);
-        let measured = match (verdict.measured, column) {
-            (None, _) => "not measured".to_owned(),
-            (Some(value), Some(column)) => column.unit.text(value),
-            (Some(value), None) => format!("{value:.4}"),
-        };
+        let (measured, range) = summary.judged(verdict);
         let speed = if verdict.depends_on_speed { " (depends on the machine)" } else { "" };
         vec![
             sign(verdict.met).to_owned(),
             verdict.variant.clone(),
             verdict.figure.clone(),
             measured,
-            verdict.range_text(),
+            range,
             format!("{}{speed}", verdict.reason),
         ]
     });

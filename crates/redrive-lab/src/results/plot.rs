@@ -1,20 +1,41 @@
 //! Curves as SVG.
 
+use std::collections::BTreeSet;
+
+use plotters::coord::Shift;
+use plotters::element::DashedPathElement;
 use plotters::prelude::*;
+
+use super::axis::{Axes, Axis, Scale};
 
 /// Points of a curve that are drawn and stored at most.
 const POINTS_MAX: usize = 400;
-const SIZE: (u32, u32) = (860, 420);
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(31, 119, 180),
-    RGBColor(214, 39, 40),
-    RGBColor(44, 160, 44),
-    RGBColor(255, 127, 14),
-    RGBColor(148, 103, 189),
-    RGBColor(23, 190, 207),
-    RGBColor(140, 86, 75),
-    RGBColor(127, 127, 127),
+/// Curves of so few points show where the points are.
+const MARKED_MAX: usize = 25;
+/// Pixels: the plot with its axes, the title above it, and the legend beside it.
+const WIDTH: i32 = 820;
+const HEIGHT: i32 = 440;
+const TITLE_HEIGHT: i32 = 34;
+const LEGEND_LINE: i32 = 20;
+const LEGEND_SAMPLE: i32 = 34;
+const LETTER_WIDTH: i32 = 7;
+const LINE: u32 = 2;
+/// Told apart by people who do not see red and green, too.
+const COLOURS: [RGBColor; 9] = [
+    RGBColor(0, 90, 181),
+    RGBColor(213, 62, 0),
+    RGBColor(0, 135, 90),
+    RGBColor(170, 51, 140),
+    RGBColor(225, 150, 0),
+    RGBColor(60, 175, 225),
+    RGBColor(90, 60, 40),
+    RGBColor(130, 130, 130),
+    RGBColor(20, 20, 20),
 ];
+/// Lengths of dash and gap in pixels.
+const DASHES: [Option<(u32, u32)>; 4] = [None, Some((10, 5)), Some((3, 4)), Some((20, 5))];
+/// Up to so many curves are told apart by colour alone.
+const SOLID_MAX: usize = 3;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
@@ -49,20 +70,87 @@ impl Curve {
     }
 }
 
+/// How a curve is drawn. No two curves of a plot are drawn the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct LineStyle {
+    colour: usize,
+    dash: usize,
+}
+
+/// Curves that are named `group, member` for the same members of every group have the group's colour and the member's dash;
+/// others have a colour each, and dashes by turns.
+fn styles(curves: &[Curve]) -> Vec<LineStyle> {
+    let names: Option<Vec<(&str, &str)>> = curves.iter().map(|curve| curve.name.rsplit_once(", ")).collect();
+    let places = |all: &[&str], of: &str| all.iter().position(|name| *name == of).unwrap_or(0);
+    if let Some(names) = names {
+        let groups = distinct(names.iter().map(|name| name.0));
+        let members = distinct(names.iter().map(|name| name.1));
+        let pairs = names.iter().collect::<BTreeSet<_>>().len();
+        let is_grid = pairs == curves.len() && pairs == groups.len() * members.len() && groups.len() > 1;
+        if is_grid && groups.len() <= COLOURS.len() && members.len() <= DASHES.len() {
+            let style = |name: &(&str, &str)| LineStyle {
+                colour: places(&groups, name.0),
+                dash: places(&members, name.1),
+            };
+            return names.iter().map(style).collect();
+        }
+    }
+    // The numbers of colours and dashes have no common divisor, so all pairs come before one returns.
+    let dash = |i: usize| if curves.len() <= SOLID_MAX { 0 } else { i % DASHES.len() };
+    (0..curves.len()).map(|i| LineStyle { colour: i % COLOURS.len(), dash: dash(i) }).collect()
+}
+
+/// Of solid lines the first are wider where there are many curves: the later ones are drawn over them.
+fn widths(styles: &[LineStyle]) -> Vec<u32> {
+    let mut over_it = 0;
+    let mut widths: Vec<u32> = Vec::new();
+    for style in styles.iter().rev() {
+        let is_wide = style.dash == 0 && styles.len() > SOLID_MAX;
+        widths.push(if is_wide { LINE + 2 * over_it } else { LINE });
+        over_it += u32::from(is_wide);
+    }
+    widths.reverse();
+    widths
+}
+
+fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for name in names {
+        if !found.contains(&name) {
+            found.push(name);
+        }
+    }
+    found
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
     /// The name of its file, without the ending.
     pub name: String,
     pub title: String,
-    pub x: String,
-    pub y: String,
+    pub axes: Axes,
     pub curves: Vec<Curve>,
 }
 
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Fault = Box<dyn std::error::Error>;
+
 impl Plot {
     pub fn new(name: &str, title: &str, x: &str, y: &str, curves: Vec<Curve>) -> Self {
-        let [name, title, x, y] = [name, title, x, y].map(str::to_owned);
-        Self { name, title, x, y, curves }
+        let axes = Axes { x: Axis::linear(x), y: Axis::linear(y) };
+        Self { name: name.to_owned(), title: title.to_owned(), axes, curves }
+    }
+
+    #[must_use]
+    pub fn x_scale(mut self, scale: Scale) -> Self {
+        self.axes.x.scale = scale;
+        self
+    }
+
+    #[must_use]
+    pub fn y_scale(mut self, scale: Scale) -> Self {
+        self.axes.y.scale = scale;
+        self
     }
 
     /// The picture. What cannot be drawn is a fault of the drawing, not of the run.
@@ -72,46 +160,80 @@ impl Plot {
         Ok(text)
     }
 
-    fn draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
-        let points = || self.curves.iter().flat_map(|curve| curve.points.iter());
-        let most = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0_f64, f64::max).max(1e-9);
-        let x_max = most(&mut points().map(|point| point.0));
-        let y_max = most(&mut points().map(|point| point.1)) * 1.05;
-        let y_min = points().map(|point| point.1).fold(0.0_f64, f64::min);
-        // The legend stands where the curves are lower.
-        let peak = |from: f64, to: f64| {
-            points()
-                .filter(|point| (from..=to).contains(&point.0))
-                .fold(0.0_f64, |high, point| high.max(point.1))
-        };
-        let is_rising = peak(0.0, x_max / 3.0) < peak(x_max * 2.0 / 3.0, x_max);
-        let legend = if is_rising { SeriesLabelPosition::UpperLeft } else { SeriesLabelPosition::UpperRight };
-        let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
+    fn draw(&self, text: &mut String) -> Result<(), Fault> {
+        let longest = self.curves.iter().map(|curve| curve.name.chars().count()).max().unwrap_or(0);
+        let legend_width = LEGEND_SAMPLE + 24 + times(longest, LETTER_WIDTH);
+        let height = HEIGHT.max(TITLE_HEIGHT + 20 + times(self.curves.len(), LEGEND_LINE));
+        let size = ((WIDTH + legend_width).cast_unsigned(), height.cast_unsigned());
+        let root = SVGBackend::with_string(text, size).into_drawing_area();
         root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .caption(&self.title, ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(40)
-            .y_label_area_size(80)
-            .build_cartesian_2d(0.0..x_max, y_min..y_max)?;
-        chart.configure_mesh().x_desc(&self.x).y_desc(&self.y).light_line_style(WHITE).draw()?;
-        for (i, curve) in self.curves.iter().enumerate() {
-            let colour = COLOURS[i % COLOURS.len()];
-            let line = LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2));
-            chart
-                .draw_series(line)?
-                .label(&curve.name)
-                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 18, y)], colour.stroke_width(2)));
-        }
-        chart
-            .configure_series_labels()
-            .background_style(WHITE.mix(0.85))
-            .border_style(BLACK.mix(0.3))
-            .position(legend)
-            .draw()?;
+        root.draw(&Text::new(self.title.clone(), (14, 12), ("sans-serif", 17)))?;
+        let (_, below) = root.split_vertically(TITLE_HEIGHT);
+        let (curves, legend) = below.split_horizontally(WIDTH);
+        let styles = styles(&self.curves);
+        self.draw_curves(&curves, &styles)?;
+        self.draw_legend(&legend, &styles)?;
         root.present()?;
         Ok(())
     }
+
+    fn draw_curves(&self, area: &Area<'_>, styles: &[LineStyle]) -> Result<(), Fault> {
+        let points = || self.curves.iter().flat_map(|curve| curve.points.iter());
+        let x = self.axes.x.ranged(points().map(|point| point.0));
+        let y = self.axes.y.ranged(points().map(|point| point.1));
+        let mut chart = ChartBuilder::on(area)
+            .margin(10)
+            .x_label_area_size(44)
+            .y_label_area_size(84)
+            .build_cartesian_2d(x.clone(), y.clone())?;
+        chart
+            .configure_mesh()
+            .x_desc(&self.axes.x.text)
+            .y_desc(&self.axes.y.text)
+            .x_label_formatter(&|tick| x.label(*tick))
+            .y_label_formatter(&|tick| y.label(*tick))
+            .light_line_style(WHITE)
+            .draw()?;
+        let widths = widths(styles);
+        let mut lines: Vec<usize> = (0..self.curves.len()).collect();
+        // Dashes over solid lines, and narrow lines over wider ones, so that curves that lie on each other are all seen.
+        lines.sort_by_key(|i| styles[*i].dash != 0);
+        for (curve, style, width) in lines.into_iter().map(|i| (&self.curves[i], styles[i], widths[i])) {
+            let colour = COLOURS[style.colour];
+            let (points, line) = (curve.points.iter().copied(), colour.stroke_width(width));
+            match DASHES[style.dash] {
+                None => chart.draw_series(LineSeries::new(points, line))?,
+                Some((dash, gap)) => {
+                    chart.draw_series(DashedLineSeries::new(curve.points.clone(), dash, gap, line))?
+                }
+            };
+            if curve.points.len() <= MARKED_MAX {
+                let mark = |point: &(f64, f64)| Circle::new(*point, 3, colour.filled());
+                chart.draw_series(curve.points.iter().map(mark))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Beside the plot, so that it hides no curve.
+    fn draw_legend(&self, area: &Area<'_>, styles: &[LineStyle]) -> Result<(), Fault> {
+        let widths = widths(styles);
+        for (i, (curve, style)) in self.curves.iter().zip(styles).enumerate() {
+            let y = 18 + times(i, LEGEND_LINE);
+            let line = vec![(0, y), (LEGEND_SAMPLE, y)];
+            let colour = COLOURS[style.colour].stroke_width(widths[i]);
+            match DASHES[style.dash] {
+                None => area.draw(&PathElement::new(line, colour))?,
+                Some((dash, gap)) => area.draw(&DashedPathElement::new(line, dash, gap, colour))?,
+            }
+            area.draw(&Text::new(curve.name.clone(), (LEGEND_SAMPLE + 8, y - 6), ("sans-serif", 13)))?;
+        }
+        Ok(())
+    }
+}
+
+fn times(count: usize, pixels: i32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX).saturating_mul(pixels)
 }
 
 #[cfg(test)]
@@ -135,5 +257,44 @@ mod tests {
         assert!(curve.points.len() <= POINTS_MAX);
         assert!(curve.points.iter().any(|point| point.1 > 8.0));
         assert!(Plot::new("empty", "e", "x", "y", Vec::new()).svg().is_ok());
+    }
+
+    fn named(names: &[&str]) -> Vec<Curve> {
+        names.iter().map(|name| Curve::new(name, vec![(0.0, 1.0), (9.0, 1.0)])).collect()
+    }
+
+    #[test]
+    fn no_two_curves_look_the_same() {
+        let many: Vec<String> = (0..24).map(|i| format!("curve {i}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        for count in 1..=many.len() {
+            let styles = styles(&named(&many[..count]));
+            assert_eq!(styles.iter().collect::<BTreeSet<_>>().len(), count, "{styles:?}");
+        }
+    }
+
+    #[test]
+    fn a_solid_curve_is_wider_than_those_that_may_hide_it() {
+        let style = |dash| LineStyle { colour: 0, dash };
+        assert_eq!(widths(&[0, 1, 2, 0, 3, 0].map(style)), [LINE + 4, LINE, LINE, LINE + 2, LINE, LINE]);
+        assert_eq!(widths(&[0, 0, 0].map(style)), [LINE; 3]);
+    }
+
+    #[test]
+    fn curves_of_a_group_share_the_colour_and_members_the_dash() {
+        let names = ["5s, 30s, none", "5s, 30s, full", "1s, 5s, none", "1s, 5s, full"];
+        let found = styles(&named(&names));
+        assert_eq!((found[0].colour, found[0].dash), (found[1].colour, found[2].dash));
+        assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), 4);
+        let uneven = styles(&named(&["burst, none", "burst, full", "steady, none"]));
+        assert_eq!(uneven.iter().collect::<BTreeSet<_>>().len(), 3, "no grid");
+    }
+
+    #[test]
+    fn dashed_curves_are_dashed_in_the_plot_and_in_the_legend() {
+        let plot = |names: &[&str]| Plot::new("p", "P", "x", "y", named(names)).svg().unwrap();
+        let lines = |svg: &str| svg.matches("<polyline").count();
+        let (three, five) = (plot(&["a", "b", "c"]), plot(&["a", "b", "c", "d", "e"]));
+        assert!(lines(&five) > lines(&three) + 20, "dashes are lines of their own");
     }
 }

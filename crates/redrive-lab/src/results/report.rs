@@ -1,17 +1,20 @@
-//! The index of all results and docs/findings.md, made from what `summary.json` files say. The first part of the findings,
-//! requirement by requirement, is in `walk`.
+//! The index of all results, docs/findings.md with the pages below it, and the plots, made from what `summary.json` and
+//! `samples.csv` files say. The page with the answers is in `first_page`, the requirements are in `walk`.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::committed::{Committed, ScenarioRuns, anchor, below, why_title};
+use super::committed::{Committed, ScenarioRuns, WHY, below, page_of};
 use super::files::{self, ResultFault};
+use super::first_page::{self, version};
 use super::page::{self, ScenarioWords, forecasts, markdown_table, table};
-use super::requirements;
 use super::summary::Summary;
 use super::walk::Walk;
+use super::{redraw, requirements};
 
-const MADE: &str = "<!-- Made by `redrive lab report` from lab/results. Do not edit. -->";
+pub(super) const MADE: &str = "<!-- Made by `redrive lab report` from lab/results. Do not edit. -->";
+/// The pages with all figures.
+const PAGES: &str = "docs/findings";
 
 /// What was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,16 +23,16 @@ pub struct Report {
     pub files: Vec<PathBuf>,
 }
 
-/// Reads `lab/results` below `root`, and writes its index, docs/findings.md and the page of every result. Scenarios come in the
-/// order of `known`.
+/// Reads `lab/results` below `root`, and writes its index, docs/findings.md with the pages below it, and the pages and plots of
+/// every result. Scenarios come in the order of `known`.
 pub fn write(root: &Path, known: &[ScenarioRuns]) -> Result<Report, ResultFault> {
     let pages = pages(root, known)?;
-    let docs = root.join("docs");
+    let docs = root.join(PAGES);
     std::fs::create_dir_all(&docs).map_err(|error| ResultFault::Io { path: docs.clone(), error })?;
-    let (index, findings) = (root.join("lab/results/README.md"), docs.join("findings.md"));
+    let (index, findings) = (root.join("lab/results/README.md"), root.join("docs/findings.md"));
     files::put(&index, &pages.index)?;
     files::put(&findings, &pages.findings)?;
-    for (path, page) in &pages.results {
+    for (path, page) in pages.figures.iter().chain(&pages.results) {
         files::put(&root.join(path), page)?;
     }
     Ok(Report { results: pages.found, files: vec![index, findings] })
@@ -40,10 +43,13 @@ pub fn write(root: &Path, known: &[ScenarioRuns]) -> Result<Report, ResultFault>
 pub struct ReportPages {
     /// Results that were found.
     pub found: usize,
-    /// The pages of each, with their paths.
+    /// The pages and plots of each, with their paths.
     pub results: Vec<(String, String)>,
     pub index: String,
+    /// The page with the answers.
     pub findings: String,
+    /// The pages with all figures, with their paths: the requirements, and one per scenario.
+    pub figures: Vec<(String, String)>,
 }
 
 pub fn pages(root: &Path, known: &[ScenarioRuns]) -> Result<ReportPages, ResultFault> {
@@ -52,34 +58,44 @@ pub fn pages(root: &Path, known: &[ScenarioRuns]) -> Result<ReportPages, ResultF
     let place = |name: &str| known.iter().position(|known| known.name == name).unwrap_or(known.len());
     found.sort_by_key(|(dir, summary)| (place(&summary.scenario), summary.seed, dir.clone()));
     let requirements = requirements::all().map_err(|fault| ResultFault::Requirements(fault.to_string()))?;
-    let walk = Walk { committed: &found, known, root }.text(&requirements);
-    let pages_of = |(dir, summary): &Committed| {
-        let (dir, words) = (below(dir, root), words(known, &summary.scenario));
-        let markdown = (format!("{dir}/index.md"), page::markdown(summary, words));
-        [markdown, (format!("{dir}/index.html"), page::html(summary, words))]
-    };
+    let walk = Walk { committed: &found, known, root };
+    let walked = walk.walked(&requirements)?;
+    let mut figures = vec![(format!("{PAGES}/requirements.md"), walk.page(&walked))];
+    for name in names(&found) {
+        figures.push((format!("{PAGES}/{}", page_of(name)), scenario_page(name, &found, known, root)));
+    }
+    let mut of_results = Vec::new();
+    for (dir, summary) in &found {
+        let (path, words) = (below(dir, root), words(known, &summary.scenario));
+        of_results.push((format!("{path}/index.md"), page::markdown(summary, words)));
+        of_results.push((format!("{path}/index.html"), page::html(summary, words)));
+        let plots = redraw::of_result(dir, summary)?.into_iter();
+        of_results.extend(plots.map(|(file, svg)| (format!("{path}/{file}"), svg)));
+    }
     Ok(ReportPages {
         found: found.len(),
-        results: found.iter().flat_map(pages_of).collect(),
-        index: index_page(&found, &results),
-        findings: findings_page(&found, known, root, &walk),
+        results: of_results,
+        index: index_page(&found, known, &results),
+        findings: first_page::page(&walk, &walked)?,
+        figures,
     })
 }
 
-fn index_page(found: &[Committed], results: &Path) -> String {
+fn index_page(found: &[Committed], known: &[ScenarioRuns], results: &Path) -> String {
     let mut page = format!("# Results\n\n{MADE}\n\n");
-    page.push_str("| scenario | seed | ran on | result | audit by id |\n| --- | --- | --- | --- | --- |\n");
+    page.push_str("| scenario | seed | ran on | result | audit by id | scenario file |\n| --- | --- | --- | --- | --- | --- |\n");
     for (dir, summary) in found {
         let audit = summary.audit().map_or("model".to_owned(), |audit| audit.to_string());
         let _ = writeln!(
             page,
-            "| [{}]({}/index.md) | {} | {}{} | {} | {audit} |",
+            "| [{}]({}/index.md) | {} | {}{} | {} | {audit} | {} |",
             summary.title,
             below(dir, results),
             summary.seed,
             summary.ran_on,
             if summary.quick { ", quick run" } else { "" },
-            summary.standing().text()
+            summary.standing().text(),
+            version(summary, known)
         );
     }
     page
@@ -94,48 +110,33 @@ fn words<'a>(known: &'a [ScenarioRuns], name: &str) -> ScenarioWords<'a> {
     })
 }
 
-fn findings_page(found: &[Committed], known: &[ScenarioRuns], root: &Path, walk: &str) -> String {
-    let mut page = format!(
-        "# Findings\n\n{MADE}\n\nFirst what was asked for, [one by one](#requirement-by-requirement), with the figures \
-         that answer it; then each scenario of [lab/scenarios](../lab/scenarios) with its question, all figures, the plots and \
-         the command that repeats it. Runs of the engine ended with an audit by id; where the method is a model there is \
-         nothing to audit.\n\n"
-    );
-    for title in titles(found) {
-        let _ = writeln!(page, "- [{title}](#{})", anchor(title));
-    }
-    let _ = writeln!(page, "\n## Requirement by requirement\n\n{}", walk.trim_end());
-    for title in titles(found) {
-        let mut of_it = found.iter().filter(|(_, summary)| summary.title == title).peekable();
-        if let Some((_, first)) = of_it.peek() {
-            let _ = writeln!(page, "\n## {title}\n\n{}\n", first.question);
-            if !first.answers.is_empty() {
-                let _ = writeln!(page, "Answers: {}.\n", first.answers.join(", "));
-            }
-            let _ = writeln!(page, "{}\n", first.why);
-            let _ = writeln!(page, "### {}\n\n{}", why_title(title), words(known, &first.scenario).explains);
+/// All figures and plots of a scenario, run by run.
+fn scenario_page(name: &str, found: &[Committed], known: &[ScenarioRuns], root: &Path) -> String {
+    let of_it: Vec<&Committed> = found.iter().filter(|(_, summary)| summary.scenario == name).collect();
+    let mut page = String::new();
+    if let Some((_, first)) = of_it.first() {
+        let _ = writeln!(page, "# {}\n\n{MADE}\n\n**{}**\n", first.title, first.question);
+        if !first.answers.is_empty() {
+            let _ = writeln!(page, "Answers [{}](requirements.md).\n", first.answers.join(", "));
         }
-        of_it.for_each(|(dir, summary)| result(&mut page, &below(dir, root), summary));
+        let _ = writeln!(page, "{}\n\n## {WHY}\n\n{}", first.why, words(known, name).explains.trim_end());
+    }
+    for (dir, summary) in of_it {
+        result(&mut page, &below(dir, root), summary, known);
     }
     page
 }
 
-/// Each title once.
-fn titles(found: &[Committed]) -> Vec<&str> {
-    let mut titles: Vec<&str> = found.iter().map(|(_, summary)| summary.title.as_str()).collect();
-    titles.dedup();
-    titles
-}
-
-/// The content of the scenario it was made with, where the result says so.
-fn content(summary: &Summary) -> String {
-    let hash = &summary.scenario_hash;
-    if hash.is_empty() { String::new() } else { format!("scenario content {hash}, ") }
+/// Each scenario once.
+fn names(found: &[Committed]) -> Vec<&str> {
+    let mut names: Vec<&str> = found.iter().map(|(_, summary)| summary.scenario.as_str()).collect();
+    names.dedup();
+    names
 }
 
 /// One run of a scenario.
-fn result(page: &mut String, dir: &str, summary: &Summary) {
-    let _ = writeln!(page, "\n**On: {}, seed {}.**\n", summary.ran_on, summary.seed);
+fn result(page: &mut String, dir: &str, summary: &Summary, known: &[ScenarioRuns]) {
+    let _ = writeln!(page, "\n## On: {}, seed {}\n", summary.ran_on, summary.seed);
     if summary.quick {
         let _ = writeln!(page, "A quick run: its figures are no measurement.\n");
     }
@@ -151,7 +152,7 @@ fn result(page: &mut String, dir: &str, summary: &Summary) {
         let _ = writeln!(page, "- {note}");
     }
     for (file, title) in &summary.plots {
-        let _ = writeln!(page, "\n![{title}](../{dir}/{file})");
+        let _ = writeln!(page, "\n![{title}](../../{dir}/{file})");
     }
     let misses = summary.misses();
     if misses.is_empty() {
@@ -164,10 +165,9 @@ fn result(page: &mut String, dir: &str, summary: &Summary) {
     }
     let _ = writeln!(
         page,
-        "\n{:.0} s, {}commit {}: `{}` · [page with method, machine, verdicts and samples](../{dir}/index.md)",
+        "\n{:.0} s, {}: `{}` · [page with method, machine, verdicts and samples](../../{dir}/index.md)",
         summary.took_seconds,
-        content(summary),
-        summary.machine.get("commit").map_or("unknown", String::as_str),
+        version(summary, known),
         summary.command
     );
 }

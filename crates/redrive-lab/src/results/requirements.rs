@@ -8,7 +8,13 @@ const TEXT: &str = include_str!("../../../../lab/requirements.toml");
 #[serde(deny_unknown_fields)]
 pub struct Requirement {
     pub id: String,
+    /// `E1` … `E8`, if it asks for one of the eight experiments.
+    pub experiment: Option<String>,
     pub asks: String,
+    /// In a sentence or two; `{scenario | variant | figure}` stands for a measured figure, see `answer`.
+    pub answer: String,
+    /// The picture that shows it best.
+    pub plot: Option<PlotOf>,
     /// What the figures below do and do not show, where they alone could be misread.
     pub note: Option<String>,
     #[serde(default)]
@@ -30,6 +36,14 @@ pub struct FigureOf {
     /// Empty: of every variant that has it.
     #[serde(default)]
     pub variants: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlotOf {
+    pub scenario: String,
+    /// With its ending.
+    pub file: String,
 }
 
 /// A line of `redrive check` beside a measurement.
@@ -88,10 +102,24 @@ mod tests {
     fn every_requirement_is_there_once_and_names_what_shows_it() {
         let all = all().unwrap_or_else(|fault| panic!("{fault}"));
         let ids: Vec<&str> = all.iter().map(|requirement| requirement.id.as_str()).collect();
-        assert_eq!(ids, (71..=94).map(|n| format!("S2-{n}")).collect::<Vec<_>>());
+        let of_seed = [2, 5].into_iter().chain(18..=30).chain(37..=43).chain(65..=94);
+        let corrected = ["C-2", "C-8", "C-17"].map(str::to_owned);
+        assert_eq!(ids, of_seed.map(|n| format!("S2-{n}")).chain(corrected).collect::<Vec<_>>());
+        let experiments: Vec<&str> = all.iter().filter_map(|of| of.experiment.as_deref()).collect();
+        assert_eq!(experiments, (1..=8).map(|n| format!("E{n}")).collect::<Vec<_>>());
         for requirement in &all {
-            let shown = !requirement.scenarios().is_empty() || !requirement.elsewhere.is_empty();
-            assert!(shown, "{}: nothing shows it", requirement.id);
+            let id = &requirement.id;
+            assert!(
+                !requirement.scenarios().is_empty() || !requirement.elsewhere.is_empty(),
+                "{id}: nothing shows it"
+            );
+            assert!(!requirement.answer.is_empty(), "{id} has no answer");
+            let is_measured = !requirement.figures.is_empty();
+            assert!(
+                !is_measured || requirement.answer.contains('{'),
+                "{id}: its answer has no measured figure"
+            );
+            assert!(requirement.experiment.is_none() || requirement.plot.is_some(), "{id} has no plot");
         }
     }
 
@@ -101,6 +129,28 @@ mod tests {
         for Requirement { id, elsewhere, .. } in all().unwrap_or_default() {
             for proof in elsewhere {
                 assert!(root.join(&proof.file).is_file(), "{id}: {}", proof.file);
+            }
+        }
+    }
+
+    /// A test that is named runs nothing if it was renamed, and passes.
+    #[test]
+    fn tests_and_targets_that_a_command_names_exist() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let makefile = std::fs::read_to_string(root.join("Makefile")).unwrap();
+        for Requirement { id, elsewhere, .. } in all().unwrap_or_default() {
+            for Elsewhere { command, file, .. } in elsewhere {
+                let words: Vec<&str> = command.split(' ').collect();
+                if words[0] == "make" {
+                    assert!(makefile.contains(&format!("\n{}:", words[1])), "{id}: {command}");
+                }
+                let suite = words.iter().position(|word| *word == "--test");
+                if let Some(suite) = suite.map(|at| words[at + 1]) {
+                    assert!(file.contains(&format!("/tests/{suite}")), "{id}: {command} is not in {file}");
+                    let text = std::fs::read_to_string(root.join(&file)).unwrap();
+                    let last = words[words.len() - 1];
+                    assert!(last == suite || text.contains(last), "{id}: {command}: not in {file}");
+                }
             }
         }
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::axis::Axes;
 use super::outcome::{Column, ForecastLine, Outcome, VariantResult};
+use super::unit::Unit;
 use crate::scenario::{FigureVerdict, Scenario, Settings, Size};
 use crate::testbed::Audit;
 
@@ -37,6 +39,9 @@ pub struct Summary {
     pub notes: Vec<String>,
     /// File and title of each picture.
     pub plots: Vec<(String, String)>,
+    /// Axes of each plot of curves, by its name, so that it can be drawn again from `samples.csv`.
+    #[serde(default)]
+    pub axes: BTreeMap<String, Axes>,
 }
 
 /// How a run went, for the exit code and the head of the page.
@@ -89,6 +94,7 @@ impl Summary {
             verdicts: scenario.judge(&outcome.variants, size),
             notes: outcome.notes.clone(),
             plots: outcome.pictures(),
+            axes: outcome.plots.iter().map(|plot| (plot.name.clone(), plot.axes.clone())).collect(),
         }
     }
 
@@ -119,16 +125,24 @@ impl Summary {
         self.variants.iter().filter_map(|variant| variant.audit.as_ref()).all(Audit::balances)
     }
 
+    /// The unit of a figure.
+    pub fn unit(&self, figure: &str) -> Unit {
+        let column = self.columns.iter().find(|column| column.figure == figure);
+        column.map_or_else(|| Unit::by_name(figure), |column| column.unit)
+    }
+
+    /// What was measured and what was expected, both in the unit of the figure.
+    pub fn judged(&self, verdict: &FigureVerdict) -> (String, String) {
+        let unit = self.unit(&verdict.figure);
+        let measured = verdict.measured.map_or("not measured".to_owned(), |value| unit.text(value));
+        (measured, unit.range(verdict.min, verdict.max))
+    }
+
     /// Figures outside of their ranges, and forecasts that the measurement contradicts.
     pub fn misses(&self) -> Vec<String> {
         let verdicts = self.verdicts.iter().filter(|verdict| !verdict.met).map(|verdict| {
-            let measured = verdict.measured.map_or("not measured".to_owned(), |value| format!("{value:.4}"));
-            format!(
-                "{} of {}: {measured}, expected {}",
-                verdict.figure,
-                verdict.variant,
-                verdict.range_text()
-            )
+            let (measured, range) = self.judged(verdict);
+            format!("{} of {}: {measured}, expected {range}", verdict.figure, verdict.variant)
         });
         let forecasts = self.forecasts.iter().filter(|line| !line.met).map(|line| {
             let measured = line.measured_text();

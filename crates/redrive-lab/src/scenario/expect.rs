@@ -29,11 +29,17 @@ pub struct Expectation {
     pub depends_on_speed: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Range {
     pub min: Option<f64>,
     pub max: Option<f64>,
+    /// Both are multiples of the same figure of this variant of the same run. What slows the machine slows that variant too, so
+    /// such a range does not depend on its speed.
+    pub of: Option<String>,
+    /// Added to the multiple, where the figure of the control may be near nothing.
+    #[serde(default)]
+    pub plus: f64,
 }
 
 /// Whether one figure of one variant is as expected.
@@ -53,15 +59,29 @@ pub struct FigureVerdict {
 impl Expectation {
     /// The range that holds for this size of run.
     pub fn range(&self, size: Size) -> Range {
-        let full = Range { min: self.min, max: self.max };
-        let quick_real = self.quick_real.filter(|_| size.quick && size.real);
-        let quick = quick_real.or(self.quick.filter(|_| size.quick));
-        let kafka = self.kafka.filter(|_| size.engine == RangesOf::Kafka);
-        quick.or(kafka).or(self.real.filter(|_| size.real)).unwrap_or(full)
+        let full = Range { min: self.min, max: self.max, ..Range::default() };
+        let quick_real = self.quick_real.as_ref().filter(|_| size.quick && size.real);
+        let quick = quick_real.or(self.quick.as_ref().filter(|_| size.quick));
+        let kafka = self.kafka.as_ref().filter(|_| size.engine == RangesOf::Kafka);
+        quick.or(kafka).or(self.real.as_ref().filter(|_| size.real)).cloned().unwrap_or(full)
+    }
+
+    /// The variants that its ranges are relative to.
+    pub(super) fn controls(&self) -> impl Iterator<Item = &str> {
+        let ranges = [&self.quick, &self.real, &self.kafka, &self.quick_real];
+        ranges.into_iter().flatten().filter_map(|range| range.of.as_deref())
     }
 
     pub fn judge(&self, variants: &[VariantResult], size: Size) -> Vec<FigureVerdict> {
-        let Range { min, max } = self.range(size);
+        let Range { min, max, of, plus } = self.range(size);
+        let is_relative = of.is_some();
+        let control = of.map(|name| {
+            let control = variants.iter().find(|variant| variant.name == name);
+            // Without its control nothing is as expected: NaN is in no range.
+            control.and_then(|control| control.figures.get(&self.figure).copied()).unwrap_or(f64::NAN)
+        });
+        let bound = |limit: f64| control.map_or(limit, |control| limit.mul_add(control, plus));
+        let (min, max) = (min.map(bound), max.map(bound));
         // Minutes in seconds: what a busy machine delays is no longer small against them.
         let is_compressed = size.quick && size.real && self.quick_real.is_some();
         let verdict = |variant: &str, measured: Option<f64>| {
@@ -73,7 +93,7 @@ impl Expectation {
                 min,
                 max,
                 reason: self.reason.clone(),
-                depends_on_speed: self.depends_on_speed || is_compressed,
+                depends_on_speed: !is_relative && (self.depends_on_speed || is_compressed),
                 met: measured.is_some_and(is_in),
             }
         };
@@ -89,18 +109,6 @@ impl Expectation {
     }
 }
 
-impl FigureVerdict {
-    /// `≥ 0.9`, `0.5 … 2`.
-    pub fn range_text(&self) -> String {
-        match (self.min, self.max) {
-            (Some(min), Some(max)) => format!("{min} … {max}"),
-            (Some(min), None) => format!("≥ {min}"),
-            (None, Some(max)) => format!("≤ {max}"),
-            (None, None) => "any".to_owned(),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,8 +119,8 @@ mod tests {
             variant: variant.map(str::to_owned),
             min,
             max,
-            quick: Some(Range { min: Some(5.0), max: None }),
-            real: Some(Range { min: None, max: Some(3.0) }),
+            quick: Some(Range { min: Some(5.0), ..Range::default() }),
+            real: Some(Range { max: Some(3.0), ..Range::default() }),
             quick_real: None,
             kafka: None,
             reason: String::new(),
@@ -141,7 +149,31 @@ mod tests {
         assert_eq!(met(beyond(), real), [true], "the real clock has a range of its own");
         let quick = Size { quick: true, ..real };
         assert_eq!(met(beyond(), quick), [false], "and so has a quick run, by whatever clock");
-        let both = Range { min: None, max: Some(4.0) };
+        let both = Range { max: Some(4.0), ..Range::default() };
         assert_eq!(met(Expectation { quick_real: Some(both), ..beyond() }, quick), [true]);
+    }
+
+    #[test]
+    fn a_range_may_be_a_multiple_of_another_variant_and_then_depends_on_no_speed() {
+        let judged = |of: &str, max: f64, plus: f64, variants: &[VariantResult]| {
+            let range = Range { max: Some(max), of: Some(of.to_owned()), plus, ..Range::default() };
+            let expected = Expectation {
+                quick: Some(range),
+                depends_on_speed: true,
+                ..expectation(Some("b"), None, None)
+            };
+            let size = Size { quick: true, ..Size::default() };
+            let verdict = expected.judge(variants, size).remove(0);
+            assert!(!verdict.depends_on_speed);
+            verdict.met
+        };
+        // A busy machine triples both.
+        for load in [1.0, 3.0] {
+            let variants = [variant("a", load), variant("b", 2.0 * load)];
+            assert!(judged("a", 2.0, 0.0, &variants));
+            assert!(!judged("a", 1.9, 0.0, &variants));
+        }
+        assert!(judged("a", 2.0, 1.0, &[variant("a", 0.0), variant("b", 1.0)]));
+        assert!(!judged("c", 2.0, 1.0, &[variant("a", 0.0), variant("b", 1.0)]), "there is no control");
     }
 }

@@ -53,7 +53,8 @@ pub struct Scenario {
     variants: Vec<VariantTable>,
     #[serde(rename = "expect", default)]
     pub expectations: Vec<Expectation>,
-    pub broken: Broken,
+    /// At least one.
+    pub broken: Vec<Broken>,
     /// Identifies the content of the file, in hexadecimal, without what may change without another run.
     #[serde(skip)]
     pub hash: String,
@@ -89,12 +90,16 @@ struct VariantTable {
     set: Table,
 }
 
-/// A change that breaks the claim, and the figure that must notice. Tests run it; users do not.
+/// What [`Broken::fails`] says where not a figure but the audit by id must notice.
+pub const AUDIT: &str = "audit";
+
+/// A change that breaks a claim, and the figure that must notice. Tests run it; users do not.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Broken {
     pub variant: String,
     set: Table,
+    /// The figure whose expectation must be missed, or [`AUDIT`].
     pub fails: String,
 }
 
@@ -118,7 +123,9 @@ impl Scenario {
         let scenario = Self { hash: hash(&content), ..scenario };
         let names: Vec<&str> = scenario.variants.iter().map(|variant| variant.name.as_str()).collect();
         let named = scenario.expectations.iter().filter_map(|expected| expected.variant.as_deref());
-        for name in named.chain([scenario.broken.variant.as_str()]) {
+        let broken = scenario.broken.iter().map(|broken| broken.variant.as_str());
+        let of_ranges = scenario.expectations.iter().flat_map(Expectation::controls);
+        for name in named.chain(broken).chain(of_ranges) {
             if !names.contains(&name) {
                 let known = names.join(", ");
                 return Err(ScenarioFault(format!("there is no variant `{name}`; there are {known}")));
@@ -152,8 +159,9 @@ impl Scenario {
             }
         }
         put(&variant.set);
-        if size.broken && variant.name == self.broken.variant {
-            put(&self.broken.set);
+        let broken = size.broken.and_then(|which| self.broken.get(which));
+        if let Some(broken) = broken.filter(|broken| broken.variant == variant.name) {
+            put(&broken.set);
         }
         merged
     }
@@ -222,7 +230,7 @@ mod tests {
     const HEAD: &str = "title = 't'\nquestion = 'q'\nwhy = 'w'\nmethod = 'm'\nexplains = 'e'\nclock = 'real'\ntakes = '1m'\ndownstream = 'in-process'\n";
     const REST: &str = "[parameters]\nrate = 100\nspan = '5s'\npoison = '1%'\n[quick]\nspan = '1s'\n[real]\nrate = 10\n[quick_real]\nrate = 20\n\
                         [[variant]]\nname = 'a'\n[[variant]]\nname = 'b'\nset = { poison = '5%' }\n";
-    const BROKEN: &str = "[broken]\nvariant = 'a'\nset = { rate = 1 }\nfails = 'f'\n";
+    const BROKEN: &str = "[[broken]]\nvariant = 'b'\nset = {}\nfails = 'f'\n[[broken]]\nvariant = 'a'\nset = { rate = 1 }\nfails = 'f'\n";
 
     fn scenario(more: &str) -> Result<Scenario, ScenarioFault> {
         Scenario::parse(&format!("{HEAD}{REST}{more}"))
@@ -231,7 +239,7 @@ mod tests {
     #[test]
     fn variants_and_quick_replace_parameters() {
         let scenario = scenario(BROKEN).unwrap();
-        let size = Size { quick: true, broken: true, ..Size::default() };
+        let size = Size { quick: true, broken: Some(1), ..Size::default() };
         let variants = scenario.variants::<Parameters>(size).unwrap();
         let rates: Vec<f64> = variants.iter().map(|variant| variant.parameters.rate).collect();
         assert_eq!(rates, [1.0, 100.0]);
@@ -279,5 +287,9 @@ mod tests {
         assert!(fault.to_string().contains("span") || fault.to_string().contains("poison"), "{fault}");
         let fault = scenario(&format!("{BROKEN}[[expect]]\nvariant = 'c'\nfigure = 'f'\nreason = 'r'\n"));
         assert!(fault.unwrap_err().to_string().contains("`c`; there are a, b"));
+        let fault = scenario(&format!(
+            "{BROKEN}[[expect]]\nvariant = 'a'\nfigure = 'f'\nreason = 'r'\nquick = {{ max = 2, of = 'd' }}\n"
+        ));
+        assert!(fault.unwrap_err().to_string().contains("`d`; there are a, b"));
     }
 }

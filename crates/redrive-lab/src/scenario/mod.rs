@@ -11,6 +11,6 @@ pub mod size;
 pub mod values;
 
 pub use expect::{Expectation, FigureVerdict};
-pub use file::{Broken, Clock, DownstreamKind, Scenario, ScenarioFault, Settings, Variant};
+pub use file::{AUDIT, Broken, Clock, DownstreamKind, Scenario, ScenarioFault, Settings, Variant};
 pub use size::{RangesOf, Size};
 pub use values::{Share, Span};

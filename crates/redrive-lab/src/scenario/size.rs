@@ -16,6 +16,6 @@ pub struct Size {
     /// On an engine by the real clock, though the scenario's own clock is virtual.
     pub real: bool,
     pub engine: RangesOf,
-    /// With the change that breaks the claim.
-    pub broken: bool,
+    /// With the change that breaks a claim: which of [`super::Scenario::broken`].
+    pub broken: Option<usize>,
 }

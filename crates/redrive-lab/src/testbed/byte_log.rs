@@ -4,8 +4,9 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use super::audit::Audit;
+use super::audit::{Audit, IdFacts};
 use super::call_log::CallLog;
+use super::letters::LetterSet;
 use super::load::Load;
 use super::trace::EngineCounts;
 use crate::bench::histogram::Histogram;
@@ -74,25 +75,15 @@ impl ByteLog {
         self.messages.len()
     }
 
-    pub fn audit(&self, engine: EngineCounts) -> Audit {
-        let mut audit = Audit {
-            engine_accepted: engine.accepted,
-            engine_pending: engine.pending,
-            engine_letters: engine.letters,
-            ..Audit::default()
-        };
-        for state in &self.messages {
+    /// `letters` are the numbers of the messages that have a letter, read back from where letters are stored. They take a bit
+    /// per id for a moment.
+    pub fn audit(&self, engine: EngineCounts, letters: &[u64]) -> Audit {
+        let ids = self.messages.iter().map(|state| {
             let state = state.load(Relaxed);
-            let is = |bit: u8| u64::from(state & bit != 0);
-            let arrived = is(ARRIVED);
-            audit.produced += arrived;
-            audit.succeeded += arrived & is(SUCCEEDED);
-            audit.dead += arrived & is(DEAD) & (1 - is(SUCCEEDED));
-            audit.pending += arrived & (1 - is(SUCCEEDED)) & (1 - is(DEAD));
-            audit.applied_twice += is(TWICE);
-            audit.applied_and_dead += is(SUCCEEDED) & is(DEAD);
-        }
-        audit
+            let is = |bit: u8| state & bit != 0;
+            IdFacts { arrived: is(ARRIVED), succeeded: is(SUCCEEDED), twice: is(TWICE), announced: is(DEAD) }
+        });
+        Audit::by_id(ids, &LetterSet::new(self.messages.len() as u64, letters), engine)
     }
 
     pub fn total_calls(&self) -> u64 {
@@ -177,6 +168,10 @@ impl CallLog for ByteLog {
         }
     }
 
+    fn started(&self) -> u64 {
+        self.seconds.iter().map(|second| u64::from(second.first_calls.load(Relaxed))).sum()
+    }
+
     fn ended(&self) -> u64 {
         self.ended.load(Relaxed)
     }
@@ -210,12 +205,14 @@ mod tests {
         assert_eq!((log.called(0, at(5)), log.called(0, at(6))), (1, 2));
         log.succeeded(0, at(7));
         log.died(1, at(7));
-        let audit = log.audit(counted(4, 2, 1));
+        let audit = log.audit(counted(4, 2, 1), &[1]);
         assert!(audit.balances(), "{audit}");
         assert_eq!((audit.produced, audit.succeeded, audit.dead, audit.pending), (4, 1, 1, 2));
+        let lost = log.audit(counted(4, 2, 1), &[]);
+        assert!(lost.announced_only == 1 && !lost.balances(), "{lost}");
         log.succeeded(0, at(8));
         log.died(0, at(8));
-        let audit = log.audit(counted(4, 2, 2));
+        let audit = log.audit(counted(4, 2, 2), &[0, 1]);
         assert_eq!((audit.applied_twice, audit.applied_and_dead), (1, 1));
         assert!(!audit.balances(), "{audit}");
     }
@@ -227,7 +224,7 @@ mod tests {
             log.called(3, at(0));
         }
         assert_eq!(log.called(3, at(0)), u16::from(CALLS));
-        assert_eq!(log.audit(EngineCounts::default()).produced, 0, "it never arrived");
+        assert_eq!(log.audit(EngineCounts::default(), &[]).produced, 0, "it never arrived");
     }
 
     #[test]

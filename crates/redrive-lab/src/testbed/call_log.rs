@@ -16,6 +16,9 @@ pub trait CallLog: Send + Sync + Debug {
 
     fn died(&self, number: u64, at: Duration);
 
+    /// Messages that have had their first call.
+    fn started(&self) -> u64;
+
     /// Messages that have ended.
     fn ended(&self) -> u64;
 

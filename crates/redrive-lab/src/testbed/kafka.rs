@@ -19,6 +19,7 @@ use super::scratch::Scratch;
 use super::stage::Stage;
 use super::subject::Subject;
 use super::trace::{EngineCounts, RunEnd, Trace};
+use crate::kafka::letters;
 use crate::kafka::load::Loader;
 use crate::kafka::topics::{self, Topic};
 
@@ -67,9 +68,10 @@ pub fn run_with(
     drop(runtime);
     let found = topics::of_run(brokers, &name)?;
     let broker_records = records(brokers, &name, &found)?;
+    let letters = letters::numbers(brokers, &format!("{name}.DLQ"), load.seed)?;
     let tier_records = tier_records(brokers, &name, &subject.policy, &found)?;
     topics::delete(brokers, &found.iter().map(String::as_str).collect::<Vec<_>>())?;
-    Ok(end?.map(|end| RunEnd { broker_records: Some(broker_records), tier_records, ..end }))
+    Ok(end?.map(|end| RunEnd { broker_records: Some(broker_records), tier_records, letters, ..end }))
 }
 
 /// Records that were ever written to the source, its tiers and its dead letters.
@@ -181,7 +183,8 @@ async fn play(
         played.come_to_rest(&handles, async |handles| Ok(counts(played, &loader, &handles[0]))).await?;
     let _ = stop.send(());
     running.await??;
-    Ok(whole.then(|| played.end(engine, ran_for)))
+    // Letters are read back from their topic, when nobody writes there any more.
+    Ok(whole.then(|| played.end(engine, Vec::new(), ran_for)))
 }
 
 /// Opens one pipeline after the other, and again if it does not open: a small broker that is to make the topics of a dozen
@@ -233,13 +236,15 @@ fn arrive(played: &Played, loader: &Loader, stage: Stage<'_>) -> Result<bool, Er
         let key = format!("c-{}", load.key(number));
         loader.send_to(load.lane(number).cast_signed(), &key, &played.payload(number))
     };
-    while sent < load.paced() || burst.is_some() {
+    let mut is_whole = true;
+    while !load.is_offered(played.elapsed(), sent) || burst.is_some() {
         let at = played.elapsed();
         stage.at(at, load.ends());
         if stage.is_interrupted() {
+            is_whole = false;
             break;
         }
-        let due = load.arrived_by(at).max(sent);
+        let due = load.due(at, sent, played.log.started());
         (sent..due).try_for_each(send)?;
         sent = due;
         if burst.is_some_and(|burst| burst.at <= at) {
@@ -249,5 +254,6 @@ fn arrive(played: &Played, loader: &Loader, stage: Stage<'_>) -> Result<bool, Er
         loader.rest(load.tick());
     }
     loader.drain()?;
-    Ok(sent == load.paced() && burst.is_none())
+    played.offered(sent + load.burst.map_or(0, |burst| burst.messages));
+    Ok(is_whole)
 }

@@ -33,6 +33,12 @@ pub struct Load {
     /// How long the producer gathers messages before it sends them, on Kafka. Longer where many runs share a machine and none of
     /// them measures milliseconds: a broker pays by the request.
     pub gather: Duration,
+    /// As many messages wait for their first call all the time, and `per_second` is a limit that is not meant to be reached: the
+    /// engine is never idle.
+    pub waiting: Option<u64>,
+    /// Of the messages with the lowest numbers, so many fail once; then a letter is announced, and the engine has none. Breaks
+    /// the audit on purpose.
+    pub phantom_letters: u64,
     /// How long the run goes on after the last arrival at most. It ends earlier once every message has ended.
     pub follow: Duration,
 }
@@ -131,6 +137,8 @@ impl Load {
             lanes: 1,
             triage_per_second: None,
             gather: Duration::from_millis(5),
+            waiting: None,
+            phantom_letters: 0,
             follow: Duration::ZERO,
         }
     }
@@ -147,6 +155,20 @@ impl Load {
     /// How many of the paced messages have arrived by then.
     pub fn arrived_by(&self, at: Duration) -> u64 {
         ((at.as_secs_f64() * self.per_second).floor() as u64 + 1).min(self.paced())
+    }
+
+    /// How many of the paced messages should have been offered by then, of which `offered` were and `started` had a call.
+    pub fn due(&self, at: Duration, offered: u64, started: u64) -> u64 {
+        let due = match self.waiting {
+            None => self.arrived_by(at),
+            Some(waiting) => (started + waiting).min(self.arrived_by(at)),
+        };
+        due.max(offered)
+    }
+
+    /// Whether nothing more arrives.
+    pub fn is_offered(&self, at: Duration, offered: u64) -> bool {
+        offered >= self.paced() || (self.waiting.is_some() && at >= self.arrive_for)
     }
 
     /// How often arrivals are offered: in steps of five messages or more, so that a slow load does not cost a sync per message,
@@ -236,6 +258,18 @@ mod tests {
         assert_eq!(load.arrived_by(Duration::from_millis(999)), 100);
         assert_eq!(load.arrived_by(Duration::from_mins(1)), 1_000);
         assert_eq!(load.arrives_ms(100), 1_000);
+    }
+
+    #[test]
+    fn a_saturated_load_keeps_so_many_waiting_and_ends_with_its_time() {
+        let load = Load { waiting: Some(50), ..load() };
+        let at = Duration::from_secs(5);
+        assert_eq!((load.due(at, 0, 0), load.due(at, 50, 0), load.due(at, 50, 20)), (50, 50, 70));
+        assert_eq!(load.due(at, 0, 900), load.arrived_by(at), "no faster than its rate");
+        assert!(!load.is_offered(at, 70) && load.is_offered(Duration::from_secs(10), 70));
+        let paced = self::load();
+        assert_eq!(paced.due(at, 0, 0), paced.arrived_by(at));
+        assert!(!paced.is_offered(Duration::from_secs(11), 70), "all of it arrives, however late");
     }
 
     #[test]

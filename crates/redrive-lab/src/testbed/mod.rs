@@ -5,6 +5,7 @@
 //! - [`load`]: what arrives, and what the downstream answers; [`subject`]: the settings under test
 //! - [`record`]: what is known of one message; [`recorder`]: fills in what the downstream saw, by id; [`trace`]: what follows
 //!   from it; [`audit`]: whether every id ended once
+//! - [`letters`]: which messages have a letter, read back from where letters are stored
 //! - [`engine_metrics`]: lag and stall as the engine reports them
 //! - [`call_log`]: what runs report to; [`byte_log`]: a log for runs of many millions of messages
 //! - [`stage`]: progress, and ^C
@@ -18,6 +19,7 @@ pub mod audit;
 pub mod byte_log;
 pub mod call_log;
 pub mod engine_metrics;
+pub mod letters;
 pub mod record;
 pub mod recorder;
 pub mod trace;
@@ -32,10 +34,11 @@ mod scratch;
 pub mod simulated;
 pub mod victim;
 
-pub use audit::Audit;
+pub use audit::{Audit, IdFacts};
 pub use byte_log::ByteLog;
 pub use call_log::CallLog;
 pub use engine_metrics::EngineSample;
+pub use letters::LetterSet;
 pub use load::{Burst, Classes, Fates, HandlerAnswer, Load, Outage};
 pub use played::Error;
 pub use record::MessageRecord;

@@ -1,6 +1,6 @@
 //! The downstream of a run by the real clock: a handler that answers as the load says, and writes down what it saw.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,8 @@ pub(super) struct Played {
     pub(super) load: Load,
     pub(super) log: Arc<dyn CallLog>,
     began: OnceLock<Instant>,
+    /// Messages that were offered, once all of them were.
+    offered: AtomicU64,
     breaker_opened: AtomicU32,
     breaker_first_ms: OnceLock<u32>,
     triaged_ms: Mutex<Vec<u32>>,
@@ -54,6 +56,7 @@ impl Played {
             load: load.clone(),
             log,
             began: OnceLock::new(),
+            offered: AtomicU64::new(0),
             breaker_opened: AtomicU32::new(0),
             breaker_first_ms: OnceLock::new(),
             triaged_ms: Mutex::default(),
@@ -80,6 +83,10 @@ impl Played {
         }
         let at = self.elapsed();
         let answer = if hangs { HandlerAnswer::Transient } else { self.load.answer(number, call, at) };
+        if number < self.load.phantom_letters && answer != HandlerAnswer::Success {
+            self.log.died(number, at);
+            return Ok(());
+        }
         let answer = answer.to_result();
         match &answer {
             Ok(()) => self.log.succeeded(number, at),
@@ -156,9 +163,13 @@ impl Played {
         BackgroundTask(task.abort_handle())
     }
 
+    pub(super) fn offered(&self, messages: u64) {
+        self.offered.store(messages, Ordering::Relaxed);
+    }
+
     /// Until every message has ended, or the time is over. `false` if interrupted.
     pub(super) async fn follow(&self, stage: Stage<'_>) -> bool {
-        while self.log.ended() < self.load.messages() && self.elapsed() < self.load.ends() {
+        while self.log.ended() < self.offered.load(Ordering::Relaxed) && self.elapsed() < self.load.ends() {
             stage.at(self.elapsed(), self.load.ends());
             if stage.is_interrupted() {
                 return false;
@@ -196,7 +207,7 @@ impl Played {
         }
     }
 
-    pub(super) fn end(&self, engine: EngineCounts, ran_for: Duration) -> RunEnd {
+    pub(super) fn end(&self, engine: EngineCounts, letters: Vec<u64>, ran_for: Duration) -> RunEnd {
         let breaker_opened = self.breaker_opened.load(Ordering::Relaxed);
         let triaged_ms = self.triaged_ms.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -210,6 +221,7 @@ impl Played {
             metrics,
             broker_records: None,
             tier_records: Vec::new(),
+            letters,
         }
     }
 }

@@ -2,6 +2,7 @@
 //! plays the downstream.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use redrive::internal::engine::IngestError;
@@ -10,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::call_log::CallLog;
+use super::letters::listed;
 use super::load::Load;
 use super::played::{Error, Played};
 use super::recorder::Recorder;
@@ -71,9 +73,10 @@ async fn play(
     let ran_for = played.elapsed();
     drop(watching);
     let engine = played.come_to_rest(&handles, async |handles| counts(&played, handles).await).await?;
+    let letters = listed(&handles, None, load.seed).await?;
     let _ = stop.send(());
     running.await??;
-    Ok(whole.then(|| played.end(engine, ran_for)))
+    Ok(whole.then(|| played.end(engine, letters, ran_for)))
 }
 
 /// `None` until hooks have heard of every letter: that is a moment after it is stored.
@@ -97,14 +100,14 @@ async fn arrive(played: &Played, handles: &[PipelineHandle], stage: Stage<'_>) -
     let mut answers: JoinSet<Result<(), IngestError>> = JoinSet::new();
     let mut tick = tokio::time::interval(load.tick());
     let (mut sent, mut burst) = (0, load.burst);
-    while sent < load.paced() || burst.is_some() {
+    while !load.is_offered(played.elapsed(), sent) || burst.is_some() {
         tick.tick().await;
         let at = played.elapsed();
         stage.at(at, load.ends());
         if stage.is_interrupted() {
             return Ok(false);
         }
-        let paced = sent..load.arrived_by(at).max(sent);
+        let paced = sent..load.due(at, sent, played.log.started());
         sent = paced.end;
         let bursting = if burst.is_some_and(|burst| burst.at <= at) {
             burst = None;
@@ -125,6 +128,7 @@ async fn arrive(played: &Played, handles: &[PipelineHandle], stage: Stage<'_>) -
     while let Some(answered) = answers.join_next().await {
         answered??;
     }
+    played.offered(sent + load.burst.map_or(0, |burst| burst.messages));
     Ok(true)
 }
 
@@ -152,7 +156,7 @@ async fn offer(
             answered??;
         }
         let handle = handle.clone();
-        answers.spawn(async move {
+        let mut call = Box::pin(async move {
             loop {
                 match handle.ingest(messages.iter().cloned()).await {
                     Err(IngestError::Busy) => tokio::time::sleep(AGAIN).await,
@@ -160,6 +164,12 @@ async fn offer(
                 }
             }
         });
+        // Begun here and only finished elsewhere: tasks start in any order on a busy machine, and a later message of a key
+        // would then arrive before an earlier one.
+        match std::future::poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
+            Poll::Ready(answer) => answer?,
+            Poll::Pending => drop(answers.spawn(call)),
+        }
     }
     Ok(())
 }

@@ -36,6 +36,8 @@ pub struct Recorder {
     slots: Vec<Slot>,
     /// Effects in the order they happened: milliseconds are too coarse to tell.
     effects: AtomicU32,
+    /// Messages that have had their first call.
+    started: AtomicU64,
     /// Messages that have ended.
     ended: AtomicU64,
     died: AtomicU64,
@@ -52,6 +54,7 @@ impl Recorder {
         Self {
             slots: (0..messages).map(|_| Slot::new()).collect(),
             effects: AtomicU32::new(0),
+            started: AtomicU64::new(0),
             ended: AtomicU64::new(0),
             died: AtomicU64::new(0),
             calls: series(),
@@ -97,6 +100,7 @@ impl CallLog for Recorder {
         let call = slot.calls.fetch_add(1, Relaxed) + 1;
         if call == 1 {
             slot.first_ms.store(ms(at), Relaxed);
+            self.started.fetch_add(1, Relaxed);
         }
         count(&self.calls, at);
         call
@@ -120,6 +124,10 @@ impl CallLog for Recorder {
             self.died.fetch_add(1, Relaxed);
             self.end(slot, at);
         }
+    }
+
+    fn started(&self) -> u64 {
+        self.started.load(Relaxed)
     }
 
     fn ended(&self) -> u64 {

@@ -18,6 +18,7 @@ use redrive_core::breaker::BreakerChange;
 use redrive_core::{Random, SplitMix64};
 
 use super::call_log::CallLog;
+use super::letters::{PAGE, number_of};
 use super::load::{HandlerAnswer, Load};
 use super::recorder::Recorder;
 use super::stage::Stage;
@@ -84,7 +85,7 @@ pub fn run_with(
             None => break,
         }
     }
-    Ok(Some(world.into_trace()))
+    world.into_trace().map(Some)
 }
 
 /// A call that runs. The earliest end is the greatest, for the heap.
@@ -328,18 +329,30 @@ impl<'a> World<'a> {
         all.into_iter().flatten().min().map(|next| next.max(self.now_ms + 1))
     }
 
-    fn into_trace(self) -> Trace {
+    fn into_trace(mut self) -> Result<Trace, EngineError> {
+        let found = self.found()?;
         let counts = self.engine.counts();
         let letters = counts.letters_open
             + counts.letters_replaying
             + counts.letters_succeeded
             + counts.letters_discarded;
         let engine = EngineCounts { accepted: counts.accepted, pending: counts.pending(), letters };
-        let mut trace = Trace::new(self.load.clone(), &self.recorder, engine, self.elapsed());
+        let mut trace = Trace::new(self.load.clone(), &self.recorder, engine, &found, self.elapsed());
         trace.triaged_ms = self.triaged_ms;
         trace.breaker_opened = self.breaker_opened;
         trace.breaker_first_ms = self.breaker_first_ms;
-        trace
+        Ok(trace)
+    }
+
+    /// The letters that the engine holds.
+    fn found(&mut self) -> Result<Vec<u64>, EngineError> {
+        let (mut numbers, mut after) = (Vec::new(), None);
+        loop {
+            let page = self.engine.letters(None, after, PAGE)?;
+            let Some(last) = page.last() else { return Ok(numbers) };
+            after = Some(last.id);
+            numbers.extend(page.iter().map(|letter| number_of(letter.message.id(), self.load.seed)));
+        }
     }
 }
 

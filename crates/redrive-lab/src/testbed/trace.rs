@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::audit::Audit;
+use super::audit::{Audit, IdFacts};
 use super::engine_metrics::EngineSample;
+use super::letters::LetterSet;
 use super::load::Load;
 use super::record::{BUCKET_MS, MessageRecord, NEVER};
 use super::recorder::Recorder;
@@ -35,6 +36,8 @@ pub struct RunEnd {
     pub broker_records: Option<u64>,
     /// Those in each tier, in the order of the tiers; empty where there is no broker.
     pub tier_records: Vec<u64>,
+    /// The numbers of the messages that have a letter, read back from where letters are stored.
+    pub letters: Vec<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -59,23 +62,23 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn new(load: Load, recorder: &Recorder, engine: EngineCounts, ran_for: Duration) -> Self {
+    /// `letters` are the numbers of the messages that have a letter, read back from where letters are stored.
+    pub fn new(
+        load: Load,
+        recorder: &Recorder,
+        engine: EngineCounts,
+        letters: &[u64],
+        ran_for: Duration,
+    ) -> Self {
         let records = recorder.records();
         let [calls, failed] = recorder.series();
-        let count = |wanted: &dyn Fn(&MessageRecord) -> bool| {
-            records.iter().filter(|record| record.has_arrived() && wanted(record)).count() as u64
-        };
-        let audit = Audit {
-            produced: count(&|_| true),
-            succeeded: count(&MessageRecord::has_succeeded),
-            dead: count(&|record| record.is_dead() && !record.has_succeeded()),
-            pending: count(&|record| !record.has_ended()),
-            applied_twice: count(&|record| record.successes > 1),
-            applied_and_dead: count(&|record| record.is_dead() && record.has_succeeded()),
-            engine_accepted: engine.accepted,
-            engine_pending: engine.pending,
-            engine_letters: engine.letters,
-        };
+        let ids = records.iter().map(|record| IdFacts {
+            arrived: record.has_arrived(),
+            succeeded: record.has_succeeded(),
+            twice: record.successes > 1,
+            announced: record.is_dead(),
+        });
+        let audit = Audit::by_id(ids, &LetterSet::new(records.len() as u64, letters), engine);
         Self {
             load,
             records,
@@ -93,7 +96,7 @@ impl Trace {
     }
 
     pub fn of_run(load: &Load, recorder: &Recorder, end: RunEnd) -> Self {
-        let trace = Self::new(load.clone(), recorder, end.engine, end.ran_for);
+        let trace = Self::new(load.clone(), recorder, end.engine, &end.letters, end.ran_for);
         let RunEnd { breaker_opened, breaker_first_ms, triaged_ms, metrics, .. } = end;
         let (broker_records, tier_records) = (end.broker_records, end.tier_records);
         Self { triaged_ms, metrics, breaker_opened, breaker_first_ms, broker_records, tier_records, ..trace }
@@ -254,7 +257,7 @@ mod tests {
         let recorder = Recorder::new(load.messages(), load.ends());
         play(&recorder);
         let ran_for = load.ends();
-        Trace::new(load, &recorder, EngineCounts::default(), ran_for)
+        Trace::new(load, &recorder, EngineCounts::default(), &[], ran_for)
     }
 
     #[test]
@@ -282,6 +285,26 @@ mod tests {
         });
         // Key 0 has 0 and 2, and 2 was first; key 1 has 1 and 3 in order.
         assert!((trace.out_of_order() - 0.25).abs() < 1e-9);
+    }
+
+    /// The hook of the engine is told of a letter, the engine counts it, and nobody has written it.
+    #[test]
+    fn a_letter_that_is_announced_and_not_written_fails_the_audit() {
+        let load = Load::steady(42, 2.0, at(1_000));
+        let audited = |letters: &[u64]| {
+            let recorder = Recorder::new(load.messages(), load.ends());
+            for number in 0..2 {
+                recorder.arrived(number, at(0));
+                recorder.called(number, at(0));
+            }
+            recorder.succeeded(0, at(1));
+            recorder.died(1, at(1));
+            let engine = EngineCounts { accepted: 2, pending: 0, letters: 1 };
+            Trace::new(load.clone(), &recorder, engine, letters, load.ends()).audit
+        };
+        assert!(audited(&[1]).balances(), "{}", audited(&[1]));
+        assert!(!audited(&[]).balances(), "{}", audited(&[]));
+        assert!(!audited(&[0]).balances(), "the count is right and the id is not: {}", audited(&[0]));
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub struct VictimOrder {
     pub latency_ms: u64,
     /// Whether the store survives; without it, a kill loses what was accepted.
     pub durable: bool,
+    /// A new life has nothing of the lives before, on the embedded engine; for whoever breaks the claim.
+    #[serde(default)]
+    pub forgets: bool,
     /// Which life this is, from 0.
     pub life: u32,
     /// The topic it reads, which somebody else writes; `None`: an embedded engine, to which it brings messages itself.
@@ -78,7 +81,15 @@ impl VictimOrder {
 
     /// Messages that were accepted, in all lives.
     pub fn accepted(&self) -> PathBuf {
-        self.dir.join("accepted")
+        self.of_this_life("accepted")
+    }
+
+    fn store(&self) -> PathBuf {
+        self.of_this_life("store")
+    }
+
+    fn of_this_life(&self, name: &str) -> PathBuf {
+        if self.forgets { self.dir.join(format!("{name}-{}", self.life)) } else { self.dir.join(name) }
     }
 
     /// What the engine counts when all is done.
@@ -168,7 +179,7 @@ async fn on_its_own(order: VictimOrder) -> Result<(), Error> {
     let pipeline = pipeline(&order, NAME)?.dedup(DEDUP);
     let builder = Redrive::builder().last_end(last_end(&order)).pipeline(pipeline);
     let redrive = if order.durable {
-        builder.engine(Embedded::open(order.dir.join("store"))?).build()?
+        builder.engine(Embedded::open(order.store())?).build()?
     } else {
         builder.engine(MemoryStores::new()).build()?
     };

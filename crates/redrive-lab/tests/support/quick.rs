@@ -4,9 +4,10 @@ use std::path::Path;
 
 use redrive_lab::experiments::{Finished, Order, OrderedEngine, run};
 use redrive_lab::results::Summary;
+use redrive_lab::scenario::FigureVerdict;
 use redrive_lab::testbed::Silent;
 
-pub(crate) fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
+pub(crate) fn order(name: &str, broken: Option<usize>, out: Option<&Path>) -> Order {
     Order {
         name: name.to_owned(),
         file: None,
@@ -21,17 +22,28 @@ pub(crate) fn order(name: &str, broken: bool, out: Option<&Path>) -> Order {
     }
 }
 
-/// What a slow or busy machine cannot change: the audit balances, and what does not depend on the machine is as expected. A
-/// run in which even the variant without failures stalled says nothing about failures, and is repeated.
-pub(crate) fn must_hold(order: &Order) -> Summary {
+/// Which expectations a test insists on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Insist {
+    /// All of them.
+    OnAll,
+    /// Those that a busy machine cannot miss: a broker on the same cores is as busy as it is.
+    OnWhatSpeedCannotChange,
+}
+
+/// The audit balances, and the figures are as expected. A miss that a busy machine alone can make is one only if it is made in
+/// every try; and a run in which even the variant without failures stalled says nothing about failures, and is repeated.
+pub(crate) fn must_hold(order: &Order, insist: Insist) -> Summary {
     let name = &order.name;
-    let mut tries_left = 3;
+    let mut tries_left = 4;
     loop {
         tries_left -= 1;
         let Finished { summary, .. } = run(order, &Silent).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(summary.audit_balances(), "{name}: {:#?}", summary.variants);
-        let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met && !v.depends_on_speed).collect();
-        if tries_left == 0 || wrong.is_empty() || !control_stalled(&summary) {
+        let counts = |v: &&FigureVerdict| insist == Insist::OnAll || !v.depends_on_speed;
+        let wrong: Vec<_> = summary.verdicts.iter().filter(|v| !v.met).filter(counts).collect();
+        let may_be_the_machine = wrong.iter().all(|v| v.depends_on_speed) || control_stalled(&summary);
+        if tries_left == 0 || wrong.is_empty() || !may_be_the_machine {
             assert!(wrong.is_empty(), "{name}: {wrong:#?}\n{:#?}", summary.variants);
             return summary;
         }
@@ -44,7 +56,7 @@ fn control_stalled(summary: &Summary) -> bool {
 }
 
 /// On an engine, in seconds.
-pub(crate) fn must_hold_on(name: &str, engine: OrderedEngine, ran_on: &str) {
-    let summary = must_hold(&Order { engine: Some(engine), ..order(name, false, None) });
+pub(crate) fn must_hold_on(name: &str, engine: OrderedEngine, ran_on: &str, insist: Insist) {
+    let summary = must_hold(&Order { engine: Some(engine), ..order(name, None, None) }, insist);
     assert_eq!(summary.ran_on, ran_on, "{name}");
 }

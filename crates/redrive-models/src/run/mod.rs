@@ -1,4 +1,4 @@
-//! The files of redrive's folder of this name that threads meet in, as they are.
+//! The files of redrive's folder `run` in which threads meet, unchanged.
 
 #[path = "../../../redrive/src/run/exchange.rs"]
 pub(crate) mod exchange;

@@ -30,6 +30,9 @@ pub(crate) async fn guard(
         Ok(actor) => {
             request.extensions_mut().insert(actor);
             match nothing_ignored(&shared, &route, request).await {
+                Ok(request) if route.operation.runs_to_its_end() => {
+                    shared.changes.carry_out(next.run(request)).await
+                }
                 Ok(request) => next.run(request).await,
                 Err(problem) => problem.into_response(),
             }

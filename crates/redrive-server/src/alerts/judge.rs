@@ -143,7 +143,7 @@ pub fn judge(
     }
     let FoundGroups { new, regressed } = &facts.groups;
     if is_recent(&mut past.last_new_group, !new.is_empty(), memory, now) {
-        let summary = format!("{pipeline}: messages die of something new");
+        let summary = format!("{pipeline}: a new group of dead letters appeared");
         find(AlertKind::NewGroup, summary, None, None);
     }
     if is_recent(&mut past.last_regressed, !regressed.is_empty(), memory, now) {
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(
             told,
             [
-                (AlertKind::NewGroup, "orders: messages die of something new"),
+                (AlertKind::NewGroup, "orders: a new group of dead letters appeared"),
                 (AlertKind::GroupRegressed, "orders: resolved groups of dead letters are back"),
             ]
         );

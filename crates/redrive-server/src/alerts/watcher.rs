@@ -268,7 +268,10 @@ mod tests {
         assert_eq!(first.len(), 1);
         let told = first[0].to_json();
         assert_eq!((&told["alert"], &told["severity"]), (&"new_group".into(), &"warning".into()));
-        assert_eq!(told["summary"], "orders: messages die of something new: g1 (422: no lines, 1 open)");
+        assert_eq!(
+            told["summary"],
+            "orders: a new group of dead letters appeared: g1 (422: no lines, 1 open)"
+        );
         let group = serde_json::json!([{ "id": "g1", "title": "422: no lines", "open": 1 }]);
         assert_eq!((&told["groups"], &told["more_groups"]), (&group, &0.into()));
 

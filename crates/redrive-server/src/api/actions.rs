@@ -18,6 +18,7 @@ const LIST_DEFAULT: usize = 1_000;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ActionListParams {
+    pipeline: Option<String>,
     since: Option<String>,
     limit: Option<usize>,
 }
@@ -27,7 +28,11 @@ pub(crate) async fn list(
     Params(params): Params<ActionListParams>,
 ) -> Result<Json<Actions>, Problem> {
     let since = params.since.as_deref().map(|text| selection::since(text, now())).transpose()?;
-    let actions = shared.service.actions.list(since, params.limit.unwrap_or(LIST_DEFAULT)).await?;
+    let limit = params.limit.unwrap_or(LIST_DEFAULT);
+    let actions = match &params.pipeline {
+        Some(pipeline) => shared.service.actions.list_of(pipeline, since, limit).await?,
+        None => shared.service.actions.list(since, limit).await?,
+    };
     let replays = &shared.service.replays;
     let shown = |action: Action| {
         let is_replay = action.action == ActionKind::Replay;

@@ -75,7 +75,7 @@ fn kinds(text: &str) -> Result<Vec<EventKind>, Problem> {
     let kind = |name: &str| {
         EventKind::from_name(name).ok_or_else(|| {
             let known = EventKind::ALL.map(EventKind::name).join(", ");
-            let message = format!("`type` names {name:?}, which is no type of event");
+            let message = format!("`type` names {name:?}, which is not a type of event");
             Problem::bad_request(message, format!("there are {known}; leave `type` out to get all of them"))
         })
     };

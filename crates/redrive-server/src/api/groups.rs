@@ -135,13 +135,13 @@ fn handling(wish: &GroupDecision, now: Time) -> Result<Handling, Problem> {
                 ));
             }
             if wish.more.is_some_and(|more| !(1..=MORE_MAX).contains(&more)) {
-                let message = format!("`more` is out of range; 1 to {MORE_MAX} letters can be waited for");
+                let message = format!("`more` is out of range; it must be 1 to {MORE_MAX}");
                 return Err(Problem::bad_request(message, "snooze until a time instead"));
             }
             Ok(Handling::Snoozed { until, more: wish.more })
         }
         other => {
-            let message = format!("`state` is {other:?}, which is no state a group can be put into");
+            let message = format!("`state` is {other:?}, which is not a group state that can be set");
             Err(Problem::bad_request(message, "one of open, acknowledged, resolved, snoozed"))
         }
     }
@@ -155,7 +155,7 @@ fn until(text: &str, now: Time) -> Result<Time, Problem> {
     };
     time.filter(|until| *until > now).ok_or_else(|| {
         let hint = "write a span like 2d, or a time like 2026-11-15T09:00:00Z that is still to come";
-        Problem::bad_request(format!("`until` is {text:?}, which is no time to come"), hint)
+        Problem::bad_request(format!("`until` is {text:?}, which is not a future time"), hint)
     })
 }
 

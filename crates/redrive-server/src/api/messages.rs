@@ -137,7 +137,7 @@ fn unknown(served: &Served, id: &str) -> Problem {
     let hint = if served.source.is_some() {
         "this process knows the partitions that it owns, and the dead letters; ask the others too, or look in the topic"
     } else {
-        "ids are remembered for the time that `dedup` of the pipeline says; dead letters are kept until they are \
+        "ids are remembered for the pipeline's `dedup` time; dead letters are kept until they are \
          discarded"
     };
     Problem::not_found(format!("pipeline `{}` knows no message `{id}`", served.handle.name()), hint)

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use redrive::DeliveryOrder;
 use redrive::internal::engine::ReplayTarget;
 use redrive::letters::redact::REDACTED;
-use redrive::replay::{Ambiguous, Plan, ReplaySpec, ReplayView, Skipped, Touched, TouchedGroups};
+use redrive::replay::{
+    Ambiguous, Plan, PlanOptions, ReplaySpec, ReplayView, Skipped, Touched, TouchedGroups,
+};
 use redrive_api::{
     Instant, KeyLetters, LastReplay, ReplayForecast, Superseded, TakenByReplay, TenantLetters, UnknownSpan,
 };
@@ -18,11 +20,11 @@ pub(super) fn forecast(
     served: &Served,
     spec: &ReplaySpec,
     plan: &Plan,
-    ambiguous: Ambiguous,
+    options: &PlanOptions,
     last: Option<(ReplayView, &'static str)>,
     other_groups: Option<Vec<String>>,
 ) -> ReplayForecast {
-    let figures = served.handle.figures();
+    let (ambiguous, figures) = (options.ambiguous, served.handle.figures());
     let would_replay = plan.would_replay();
     let superseded = &plan.superseded;
     // Keys and tenants may be redacted values; their letters are still counted.
@@ -37,6 +39,7 @@ pub(super) fn forecast(
         to: spec.target.name().to_owned(),
         topic: topic(served, spec.target),
         key_order: served.handle.ordering() == DeliveryOrder::Key,
+        unordered: plan.unordered,
         canary: spec.canary.min(would_replay),
         stop_at: spec.stop_at.map(|share| share.to_string()),
         ambiguous: plan.ambiguous,
@@ -58,6 +61,7 @@ pub(super) fn forecast(
             own_partitions_only: !served.handle.takes_messages(),
             shown: shown.collect(),
         },
+        superseded_skipped: if options.skip_superseded { superseded.letters } else { 0 },
         taken: plan
             .taken
             .iter()

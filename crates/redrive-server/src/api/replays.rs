@@ -58,8 +58,14 @@ pub(crate) async fn start(
         return Err(Problem::bad_request("`tenant_max` is 0: nothing would be replayed", "give 1 or more"));
     }
     let not_open = selection::not_open(named.as_deref(), &served.handle).await?;
-    let options =
-        PlanOptions { force: wish.force, ambiguous, tenant_max: wish.tenant_max, ..PlanOptions::default() };
+    let options = PlanOptions {
+        force: wish.force,
+        ambiguous,
+        skip_superseded: wish.skip_superseded,
+        canary: spec.canary,
+        tenant_max: wish.tenant_max,
+        ..PlanOptions::default()
+    };
     let plan = shared.service.replays.plan(&served.handle, &selection, options).await?;
     let other_groups = match target {
         ReplayTarget::Source if wish.dry_run => Some(served.readers.others().await?),
@@ -67,8 +73,7 @@ pub(crate) async fn start(
     };
     let words_tell = named.is_none().then_some(&*words);
     let last = last_of(shared.service.replays.list(), &wish.pipeline, words_tell, &plan.groups);
-    let planned =
-        ReplayForecast { not_open, ..forecast(served, &spec, &plan, ambiguous, last, other_groups) };
+    let planned = ReplayForecast { not_open, ..forecast(served, &spec, &plan, &options, last, other_groups) };
     if wish.dry_run {
         return Ok(Json(planned).into_response());
     }
@@ -81,10 +86,12 @@ pub(crate) async fn start(
     if plan.ids.is_empty() {
         fail_if_left_out(&planned)?;
     }
-    let job = shared.service.replays.start_planned(&served.handle, spec, plan, &actor.0).await?;
-    // The job has its name only now. If this entry is not written, the job's own file still names the actor.
-    let action = Action::new(served.handle.now(), &actor.0, ActionKind::Replay, &job.pipeline);
-    shared.service.actions.record(action.of(job.id.clone(), job.total).note(words)).await?;
+    let actions = shared.service.actions.clone();
+    let record = move |action| {
+        let actions = actions.clone();
+        async move { actions.record(action).await }
+    };
+    let job = shared.service.replays.start_recorded(&served.handle, spec, plan, &actor.0, record).await?;
     let started = ReplayJob { plan: Some(planned), ..view(job) };
     Ok((StatusCode::ACCEPTED, Json(started)).into_response())
 }
@@ -103,7 +110,7 @@ fn stop_at(given: Option<&str>) -> Result<Option<Ratio>, Problem> {
     let share = text.parse().ok().filter(|share| *share <= Ratio::WHOLE);
     share.map(Some).ok_or_else(|| {
         Problem::bad_request(
-            format!("`stop_at` is {text:?}, which is no share"),
+            format!("`stop_at` is {text:?}, which is not a share"),
             "write it like `20%`, or `off`",
         )
     })
@@ -131,6 +138,14 @@ fn fail_if_left_out(planned: &ReplayForecast) -> Result<(), Problem> {
         let hint = "`ambiguous` = `ok` (--ambiguous ok) replays them with the same message id, which a receiver that \
                     remembers ids ignores";
         return Err(Problem::not_found(message, hint));
+    }
+    if planned.superseded_skipped > 0 {
+        let message = format!(
+            "nothing is left to replay: `skip_superseded` (--skip-superseded) leaves out {} whose key has had a later \
+             success; they stay open",
+            letters(planned.superseded_skipped)
+        );
+        return Err(Problem::not_found(message, "replay them without it, or discard them"));
     }
     if planned.not_open.is_empty() || !planned.taken.is_empty() {
         return Ok(());
@@ -259,8 +274,9 @@ impl From<ReplayError> for Problem {
                 "`redrive status --members` lists the processes; `redrive dlq replays list` at each its jobs",
             ),
             ReplayError::Unanswered { .. } => {
-                Self::new(Code::Unavailable, error, "GET /v1/replays/{id} says when it has happened")
+                Self::new(Code::Unavailable, error, "GET /v1/replays/{id} shows when it is done")
             }
+            ReplayError::Unrecorded(error) => error.into(),
             ReplayError::Over { .. } => Self::new(Code::Conflict, error, "start a new one for what is left"),
             ReplayError::NoRuntime | ReplayError::Storage(_) => {
                 Self::new(Code::StorageFailed, error, "look at the folder replays in the data directory")

@@ -128,7 +128,7 @@ pub fn since(text: &str, now: Time) -> Result<Time, Problem> {
     timestamp::parse(text).or_else(day).ok_or_else(|| {
         let hint =
             "write a time like 2026-11-15T09:00:00Z or 2026-11-15, or a span like 1h for that long ago";
-        Problem::bad_request(format!("`since` is {text:?}, which is no time"), hint)
+        Problem::bad_request(format!("`since` is {text:?}, which is not a time"), hint)
     })
 }
 

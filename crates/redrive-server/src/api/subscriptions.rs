@@ -235,7 +235,8 @@ fn standing(name: &str) -> Result<SubscriptionState, Problem> {
 
 fn cursor(text: &str) -> Result<EndpointId, Problem> {
     let hint = "use the `next` of the page before as it is";
-    text.parse().map_err(|_| Problem::bad_request(format!("`cursor` is {text:?}, which is no cursor"), hint))
+    text.parse()
+        .map_err(|_| Problem::bad_request(format!("`cursor` is {text:?}, which is not a cursor"), hint))
 }
 
 impl From<SubscriptionsError> for Problem {

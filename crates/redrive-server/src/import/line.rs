@@ -179,7 +179,7 @@ pub fn read(text: &[u8], dialect: Option<Dialect>, intake: &Intake, now: Time) -
         );
     }
     let Some(payload) = given.payload else {
-        return Err("there is no `payload`; a letter without one says `\"payload\": null`".to_owned());
+        return Err("there is no `payload`; for a letter without one write `\"payload\": null`".to_owned());
     };
     let payload = bytes("payload", payload)?;
     let key = match (given.key, &given.key_base64) {
@@ -246,12 +246,12 @@ fn said_by(
 fn not_understood(dialect: Dialect, why: NotUnderstood, is_damaged: bool) -> String {
     let name = dialect.name();
     let fix = if why.needs_source() && is_damaged {
-        "say in `origin` which record the message came from, or say `\"dialect\": \"plain\"` in the line to leave its headers \
+        "name the record the message came from in `origin`, or set `\"dialect\": \"plain\"` in the line to leave its headers \
          unread"
     } else if why.needs_source() {
-        "say in `origin` which record the message came from, or import the line without naming a dialect"
+        "name the record the message came from in `origin`, or import the line without naming a dialect"
     } else {
-        "put the header right, or say `\"dialect\": \"plain\"` in the line to leave its headers unread"
+        "correct the header, or set `\"dialect\": \"plain\"` in the line to leave its headers unread"
     };
     format!("not understood as {name}: {why}; {fix}")
 }
@@ -313,7 +313,9 @@ impl Parts {
 /// The listed attempts, at least one since there was a failure; and how many of them counted.
 fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Result<(History, u32), String> {
     let class = |name: &Option<String>| match name {
-        Some(name) => Class::from_name(name).ok_or_else(|| format!("`class` is {name:?}, which is no class")),
+        Some(name) => {
+            Class::from_name(name).ok_or_else(|| format!("`class` is {name:?}, which is not a class"))
+        }
         None => Ok(Class::Permanent),
     };
     if given.history.is_empty() {
@@ -336,13 +338,8 @@ fn history(given: &GivenLetter<'_>, failed_at: Time, times: &mut Times) -> Resul
     let mut history = History::default();
     for attempt in &given.history {
         let at = times.read("history.at", attempt.at.as_deref())?.unwrap_or(failed_at);
-        let kind = match (attempt.kind.as_deref(), attempt.status) {
-            (Some("status") | None, Some(status)) => FailureKind::Status(status),
-            (Some("timeout"), _) => FailureKind::Timeout,
-            (Some("refused"), _) => FailureKind::Refused,
-            (Some("reset"), _) => FailureKind::Reset,
-            _ => FailureKind::Other,
-        };
+        let named = attempt.kind.as_deref().unwrap_or("status");
+        let kind = FailureKind::from_name(named, attempt.status).unwrap_or_default();
         history = history.with(&Attempt {
             number: attempt.attempt,
             at,
@@ -384,7 +381,7 @@ fn picked(pick: Option<&redrive_core::Pick>, payload: Option<&[u8]>, headers: &H
 
 /// Parses `orders/7/1182`.
 fn place(text: &str) -> Result<SourcePosition, String> {
-    let wrong = || format!("`origin` is {text:?}, which is no place like orders/7/1182");
+    let wrong = || format!("`origin` is {text:?}, which is not a record like orders/7/1182");
     let mut parts = text.rsplitn(3, '/');
     let (offset, partition, topic) = (parts.next(), parts.next(), parts.next());
     let topic = topic.filter(|topic| !topic.is_empty()).ok_or_else(wrong)?;

@@ -94,6 +94,35 @@ fn the_attempts_of_an_export_come_back() {
 }
 
 #[test]
+fn every_kind_of_failure_comes_back() {
+    let kinds = [
+        FailureKind::Status(503),
+        FailureKind::Timeout,
+        FailureKind::Refused,
+        FailureKind::Dns,
+        FailureKind::Tls,
+        FailureKind::Proxy,
+        FailureKind::Reset,
+        FailureKind::Other,
+    ];
+    let attempt = |kind: &str, status: Option<u16>| {
+        let mut attempt =
+            serde_json::json!({"attempt": 1, "class": "transient", "error": "no", "counted": true});
+        attempt["status"] = status.into();
+        if !kind.is_empty() {
+            attempt["kind"] = kind.into();
+        }
+        let text = serde_json::json!({"message": "m", "payload": null, "history": [attempt]}).to_string();
+        read_plain(&text).unwrap().history.attempts()[0].kind
+    };
+    for kind in kinds {
+        assert_eq!(attempt(kind.name(), kind.status()), kind);
+    }
+    assert_eq!(attempt("", Some(404)), FailureKind::Status(404), "as older exports wrote it");
+    assert_eq!(attempt("no such kind", None), FailureKind::Other);
+}
+
+#[test]
 fn faults_name_the_field() {
     for (text, expected) in [
         ("{", "not a letter"),
@@ -195,7 +224,7 @@ fn lines_that_the_named_framework_does_not_understand_are_refused_with_the_reaso
         assert!(as_spring(&bare(says)).is_ok(), "{says}");
     }
     let lost = r#"{"payload":null,"headers":{"__dlq.errors.delivery.count":"5"}}"#;
-    assert!(read_plain(lost).unwrap_err().contains("no header says where the message is"));
+    assert!(read_plain(lost).unwrap_err().contains("no header names the record that holds the message"));
 }
 
 #[test]

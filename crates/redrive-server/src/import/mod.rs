@@ -104,8 +104,8 @@ fn topic_of(place: &str) -> &str {
 
 fn own_topic(place: &str) -> String {
     format!(
-        "its `place` is {place}, a record of this pipeline itself: what is there is no dead letter of another program; if the \
-         message came from there, say so in `origin`"
+        "its `place` is {place}, a record of this pipeline itself: what is there is not a dead letter of another program; if the \
+         message came from there, name it in `origin`"
     )
 }
 

@@ -89,7 +89,7 @@ pub fn read(
             let message = format!("no id: there is neither `id` nor a text or whole number at {place}");
             Problem::bad_message(
                 message,
-                "every message of this pipeline needs one; the pipeline says where to look",
+                "every message of this pipeline needs one; `id` of the pipeline names the place",
             )
         })?,
         (None, None) => fresh_id()?,

@@ -122,7 +122,7 @@ fn fresh_id() -> Result<String, Problem> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).map_err(|error| {
         let message = format!("no random numbers for a new id: {error}");
-        Problem::new(Code::Stopping, message, "give every message an `id` of its own")
+        Problem::new(Code::Stopping, message, "give every message its own `id`")
     })?;
     bytes[6] = bytes[6] & 0x0f | 0x40;
     bytes[8] = bytes[8] & 0x3f | 0x80;

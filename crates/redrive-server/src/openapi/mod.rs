@@ -66,7 +66,7 @@ fn alert() -> Value {
         "post": {
             "summary": "A notice of an `[[alert]]`: it fires, or is resolved.",
             "requestBody": { "required": true, "content": { "application/json": { "schema": schema_of("AlertNotice") } } },
-            "responses": { "2XX": { "description": "Taken; everything else is sent again." } },
+            "responses": { "2XX": { "description": "Accepted. Any other status is retried." } },
         }
     })
 }

@@ -30,10 +30,10 @@ pub(super) fn describe(operation: Operation) -> Described {
             .codes(&[Code::MethodNotAllowed]),
         Operation::Health => described("The same as /livez.")
             .answers(&[("200", "It is alive.", JSON, "Health")]),
-        Operation::Ready => described("Whether the process wants traffic.")
+        Operation::Ready => described("Readiness probe.")
             .answers(&[
-                ("200", "It does.", JSON, "Health"),
-                ("503", "It is starting or stopping.", JSON, "Health"),
+                ("200", "Ready.", JSON, "Health"),
+                ("503", "Starting or stopping.", JSON, "Health"),
             ]),
         Operation::Metrics => described("All metrics in the text format of Prometheus.")
             .answers(&[("200", "See docs/reference/metrics.md.", "text/plain", "string")]),
@@ -45,7 +45,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             .answers(&[("200", "The pipeline.", JSON, "Pipeline")]),
         Operation::PausePipeline => described("Starts nothing new; what runs continues, and new messages are still accepted.")
             .answers(&[("200", "The pipeline, paused.", JSON, "Pipeline")]),
-        Operation::ResumePipeline => described("Goes on after a pause, or with `now` before a Retry-After is over.")
+        Operation::ResumePipeline => described("Resumes after a pause, or with `now` before a Retry-After is over.")
             .params(&[
                 (
                     "dead_letter_anyway",
@@ -62,14 +62,14 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::ProbeBreaker => described("Sends probes now instead of after the cooldown; to all endpoints in cooldown, where there are many.")
             .answers(&[("200", "The pipeline.", JSON, "Pipeline")])
             .codes(&[Code::Conflict]),
-        Operation::CloseBreaker => described("Closes the breaker by hand, without asking the sink; calls begin few and grow.")
+        Operation::CloseBreaker => described("Closes the breaker without probing; calls ramp up.")
             .answers(&[("200", "The pipeline.", JSON, "Pipeline")])
             .codes(&[Code::Conflict]),
         Operation::Ingest => described("Accepts one message, or many as application/x-ndjson; the answer comes after the sync to disk.")
             .params(&[("ids", "boolean", "Many messages: list their ids in the answer.")])
             .body("NewMessage")
             .answers(&[
-                ("202", "Accepted, and on disk. Of many: at least one was new.", JSON, "Accepted"),
+                ("202", "Accepted and durable. For a batch: at least one message was new.", JSON, "Accepted"),
                 (
                     "200",
                     "The id is known already; nothing was added. Of many: all are known.",
@@ -78,7 +78,7 @@ pub(super) fn describe(operation: Operation) -> Described {
                 ),
             ])
             .codes(&[Code::BadMessage, Code::Conflict, Code::TooManyPending, Code::DiskFull]),
-        Operation::ShowMessage => described("A message by its id: its state, and what became of each attempt.")
+        Operation::ShowMessage => described("A message by its id: its state, and the outcome of each attempt.")
             .answers(&[("200", "The message.", JSON, "Message")])
             .codes(&[Code::Conflict]),
         Operation::ListMessages => described("Messages that are not terminal, by state, a page at a time. On Kafka those this process has read.")
@@ -91,12 +91,12 @@ pub(super) fn describe(operation: Operation) -> Described {
                      counts from the creation.",
                 ),
                 ("cursor", "string", "The `next` of the page before."),
-                ("limit", "integer", "At most this many, from 1 on; 100 if not given, 1000 at most."),
+                ("limit", "integer", "Page size: 1 to 1000; 100 by default."),
                 ("payload", "boolean", "Whether to give the payloads too."),
             ])
             .answers(&[(
                 "200",
-                "A page. It may be short, or empty, although `next` says there is more.",
+                "A page. It may be short, or empty, even if `next` is set and there is more.",
                 JSON,
                 "Messages",
             )])
@@ -107,7 +107,7 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::CancelMessage => described("Makes a dead letter of a message that waits, with the reason `cancelled`.")
             .answers(&[("200", "It is a dead letter, durably.", JSON, "Steered")])
             .codes(&[Code::Conflict]),
-        Operation::ShowKey => described("Whom the messages of a key wait for, and how many wait.")
+        Operation::ShowKey => described("The message or letter that blocks a key, and how many messages wait behind it.")
             .answers(&[("200", "The key's line.", JSON, "Key")])
             .codes(&[Code::Conflict]),
         Operation::ListGroups => described("Dead letters by what they died of: groups with open letters or a state, the largest first.")
@@ -123,12 +123,12 @@ pub(super) fn describe(operation: Operation) -> Described {
                 ("state", "string", "open, replaying, succeeded, discarded or erased; all if not given."),
                 ("since", "string", "Letters that died at this time or later; a time, or a span such as 1h."),
                 ("cursor", "string", "The `next` of the page before."),
-                ("limit", "integer", "At most this many, from 1 on; 100 if not given, 1000 at most."),
+                ("limit", "integer", "Page size: 1 to 1000; 100 by default."),
                 ("payload", "boolean", "Whether to give the payloads too."),
             ])
             .answers(&[(
                 "200",
-                "A page. It may be short, or empty, although `next` says there is more.",
+                "A page. It may be short, or empty, even if `next` is set and there is more.",
                 JSON,
                 "Letters",
             )])
@@ -165,9 +165,9 @@ pub(super) fn describe(operation: Operation) -> Described {
             .codes(&[Code::Conflict]),
         Operation::ImportLetters => described("Makes open letters of messages that died elsewhere, each unless there is one with the same message.")
             .params(&[
-                ("dry_run", "boolean", "Changes nothing, and says what would be imported."),
+                ("dry_run", "boolean", "Changes nothing, and reports what would be imported."),
                 ("from", "string", "Where they come from, for the action log."),
-                ("dialect", "string", "The framework whose headers the letters have; by the headers of each unless given."),
+                ("dialect", "string", "The framework whose headers the letters have; by default recognised from the headers of each."),
             ])
             .body("ForeignLetter")
             .answers(&[(
@@ -190,7 +190,7 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::PauseReplay => described("Pauses a replay job.")
             .answers(&[("200", "The job.", JSON, "Replay")])
             .codes(&[Code::Conflict]),
-        Operation::ResumeReplay => described("Goes on with a replay job that was paused or stopped.")
+        Operation::ResumeReplay => described("Resumes a replay job that was paused or stopped.")
             .answers(&[("200", "The job.", JSON, "Replay")])
             .codes(&[Code::Conflict]),
         Operation::AbortReplay => described("Ends a replay job; letters it has not sent stay open.")
@@ -200,7 +200,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             .params(&[
                 ("state", "string", "active, flagged or purged; all if not given."),
                 ("cursor", "string", "The `next` of the page before."),
-                ("limit", "integer", "At most this many, from 1 on; 100 if not given, 1000 at most."),
+                ("limit", "integer", "Page size: 1 to 1000; 100 by default."),
             ])
             .answers(&[("200", "A page, with how many there are of each.", JSON, "Subscriptions")])
             .codes(&[Code::Conflict]),
@@ -214,7 +214,7 @@ pub(super) fn describe(operation: Operation) -> Described {
         Operation::ShowSubscription => described("One endpoint, by its hash or the id of its stored subscription.")
             .answers(&[("200", "What is known of it.", JSON, "Subscription")])
             .codes(&[Code::Conflict]),
-        Operation::RemoveSubscription => described("Removes a stored subscription. What is known of its endpoint stays.")
+        Operation::RemoveSubscription => described("Removes a stored subscription; the endpoint's flag or purge is kept.")
             .body("NamedSubscription")
             .answers(&[("200", "It is removed, durably.", JSON, "RemovedSubscription")])
             .codes(&[Code::Conflict]),
@@ -230,7 +230,7 @@ pub(super) fn describe(operation: Operation) -> Described {
             .body("UndoSubscription")
             .answers(&[("200", "How many were taken back.", JSON, "UndoneSubscriptions")])
             .codes(&[Code::Conflict]),
-        Operation::ResumePurging => described("Goes on with purging after the guard has stopped it.")
+        Operation::ResumePurging => described("Resumes purging after the guard has stopped it.")
             .answers(&[("200", "Purging continues.", JSON, "Purging")])
             .codes(&[Code::Conflict]),
         Operation::StreamEvents => described("What happens from now on, as server-sent events; with the header Last-Event-ID from there on.")
@@ -249,8 +249,9 @@ pub(super) fn describe(operation: Operation) -> Described {
             )]),
         Operation::ListActions => described("Who did what, the oldest first.")
             .params(&[
+                ("pipeline", "string", "Actions on this pipeline."),
                 ("since", "string", "Actions at this time or later; a time, or a span such as 24h."),
-                ("limit", "integer", "At most this many, from 1 on; 1000 if not given, 10000 at most."),
+                ("limit", "integer", "Page size: 1 to 10000; 1000 by default."),
             ])
             .answers(&[("200", "The actions.", JSON, "Actions")])
             .codes(&[Code::StorageFailed]),

@@ -83,7 +83,7 @@ impl ApnsOptions {
         let ApnsAuth::Token { key_file, key_id, team_id } = &self.auth else { return Ok(None) };
         for (key, value) in [("key_id", key_id), ("team_id", team_id)] {
             if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-                let problem = format!("`{key}` is {value:?}, which Apple does not give as an id");
+                let problem = format!("`{key}` is {value:?}, which is not a valid Apple id");
                 let fix = format!("{key} = \"ABC123DEFG\"");
                 return Err(SinkFault::of(key, value, problem, &fix));
             }

@@ -95,7 +95,7 @@ impl PushClasses {
             let key = format!("classes.{name}");
             let Some(meaning) = Meaning::from_name(value) else {
                 let known = Meaning::NAMES.join(", ");
-                let problem = format!("`{key}` is {value:?}, which is no class; there are {known}");
+                let problem = format!("`{key}` is {value:?}, which is not a class; there are {known}");
                 let near = nearest(value, Meaning::NAMES).unwrap_or("permanent");
                 faults.push(SinkFault::of(&key, value, problem, &format!("{key} = \"{near}\"")));
                 continue;

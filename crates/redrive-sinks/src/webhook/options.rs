@@ -251,7 +251,7 @@ pub(super) fn header(name: &str, from: &HeaderFrom) -> Result<(HeaderName, Heade
     };
     let remove = format!("remove `{key}`");
     let Ok(header) = HeaderName::from_bytes(name.as_bytes()) else {
-        return refused("which is no name of a header: that has letters, digits and hyphens", &remove);
+        return refused("which is not a header name; use letters, digits and hyphens", &remove);
     };
     if is_connection_header(name) {
         return refused("which belongs to the connection and is set by the client", &remove);

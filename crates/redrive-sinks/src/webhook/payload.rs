@@ -36,7 +36,7 @@ impl Sent {
     pub(crate) fn explain(&self, text: String) -> String {
         match self.0.interim.load(Ordering::Acquire) {
             0 => text,
-            status => format!("the receiver answered {status}, which is no final status; {text}"),
+            status => format!("the receiver answered {status}, which is not a final status; {text}"),
         }
     }
 }

@@ -73,7 +73,7 @@ impl WebPushOptions {
         let subject = self.subject.trim();
         if !(subject.starts_with("mailto:") && subject.contains('@') || subject.starts_with("https://")) {
             let problem =
-                format!("`subject` is {subject:?}, which is no address that a push service can use");
+                format!("`subject` is {subject:?}, which is not an address that a push service can use");
             return Err(SinkFault::of("subject", subject, problem, "subject = \"mailto:ops@example.com\""));
         }
         if self.vapid_key_files.is_empty() || self.vapid_key_files.len() > KEYS_MAX {

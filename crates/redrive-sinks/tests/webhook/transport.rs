@@ -149,7 +149,7 @@ async fn an_answer_that_is_not_final_is_named() {
         })
         .await;
         let failed = failure(&sink(short(format!("http://{address}/"))), order()).await;
-        let text = format!("the receiver answered 199, which is no final status; {text}");
+        let text = format!("the receiver answered 199, which is not a final status; {text}");
         assert_eq!((failed.class(), failed.chain()), (Class::Transient, text));
         assert!(failed.is_ambiguous());
     }

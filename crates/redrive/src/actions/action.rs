@@ -9,7 +9,7 @@ use super::ranges;
 use crate::engine::GroupMark;
 use crate::timestamp;
 
-/// What can be done to a pipeline and its letters: whatever changes something has a name here. May grow.
+/// Everything that can be done to a pipeline and its letters: each kind of change has a name here. May grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ActionKind {
@@ -31,17 +31,17 @@ pub enum ActionKind {
     Edit,
     /// An edit was undone.
     EditUndo,
-    /// What letters said is gone for good.
+    /// The contents of letters were erased for good.
     Erase,
-    /// What is done was deleted at once.
+    /// Finished letters were deleted ahead of time.
     Compact,
-    /// Letters that died elsewhere were brought in.
+    /// Letters that died elsewhere were imported.
     Import,
     /// A pipeline was paused.
     Pause,
     /// A pipeline was resumed.
     Resume,
-    /// What was missing of a store was given up.
+    /// The missing part of a store was given up as lost.
     AcceptLoss,
     /// A message was made due.
     RetryNow,
@@ -143,7 +143,7 @@ impl ActionKind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What an action of this kind counts: `letters` or `subscriptions`.
+    /// The field that holds this kind's count: `letters` or `subscriptions`.
     pub const fn counts(self) -> &'static str {
         match self {
             Self::SubscriptionFlag
@@ -167,7 +167,7 @@ impl fmt::Display for ActionKind {
 pub struct Action {
     /// When it was done.
     pub at: Time,
-    /// The name of the token it was done with.
+    /// The name of the token that authorized it.
     pub actor: String,
     /// What was done.
     pub action: ActionKind,
@@ -175,29 +175,29 @@ pub struct Action {
     pub id: Option<String>,
     /// The pipeline it was done to.
     pub pipeline: String,
-    /// How many letters it concerns, or how many endpoints where it is about subscriptions.
+    /// How many letters it concerns; endpoints, for an action on subscriptions.
     pub letters: u64,
-    /// The reason that was given, or what else is worth knowing.
+    /// The reason given by the actor, or another remark.
     pub note: Option<String>,
-    /// The letters themselves, in order, where they are needed to take the action back.
+    /// The letters themselves, in order, if undoing the action needs them.
     pub ids: Vec<u64>,
-    /// What of the letters was changed: JSON pointers, headers. Never a value.
+    /// The changed parts of the letters: JSON pointers and headers, never values.
     pub fields: Vec<String>,
     /// What was decided about a group of letters.
     pub mark: Option<GroupMark>,
-    /// Of an action that is recorded in two steps, what was asked for and what was done: whether this is the second.
+    /// Which record this is of an action that is recorded twice: as asked for, and as done.
     pub step: ActionStep,
 }
 
-/// How far an action was when it was recorded.
+/// The step of an action that a record describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ActionStep {
-    /// It has one record, written before the first change.
+    /// The action has one record, written before the first change.
     #[default]
     Whole,
-    /// It was asked for; another record says what was done. Until that is there, it is not finished.
+    /// The action was asked for. Until a second record says what was done, it is unfinished.
     Asked,
-    /// It is done, as it is recorded here.
+    /// The action is finished; this record says what was done.
     Done,
 }
 
@@ -210,7 +210,7 @@ impl ActionStep {
         }
     }
 
-    /// One that a later version has written otherwise is taken for a whole one.
+    /// A step name written by a later version reads as `Whole`.
     fn from_name(name: &str) -> Self {
         let named = [Self::Asked, Self::Done].into_iter().find(|step| step.name() == Some(name));
         named.unwrap_or_default()
@@ -236,7 +236,7 @@ impl Action {
         }
     }
 
-    /// The object it made or changed, and how many letters, or endpoints, that concerns.
+    /// Sets the object it made or changed, and how many letters or endpoints are affected.
     #[must_use]
     pub fn of(self, id: impl Into<String>, letters: u64) -> Self {
         Self { id: Some(id.into()), letters, ..self }
@@ -248,7 +248,7 @@ impl Action {
         Self { note: Some(note.into()), ..self }
     }
 
-    /// Whether this is the outcome of an action that was recorded before with the letters that were meant.
+    /// Whether this record is the outcome of the action that `earlier` announced.
     pub(super) fn corrects(&self, earlier: &Self) -> bool {
         self.is_outcome()
             && earlier.action == self.action
@@ -256,20 +256,21 @@ impl Action {
             && self.pipeline == earlier.pipeline
     }
 
-    /// Whether it takes the place of an earlier record. Of the two records that an earlier version wrote of an edit, only
-    /// the outcome has a note.
+    /// Whether it replaces an earlier record. Of the two records that earlier versions wrote for an edit, only the
+    /// outcome has a note.
     pub(super) fn is_outcome(&self) -> bool {
         self.step == ActionStep::Done || (self.action == ActionKind::Edit && self.note.is_some())
     }
 
-    /// Of two records of an action the one with the higher rank counts, or else the later one: what was done before what was
-    /// asked for. Two processes may have recorded what was done; whoever did so too early has seen fewer letters.
+    /// Decides which of two records of an action counts: the one with the higher rank, or the later one if they are
+    /// equal. An outcome outranks a request. If two processes recorded an outcome, the one that recorded too early
+    /// counted fewer letters.
     pub(super) fn rank(&self) -> (bool, u64) {
         let is_done = self.step == ActionStep::Done;
         (is_done, if is_done { self.letters } else { 0 })
     }
 
-    /// As it stands in the file, without the letters' ids: what is shown to people.
+    /// The action as it is stored in the file, but without the ids of its letters. This is the form shown to people.
     pub fn to_json(&self) -> Value {
         let mut value = json!({
             "at": timestamp::print(self.at),
@@ -289,7 +290,7 @@ impl Action {
         value
     }
 
-    /// `record` is the id of the record that other processes have of it.
+    /// `record` is the id of the shared record that other processes see.
     pub(super) fn to_line(&self, record: Option<&str>) -> String {
         let mut value = self.to_json();
         if let Some(record) = record {
@@ -307,12 +308,12 @@ impl Action {
         format!("{value}\n")
     }
 
-    /// `with_ids`: whether the letters' ids are wanted, of which there may be many.
+    /// Parses a line. `with_ids` says whether to read the ids of the letters, which may be many.
     pub(super) fn from_line(line: &str, with_ids: bool) -> Option<Self> {
         Self::with_record(line, with_ids).map(|(action, _)| action)
     }
 
-    /// The same, with the id of the record that other processes have of it.
+    /// Like [`Self::from_line`], with the id of the shared record that other processes see.
     pub(super) fn with_record(line: &str, with_ids: bool) -> Option<(Self, Option<String>)> {
         let value: Value = serde_json::from_str(line).ok()?;
         let text = |key: &str| value.get(key)?.as_str().map(str::to_owned);

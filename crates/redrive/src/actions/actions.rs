@@ -1,5 +1,6 @@
-//! What people do to letters and groups, each recorded before it is done.
+//! Changes to letters and groups, each recorded before it is made.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -20,8 +21,9 @@ use super::retention;
 use crate::engine::{ForeignLetter, GroupMarks, GroupSummary, Handling, WipeProgress};
 use crate::handle::PipelineHandle;
 use crate::naming::Naming;
+use crate::replay::Replays;
 
-/// Who did what, and the changes that are recorded before they are made. Clones are handles to the same log.
+/// The action log, and the changes that are recorded in it before they are made. Clones are handles to the same log.
 ///
 /// ```
 /// # use redrive::PipelineHandle;
@@ -47,14 +49,15 @@ impl Actions {
         Self::open_named(dir, Naming::default())
     }
 
-    /// The same, for a process that shares its letters with others: its discards have names of their own.
+    /// Like [`Self::open`], for a process that shares its letters with others: the names of its discards are unique
+    /// among them.
     pub fn open_named(dir: Option<&Path>, naming: Naming) -> Result<Self, ActionError> {
         Ok(Self { log: ActionLog::open(dir, naming)? })
     }
 
     /// From now on the actions on a pipeline are those of all processes that share its letters, if several do. What
-    /// another one does not finish is finished here, as long as there is a tokio runtime; and so are edits and erasures
-    /// that this process had begun when it ended.
+    /// another one does not finish is finished here, as long as there is a tokio runtime; and so are actions that this
+    /// process had begun when it ended.
     pub fn attach(&self, handle: &PipelineHandle) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
             if let Some(records) = handle.shared_records() {
@@ -77,32 +80,47 @@ impl Actions {
         self.log.faults()
     }
 
-    /// Whether the last word about a pipeline was `pause`: whoever starts it again has to pause it.
+    /// Whether the last recorded pause or resume of a pipeline was a pause. Pause it again after starting it.
     pub fn is_paused(&self, pipeline: &str) -> bool {
         self.log.is_paused(pipeline)
     }
 
-    /// What was decided about the groups of a pipeline.
+    /// The decisions about the groups of a pipeline.
     pub fn marks(&self, pipeline: &str) -> GroupMarks {
         self.log.marks(pipeline)
     }
 
-    /// Records an action; it is on disk when this returns. The change follows, never the other way round.
+    /// Records an action; it is on disk when this returns. Make the change only after that.
     pub async fn record(&self, action: Action) -> Result<(), ActionError> {
         self.log.record(action).await
     }
 
-    /// The same, blocking, for callers without a runtime.
+    /// Like [`Self::record`], but blocking, for callers without a runtime. Writes to disk only.
     pub fn record_now(&self, action: &Action) -> Result<(), ActionError> {
         self.log.record_now(action)
     }
 
     /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
     pub async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
-        self.log.list(since, limit).await
+        self.log.list(None, since, limit).await
     }
 
-    /// Discards those of the letters that are open.
+    /// The same, of one pipeline.
+    pub async fn list_of(
+        &self,
+        pipeline: &str,
+        since: Option<Time>,
+        limit: usize,
+    ) -> Result<Vec<Action>, ActionError> {
+        self.log.list(Some(pipeline), since, limit).await
+    }
+
+    /// The replay jobs of a pipeline whose start this process has recorded.
+    pub(crate) async fn recorded_replays(&self, pipeline: &str) -> Result<BTreeSet<String>, ActionError> {
+        self.log.recorded_replays(pipeline).await
+    }
+
+    /// Discards those of `ids` that are open.
     pub async fn discard(
         &self,
         handle: &PipelineHandle,
@@ -125,24 +143,29 @@ impl Actions {
         erasures::erase(&self.log, handle, ids, actor, reason).await
     }
 
-    /// Deletes now what is done: records of letters that need not be kept, and copies of erased ones. Recorded with how
-    /// many records went.
+    /// Deletes finished data now: records of letters that need not be kept, and copies of erased ones. The action log
+    /// gets the number of deleted records.
     pub async fn compact(&self, handle: &PipelineHandle, actor: &str) -> Result<WipeProgress, ActionError> {
         erasures::compact(&self.log, handle, actor).await
     }
 
-    /// What this process is called among those that share its letters.
+    /// The name of this process among those that share its letters.
     pub(super) fn process_name(&self) -> String {
         self.log.process_name()
     }
 
-    /// Discards open letters that died at least `keep` ago, with one line in the action log for all of them.
-    pub async fn expire(&self, handle: &PipelineHandle, keep: Duration) -> Result<Discarded, ActionError> {
-        retention::expire(&self.log, handle, keep).await
+    /// Discards open letters that died at least `keep` ago and wait in no replay job, with one line in the action log for
+    /// all of them.
+    pub async fn expire(
+        &self,
+        handle: &PipelineHandle,
+        keep: Duration,
+        replays: &Replays,
+    ) -> Result<Discarded, ActionError> {
+        retention::expire(&self.log, handle, keep, replays).await
     }
 
-    /// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded
-    /// once more since belongs to that later discard.
+    /// Undoes a discard: reopens those of its letters that no later discard has taken over.
     pub async fn undo(
         &self,
         handle: &PipelineHandle,
@@ -152,7 +175,7 @@ impl Actions {
         discards::undo(&self.log, handle, id, actor).await
     }
 
-    /// Which pipeline a discard belongs to.
+    /// The pipeline of a discard.
     pub async fn pipeline_of(&self, id: &str) -> Result<String, ActionError> {
         discards::pipeline_of(&self.log, id).await
     }
@@ -167,7 +190,7 @@ impl Actions {
         edits::plan_edit(&self.log, handle, ids, wish).await
     }
 
-    /// Edits those of the letters that are open and meant.
+    /// Edits those of `ids` that are open and match the wish.
     pub async fn edit(
         &self,
         handle: &PipelineHandle,
@@ -178,8 +201,8 @@ impl Actions {
         edits::edit(&self.log, handle, ids, wish, actor).await
     }
 
-    /// Takes an edit back: those of its letters whose last edit it is, and that were not replayed since, have their message
-    /// of before again. It works on every process that shares the letters.
+    /// Undoes an edit: restores the previous message of the letters whose last edit it is and that were not replayed
+    /// since. Any process that shares the letters can do it.
     pub async fn undo_edit(
         &self,
         handle: &PipelineHandle,
@@ -189,7 +212,7 @@ impl Actions {
         edit_undo::undo_edit(&self.log, handle, id, actor).await
     }
 
-    /// Imports letters; `from` says in words where they come from.
+    /// Imports letters; `from` describes their origin in words.
     #[doc(hidden)]
     pub async fn import(
         &self,
@@ -207,12 +230,13 @@ impl Actions {
         groups::list(&self.log, handle).await
     }
 
-    /// The same without a letter of each: cheaper, and all that figures need.
+    /// Like [`Self::groups`] without sample letters: cheaper, and enough for metrics.
     pub async fn group_states(&self, handle: &PipelineHandle) -> Result<Vec<GroupSummary>, ActionError> {
         groups::states(&self.log, handle).await
     }
 
-    /// Decides about a group; a note that is not given stays as it was. Returns the group as it is from now on.
+    /// Records and applies a decision about a group; without `note`, the previous note stays. Returns the updated
+    /// group.
     pub async fn mark_group(
         &self,
         handle: &PipelineHandle,

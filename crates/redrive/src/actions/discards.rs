@@ -1,10 +1,11 @@
 //! Discards that can be taken back: each is recorded with its letters before they change.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use redrive_core::Time;
 
-use super::action::{Action, ActionKind};
+use super::action::{Action, ActionKind, ActionStep};
 use super::error::ActionError;
 use super::log::ActionLog;
 use super::unfinished::RunningAction;
@@ -13,31 +14,31 @@ use crate::handle::PipelineHandle;
 
 /// How long a resolved letter is kept, counted from its death, so that a discard can be taken back.
 pub const RESOLVED_RETENTION: Duration = Duration::from_hours(30 * 24);
-/// Letters that are changed or asked about in one go.
+/// Letters that are changed or queried in one batch.
 const BATCH_MAX: usize = 1024;
-/// No replay job has this name: standings are asked for their state alone.
+/// A job number that no replay has, for queries that need only the state of letters.
 const NO_JOB: u64 = u64::MAX;
 
-/// What a discard has done.
+/// The result of a discard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Discarded {
-    /// `d-9`; `None` if no letter was open, in which case nothing was recorded.
+    /// Name of the discard, such as `d-9`; `None` if no letter was open, in which case nothing was recorded.
     pub id: Option<String>,
-    /// Letters that were open and are discarded now.
+    /// Letters that were open and are now discarded.
     pub discarded: u64,
-    /// Until when all of it can be taken back.
+    /// Until when the whole discard can be undone.
     pub undo_until: Option<Time>,
 }
 
-/// What an undo has done.
+/// The result of undoing a discard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restored {
     /// Letters that were discarded and are open again.
     pub restored: u64,
 }
 
-/// Discards those of the letters that are open. The record comes first: a crash in between leaves a record of letters
-/// that are still open, never letters that cannot be brought back.
+/// Discards those of the letters that are open. It is recorded twice: what was asked for, before the first letter changes,
+/// and what was done. A crash in between leaves the first alone, and whoever finds that finishes it.
 pub(super) async fn discard(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -54,18 +55,20 @@ pub(super) async fn discard(
     let ids: Vec<u64> = open.iter().map(|(id, _)| *id).collect();
     let action = Action::new(now, actor, ActionKind::Discard, handle.name()).note(reason);
     let id = log.next_name('d');
-    let action = Action { ids: ids.clone(), ..action }.of(id.clone(), ids.len() as u64);
-    let mut running = log.record_running(action).await?;
-    let discarded = discard_each(handle, &ids, actor, &mut running).await;
+    let action = action.of(id.clone(), ids.len() as u64);
+    let asked = Action { ids, step: ActionStep::Asked, ..action };
+    let mut running = log.record_running(asked.clone()).await?;
+    let discarded = discard_each(handle, &asked.ids, actor, &mut running).await?;
+    let count = discarded.len() as u64;
+    record_done(log, asked, discarded).await?;
     running.end().await;
-    let discarded = discarded?;
     // The engine counts from a letter's death, so an old one may go with the next cleaning.
     let undo_until = Some(oldest.plus(RESOLVED_RETENTION).max(now));
-    Ok(Discarded { id: Some(id), discarded, undo_until })
+    Ok(Discarded { id: Some(id), discarded: count, undo_until })
 }
 
-/// Takes a discard back: those of its letters that are still discarded by it are open again. One that was discarded
-/// once more since belongs to that later discard. Nothing is recorded if there is none.
+/// Undoes a discard: reopens those of its letters that are still discarded and that no later discard has taken over.
+/// If there are none, nothing is recorded.
 pub(super) async fn undo(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -77,18 +80,31 @@ pub(super) async fn undo(
     if discard.pipeline != handle.name() {
         return Err(ActionError::OtherPipeline { id: id.to_owned(), pipeline: discard.pipeline });
     }
-    let ids = still_discarded(log, handle, discard).await?;
+    let ids = still_discarded(log, handle, discard.clone()).await?;
+    if discard.step == ActionStep::Asked && handle.shared_records().is_none() {
+        // It was interrupted, and nobody shall go on with it.
+        record_done(log, discard, ids.clone()).await?;
+    }
     if ids.is_empty() {
         return Ok(Restored { restored: 0 });
     }
     let action = Action::new(handle.now(), actor, ActionKind::Undo, handle.name());
-    let mut running = log.record_running(action.of(id, ids.len() as u64)).await?;
-    let restored = restore_each(handle, &ids, actor, &mut running).await;
+    let asked = Action { ids, step: ActionStep::Asked, ..action };
+    let asked = Action { letters: asked.ids.len() as u64, id: Some(id.to_owned()), ..asked };
+    let mut running = log.record_running(asked.clone()).await?;
+    let restored = restore_each(handle, &asked.ids, actor, &mut running).await?;
+    let count = restored.len() as u64;
+    record_done(log, asked, restored).await?;
     running.end().await;
-    Ok(Restored { restored: restored? })
+    Ok(Restored { restored: count })
 }
 
-/// The letters of a discard that are discarded by it and by no later one.
+/// The second record, with the letters that were changed.
+async fn record_done(log: &ActionLog, asked: Action, ids: Vec<u64>) -> Result<(), ActionError> {
+    log.record(Action { letters: ids.len() as u64, ids, step: ActionStep::Done, ..asked }).await
+}
+
+/// The letters that are discarded by `discard` and by no later one.
 async fn still_discarded(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -100,68 +116,90 @@ async fn still_discarded(
     Ok(discarded.into_iter().map(|(id, _)| id).collect())
 }
 
-/// Does the rest of a discard. A letter that died since is left: that is another failure than the one that was discarded.
+/// Does the rest of a discard, unless it was undone since, and records what came of all of it. A letter that died since is
+/// left: that is another failure than the one that was discarded.
 pub(super) async fn finish_discard(
+    log: &ActionLog,
     handle: &PipelineHandle,
     discard: Action,
+    is_undone: bool,
     running: &mut RunningAction,
 ) -> Result<(), ActionError> {
-    let open = in_state(handle, &discard.ids, LetterState::Open).await?;
-    let left = open.into_iter().filter(|(_, letter)| letter.dead_at <= discard.at);
-    let left: Vec<u64> = left.map(|(id, _)| id).collect();
-    discard_each(handle, &left, &discard.actor, running).await.map(drop)
+    if discard.ids.is_empty() {
+        // Its letters were too many to be shared, so it stays unfinished here.
+        return Ok(());
+    }
+    if !is_undone {
+        let open = in_state(handle, &discard.ids, LetterState::Open).await?;
+        let left = open.into_iter().filter(|(_, letter)| letter.dead_at <= discard.at);
+        let left: Vec<u64> = left.map(|(id, _)| id).collect();
+        discard_each(handle, &left, &discard.actor, running).await?;
+    }
+    let discarded = still_discarded(log, handle, discard.clone()).await?;
+    record_done(log, discard, discarded).await
 }
 
-/// Does the rest of an undo of a discard.
+/// Does the rest of an undo of a discard, and records what came of all of it.
 pub(super) async fn finish_undo(
     log: &ActionLog,
     handle: &PipelineHandle,
-    id: &str,
-    actor: &str,
+    undo: Action,
     running: &mut RunningAction,
 ) -> Result<(), ActionError> {
-    let left = still_discarded(log, handle, log.discard_named(id).await?).await?;
-    restore_each(handle, &left, actor, running).await.map(drop)
+    let discard = log.discard_named(undo.id.as_deref().unwrap_or_default()).await?;
+    // An earlier version has not recorded the letters of an undo.
+    let meant = if undo.ids.is_empty() { discard.ids.clone() } else { undo.ids.clone() };
+    if meant.is_empty() {
+        return Ok(());
+    }
+    let left = still_discarded(log, handle, Action { ids: meant.clone(), ..discard }).await?;
+    restore_each(handle, &left, &undo.actor, running).await?;
+    let discarded = in_state(handle, &meant, LetterState::Discarded).await?;
+    let discarded: BTreeSet<u64> = discarded.into_iter().map(|(id, _)| id).collect();
+    let restored = meant.into_iter().filter(|id| !discarded.contains(id)).collect();
+    record_done(log, undo, restored).await
 }
 
-/// Which pipeline a discard belongs to.
+/// The pipeline of a discard.
 pub(super) async fn pipeline_of(log: &ActionLog, id: &str) -> Result<String, ActionError> {
     Ok(log.discard_named(id).await?.pipeline)
 }
 
+/// Returns the letters that were open.
 async fn discard_each(
     handle: &PipelineHandle,
     ids: &[u64],
     actor: &str,
     running: &mut RunningAction,
-) -> Result<u64, ActionError> {
-    let mut discarded = 0;
+) -> Result<Vec<u64>, ActionError> {
+    let mut discarded = Vec::with_capacity(ids.len());
     for part in ids.chunks(BATCH_MAX) {
-        discarded += count(&handle.discard_by(Some(actor), part).await?);
+        discarded.extend(changed(part, &handle.discard_by(Some(actor), part).await?));
         running.beat().await;
     }
     Ok(discarded)
 }
 
+/// Returns the letters that were discarded.
 async fn restore_each(
     handle: &PipelineHandle,
     ids: &[u64],
     actor: &str,
     running: &mut RunningAction,
-) -> Result<u64, ActionError> {
-    let mut restored = 0;
+) -> Result<Vec<u64>, ActionError> {
+    let mut restored = Vec::with_capacity(ids.len());
     for part in ids.chunks(BATCH_MAX) {
-        restored += count(&handle.undo_by(Some(actor), part).await?);
+        restored.extend(changed(part, &handle.undo_by(Some(actor), part).await?));
         running.beat().await;
     }
     Ok(restored)
 }
 
-fn count(changed: &[bool]) -> u64 {
-    changed.iter().filter(|changed| **changed).count() as u64
+fn changed(ids: &[u64], changed: &[bool]) -> impl Iterator<Item = u64> {
+    ids.iter().zip(changed).filter(|(_, changed)| **changed).map(|(id, _)| *id)
 }
 
-/// Those of the letters that are in a state, in order and each once.
+/// Those of `ids` that are in `state`, sorted and without duplicates.
 async fn in_state(
     handle: &PipelineHandle,
     ids: &[u64],

@@ -1,4 +1,4 @@
-//! Undo of an edit: which of its letters get their message of before back, and why the others do not.
+//! Undoes an edit: decides which letters get their previous message back, and why the others do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use crate::engine::{EditAnswer, Letter, LetterState};
 use crate::handle::PipelineHandle;
 use crate::letters::{Filter, SelectError, Selection};
 
-/// What an undo of an edit has done.
+/// The result of undoing an edit.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EditUndone {
-    /// Letters that have their message of before again.
+    /// Letters whose previous message was restored.
     pub restored: u64,
     /// Letters that stay as they are, by reason.
     pub skipped: BTreeMap<NotUndone, Skipped>,
 }
 
 impl EditUndone {
-    /// How many letters stay as they are.
+    /// The number of letters that stay as they are.
     pub fn skipped_count(&self) -> u64 {
         self.skipped.values().map(|skipped| skipped.count).sum()
     }
@@ -36,21 +36,21 @@ impl EditUndone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum NotUndone {
-    /// It was undone before.
+    /// The edit was undone before.
     UndoneAlready,
-    /// It was edited again since.
+    /// The letter was edited again since.
     EditedAgain,
-    /// Its edited message was sent, or is about to be.
+    /// The edited message was sent, or is about to be.
     Replayed,
-    /// It was discarded since.
+    /// The letter was discarded since.
     Discarded,
-    /// It was erased since, with all its versions.
+    /// The letter was erased since, with all its versions.
     Erased,
-    /// It does not have this edit.
+    /// The letter does not have this edit.
     NotApplied,
-    /// It was removed since.
+    /// The letter was removed since.
     Gone,
-    /// Its stored bytes are damaged.
+    /// The letter's stored bytes are damaged.
     Damaged,
 }
 
@@ -81,7 +81,7 @@ impl NotUndone {
         }
     }
 
-    /// The reason for people, to stand behind a number of letters.
+    /// The reason in words, to be shown after a number of letters.
     pub const fn text(self) -> &'static str {
         match self {
             Self::UndoneAlready => "undone already",
@@ -115,24 +115,24 @@ impl NotUndone {
     }
 }
 
-/// An edit, as far as this process knows it.
+/// An edit, as far as its record or its letters describe it.
 struct PastEdit {
     id: String,
     letters: Vec<u64>,
-    /// When it was made; `None` if its record is not known.
+    /// When it was made; `None` if its record is not available.
     at: Option<Time>,
     /// Letters for which it was undone before.
     undone: BTreeSet<u64>,
 }
 
 impl PastEdit {
-    /// Pure: why a letter keeps its message; `None` if the edit can be undone.
+    /// Pure: why a letter keeps its current message; `None` if the edit can be undone.
     fn stays(&self, id: u64, letter: Option<&Letter>) -> Option<NotUndone> {
         let Some(letter) = letter else { return Some(NotUndone::Gone) };
         if !letter.edits.contains(&self.id) {
             let reason = match letter.state {
                 _ if self.undone.contains(&id) => NotUndone::UndoneAlready,
-                // An erasure takes the versions along.
+                // Erasing a letter also removes its versions.
                 LetterState::Erased => NotUndone::Erased,
                 _ => NotUndone::NotApplied,
             };
@@ -144,13 +144,14 @@ impl PastEdit {
         if letter.edits.last() != Some(&self.id) {
             return Some(NotUndone::EditedAgain);
         }
-        // It died after the edit, so the edited message was sent. Its old id must not come back after a new one was used.
+        // It died after the edit, so the edited message was sent. Once a new id was used, the old one must not come
+        // back.
         self.at.is_some_and(|at| letter.dead_at > at).then_some(NotUndone::Replayed)
     }
 }
 
-/// Takes an edit back: those of its letters whose last edit it is, and that were not replayed since, have their message
-/// of before again. Nothing is recorded if there is none. It works on every process that shares the letters.
+/// Undoes an edit: restores the previous message of the letters whose last edit it is and that were not replayed
+/// since. If there are none, nothing is recorded. Any process that shares the letters can do it.
 pub(super) async fn undo_edit(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -184,7 +185,7 @@ pub(super) async fn undo_edit(
     Ok(done)
 }
 
-/// The edit by its record if that is known, otherwise by what the letters say.
+/// Looks up the edit by its record, or by a scan of the letters if there is no record.
 async fn past_edit(log: &ActionLog, handle: &PipelineHandle, id: &str) -> Result<PastEdit, ActionError> {
     if let Some(action) = log.find_named('e', id).await? {
         if action.pipeline != handle.name() {

@@ -1,4 +1,4 @@
-//! Edits of letters: planned first, recorded with their letters, carried out, and recorded again with the letters that
+//! Edits of letters: planned, recorded with their letters, carried out, and recorded again with the letters that
 //! changed.
 
 use std::borrow::Cow;
@@ -17,15 +17,15 @@ use crate::letters::edit::change::is_ambiguous;
 use crate::letters::edit::json_text::{JsonFault, JsonText};
 use crate::letters::edit::{Condition, Difference, EditFault, MessageChange, MessageIds, differences};
 
-/// Letters that are written in one go, and the bytes of their messages.
+/// Bounds of one batch of edits: the number of letters, and the bytes of their messages.
 pub(super) const BATCH_MAX: usize = 100;
 const BATCH_BYTES_MAX: usize = 4 << 20;
-/// How often a letter is read again that changes while it is being edited.
+/// How often an edit is attempted on a letter that keeps changing meanwhile.
 const TRIES_MAX: u32 = 3;
-/// Letters that are named of those that were skipped.
+/// How many skipped letters are named.
 const NAMED_MAX: usize = 10;
 
-/// What shall be done to each letter of a selection.
+/// The edit to make to each letter of a selection.
 ///
 /// ```
 /// use redrive::actions::{ActionError, Actions, EditWish};
@@ -45,52 +45,52 @@ const NAMED_MAX: usize = 10;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct EditWish {
-    /// What changes.
+    /// The change.
     pub change: MessageChange,
-    /// Only letters whose payload fits.
+    /// Only letters whose payload matches.
     pub condition: Option<Condition>,
-    /// Only letters that still have this payload: it is what somebody has seen who wrote another one.
+    /// Only letters that still have this payload: the one that the author of the edit saw.
     pub was: Option<Bytes>,
-    /// A payload for each letter, by its number, in place of one for all. Other letters are not meant.
+    /// A payload for each letter, by its number, instead of one for all. Letters that are not listed are not edited.
     pub payloads: Option<HashMap<u64, NewPayload>>,
-    /// Which id an edited message has whose receiver may have seen it.
+    /// Whether an edited message whose receiver may have seen it keeps its id or gets a new one.
     pub ids: MessageIds,
 }
 
 /// A new payload for one letter, and the payload it was made from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPayload {
-    /// The payload.
+    /// The new payload.
     pub payload: Bytes,
-    /// A letter that has another one by now is refused.
+    /// The payload it was made from. A letter with a different payload is refused.
     pub was: Bytes,
 }
 
-/// What an edit does, or would do.
+/// The effect of an edit, planned or done.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EditPlan {
-    /// The name it has, or would have now; `None` if no letter would change.
+    /// The edit's name, or the one it would get now; `None` if no letter would change.
     pub id: Option<String>,
     /// Letters that change.
     pub letters: u64,
-    /// Of those, the ones with an attempt whose end is not known: the receiver may have applied the message.
+    /// Of those, letters with an attempt whose end is unknown: the receiver may have applied the message.
     pub ambiguous: u64,
-    /// Letters that are meant and have these values already.
+    /// Letters that match and already have these values.
     pub unchanged: u64,
-    /// Letters whose payload is not JSON although JSON is asked about.
+    /// Letters whose payload is not JSON although the condition or the change needs JSON.
     pub not_json: Skipped,
-    /// Letters that are meant and cannot be changed.
+    /// Letters that match and cannot be changed.
     pub refused: Skipped,
-    /// The first letter, and what changes in it.
+    /// The first letter that changes, and its differences.
     pub first: Option<(u64, Vec<Difference>)>,
 }
 
-/// Letters that an edit leaves as they are: how many, the first of them, and why the first.
+/// Letters that an edit leaves unchanged, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Skipped {
     /// How many there are.
     pub count: u64,
-    /// The first of them.
+    /// The first few of them.
     pub letters: Vec<u64>,
     /// Why the first was skipped.
     pub why: Option<String>,
@@ -106,9 +106,9 @@ impl Skipped {
     }
 }
 
-/// What becomes of one letter.
+/// What an edit does to one letter.
 enum Planned {
-    /// The condition does not fit.
+    /// The letter does not match.
     NotMeant,
     Unchanged,
     NotJson(String),
@@ -120,13 +120,13 @@ enum Planned {
 }
 
 impl EditWish {
-    /// What is changed, for the record of actions. Never a value.
+    /// The changed fields, for the action log. Never a value.
     fn fields(&self) -> Vec<String> {
         let payloads = self.payloads.iter().map(|_| "payload".to_owned());
         payloads.chain(self.change.fields()).collect()
     }
 
-    /// Pure: what becomes of a letter under an edit with this name.
+    /// Pure: what the edit named `edit` does to a letter.
     fn plan(&self, letter: &Letter, edit: &str) -> Planned {
         if letter.state != LetterState::Open {
             return Planned::Refused(why(EditAnswer::NotOpen(letter.state)));
@@ -158,7 +158,7 @@ impl EditWish {
                 return Planned::Refused(why.to_owned());
             }
         };
-        // Whether anything changes is asked without the new id, which alone is no reason for an edit.
+        // Compare without the new id, which alone is no reason for an edit.
         let changed = match change.apply(&letter.message, None) {
             Ok(None) => return Planned::Unchanged,
             Ok(Some(_)) if letter.edits.len() >= EDITS_MAX => {
@@ -182,7 +182,7 @@ impl EditWish {
     }
 }
 
-/// Whether the new id that an edit would give is the id of another message already, as far as this pipeline remembers.
+/// Whether the new id is already the id of another message, as far as this pipeline remembers.
 async fn is_taken(handle: &PipelineHandle, letter: &Letter, edit: &LetterEdit) -> Result<bool, HandleError> {
     let id = edit.message.id();
     if letter.message.id() == id {
@@ -216,9 +216,9 @@ pub(super) async fn plan_edit(
     Ok(planned(log, handle, ids, wish).await?.0)
 }
 
-/// Edits those of the letters that are open and meant. It is recorded twice: what was planned, before the first letter
-/// changes, so that no edit is without a name, and what was done. A crash in between leaves the first alone, and whoever
-/// finds that records what was done until then.
+/// Edits those of `ids` that are open and match. The edit is recorded twice: as planned, before the first letter
+/// changes, so that every edit has a name; and as done. If a crash leaves only the first record, [`finish`] adds the
+/// second.
 pub(super) async fn edit(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -253,8 +253,8 @@ pub(super) async fn edit(
     Ok(EditPlan { id: Some(edit), letters, refused, ..plan })
 }
 
-/// Records what came of an edit whose process ended in the middle. The letters that do not have it stay as they are: the
-/// values that they were to get are written down nowhere.
+/// Records the outcome of an edit whose process ended halfway. Letters without the edit stay unchanged, since the new
+/// values are stored nowhere.
 pub(super) async fn finish(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -272,7 +272,7 @@ pub(super) async fn finish(
     record_done(log, planned, done).await
 }
 
-/// The second record: the letters that have changed.
+/// Writes the second record, which lists the letters that changed.
 async fn record_done(log: &ActionLog, planned: Action, mut done: Vec<u64>) -> Result<(), ActionError> {
     done.sort_unstable();
     let letters = done.len() as u64;
@@ -324,7 +324,7 @@ struct EditRun<'a> {
 }
 
 impl EditRun<'_> {
-    /// Edits the first of these letters; returns the rest.
+    /// Edits the first few of these letters, and returns the rest.
     async fn some<'i>(&mut self, ids: &'i [u64]) -> Result<&'i [u64], ActionError> {
         let (mut taken, mut bytes, mut edits) = (0, 0, Vec::new());
         for id in ids.iter().take(BATCH_MAX) {
@@ -357,10 +357,10 @@ impl EditRun<'_> {
         Ok(&ids[taken..])
     }
 
-    /// What is written of a letter, as it is now; `None` if it is not meant any more.
+    /// The edit of a letter as it is now; `None` if there is nothing to write.
     async fn edit_of(&mut self, id: u64) -> Result<Option<LetterEdit>, ActionError> {
         let Some(letter) = self.handle.letter(id).await? else { return Ok(None) };
-        // A batch whose answer was lost has edited it already.
+        // An earlier batch, whose answer was lost, has already edited it.
         if letter.edits.last().is_some_and(|last| last == self.edit) {
             self.done.push(id);
             return Ok(None);

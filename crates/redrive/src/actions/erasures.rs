@@ -1,5 +1,5 @@
-//! Erasing letters for good: recorded before the first one changes and again when all are done, finished after a crash, and
-//! answered once every copy is overwritten that can be.
+//! Erases letters for good: recorded before the first one changes and again when all are erased, completed after a
+//! crash, and answered once every copy that can be overwritten is.
 
 use std::time::Duration;
 
@@ -13,29 +13,29 @@ use super::unfinished::RunningAction;
 use crate::engine::{EraseAnswer, EraseOrder, LetterStanding, LetterState, WipeProgress};
 use crate::handle::PipelineHandle;
 
-/// Letters that are erased in one go; deliveries wait meanwhile.
+/// Letters that are erased in one batch; deliveries wait meanwhile.
 const BATCH_MAX: usize = 256;
-/// Letters that are asked about in one go.
+/// Letters that are queried in one batch.
 const STANDINGS_MAX: usize = 1_024;
-/// No replay job has this name: standings are asked for their state alone.
+/// A job number that no replay has, for queries that need only the state of letters.
 const NO_JOB: u64 = u64::MAX;
-/// How often it is looked whether the copies are overwritten.
+/// Interval at which overwriting is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// How often it is looked before the answer says that it goes on by itself: half a minute, less than a client waits.
+/// Polls before the answer reports the parts that are left: half a minute, less than a client waits.
 const LOOKS_MAX: u32 = 1_500;
 
-/// What was erased.
+/// The result of an erasure.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Erased {
-    /// Letters that were erased now.
+    /// Letters that were erased by it.
     pub erased: u64,
     /// Letters that were erased before.
     pub already: u64,
     /// Letters that were refused because they are being replayed.
     pub in_replay: u64,
-    /// Letters that are not there any more.
+    /// Letters that do not exist any more.
     pub not_found: u64,
-    /// How far the stored copies are overwritten.
+    /// Progress of overwriting the stored copies.
     pub wiped: WipeProgress,
 }
 
@@ -51,8 +51,8 @@ impl Erased {
 }
 
 /// Erases payload, headers, key, tenant and error texts of letters, in every copy that the engine owns. It cannot be
-/// undone. It is recorded twice: what was asked for, before the first letter changes, and what was done. A crash in between
-/// leaves the first alone, and whoever finds that finishes it.
+/// undone. It is recorded twice: as asked for, before the first letter changes, and as done. If a crash leaves only
+/// the first record, [`finish`] completes the erasure.
 pub(super) async fn erase(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -74,13 +74,13 @@ pub(super) async fn erase(
             running.end().await;
         }
     }
-    // Also if all of them were erased before: that may have been a moment ago.
+    // Needed even if all of them were erased before, because that may have been a moment ago.
     done.wiped = wipe(handle).await?;
     Ok(done)
 }
 
-/// Does the rest of an erasure that was asked for, and records what came of all of it. Letters that died since are left as
-/// they are: they say something else than what was asked about.
+/// Completes an erasure that was asked for, and records its outcome. Letters that died since are left alone: their
+/// content is not what the request was about.
 pub(super) async fn finish(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -110,7 +110,7 @@ async fn erase_each(
     Ok(())
 }
 
-/// The second record: those of the letters that are erased now.
+/// Writes the second record, which lists the letters that are erased now.
 async fn record_done(log: &ActionLog, handle: &PipelineHandle, asked: Action) -> Result<(), ActionError> {
     let mut erased = Vec::with_capacity(asked.ids.len());
     for part in asked.ids.chunks(STANDINGS_MAX) {
@@ -123,7 +123,8 @@ async fn record_done(log: &ActionLog, handle: &PipelineHandle, asked: Action) ->
     log.record(Action { ids: erased, letters, step: ActionStep::Done, ..asked }).await
 }
 
-/// Those of the letters that can be erased and died at `until` or before, in order and each once; the others are counted.
+/// Those of `ids` that can be erased and died at `until` or before, sorted and without duplicates. The others are
+/// counted in `done`.
 async fn erasable(
     handle: &PipelineHandle,
     ids: &[u64],
@@ -147,7 +148,7 @@ async fn erasable(
     Ok(erasable)
 }
 
-/// Deletes what is done now, and records who asked for it and how many records went.
+/// Deletes finished data now, and records who asked for it and how many records were deleted.
 pub(super) async fn compact(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -162,7 +163,7 @@ pub(super) async fn compact(
     Ok(wiped)
 }
 
-/// Deletes what is done, also for a process that ended in the middle of it.
+/// Deletes finished data and records the outcome, also for a process that ended halfway.
 pub(super) async fn finish_compact(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -173,8 +174,8 @@ pub(super) async fn finish_compact(
     Ok(wiped)
 }
 
-/// Waits until copies of erased letters are overwritten and what is done is deleted from topics, for a bounded time: the
-/// engine goes on by itself.
+/// Waits until the copies of erased letters are overwritten and finished records are deleted from topics. The wait is
+/// bounded; the engine continues on its own.
 async fn wipe(handle: &PipelineHandle) -> Result<WipeProgress, ActionError> {
     let mut wiped = handle.wipe().await?;
     for _ in 0..LOOKS_MAX {

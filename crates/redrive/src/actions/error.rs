@@ -1,4 +1,4 @@
-//! Why an action was not carried out.
+//! Errors of actions.
 
 use redrive_core::GroupId;
 
@@ -14,23 +14,23 @@ pub enum ActionError {
     /// No discard has this name.
     #[error("there is no discard `{0}`")]
     NotFound(String),
-    /// The discard was made by another process.
+    /// Another process made the discard.
     #[error(
         "discard `{id}` is not of this process, whose discards are called `{ours}…`, and the records of the group do not have \
          it, or not with its letters; ask the process that made it"
     )]
     Elsewhere {
-        /// Its name.
+        /// Name of the discard.
         id: String,
-        /// How names of this process begin.
+        /// The prefix of this process's discard names.
         ours: String,
     },
     /// The discard or edit belongs to another pipeline.
     #[error("`{id}` is of pipeline `{pipeline}`")]
     OtherPipeline {
-        /// Its name.
+        /// Name of the discard or edit.
         id: String,
-        /// The pipeline.
+        /// The pipeline it belongs to.
         pipeline: String,
     },
     /// No letter is in this group.
@@ -44,12 +44,12 @@ pub enum ActionError {
     /// No letter has this edit.
     #[error("pipeline `{pipeline}` has no edit `{id}`")]
     NoEdit {
-        /// Its name.
+        /// Name of the edit.
         id: String,
         /// The pipeline.
         pipeline: String,
     },
-    /// It was not said which ids the edited messages have.
+    /// The request does not say whether the edited messages keep their ids.
     #[error(
         "{ambiguous} of {letters} letters have an attempt whose end is not known: the receiver may have applied the message, \
          and one that remembers ids will then ignore the edited one"

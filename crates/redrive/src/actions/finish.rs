@@ -1,5 +1,5 @@
-//! Finishes actions that a crash interrupted: those of other processes where several share the letters, its own where
-//! it is alone.
+//! Finishes actions that a crash interrupted: those of other processes if several share the letters, otherwise those
+//! of this process's previous run.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use super::unfinished::{RunningAction, Unfinished};
 use super::{discards, edits, erasures};
 use crate::handle::{HandleError, PipelineHandle};
 
-/// How long between two looks at what other processes have not finished.
+/// Interval between looks for actions that other processes left unfinished.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Finishes what other processes have begun and did not come to the end of, until the pipeline stops.
+/// Finishes actions that other processes left unfinished, until the pipeline stops.
 pub(super) async fn for_others(log: ActionLog, handle: PipelineHandle) {
     let mut unfinished = Unfinished::default();
     loop {
@@ -27,12 +27,13 @@ pub(super) async fn for_others(log: ActionLog, handle: PipelineHandle) {
         for record in unfinished.overdue(&running, Instant::now()) {
             let _alone = log.alone().await;
             let mut running = log.group().running(handle.name(), Some(&record));
-            // The record itself is written last: without it nothing was begun.
+            // If the record is missing, nothing was begun: it is written after the `running` mark and before the
+            // first change.
             let finished = match log.group().recorded(&record) {
                 Some(action) => finish(&log, &handle, action, &mut running).await,
                 None => Ok(()),
             };
-            // What cannot be done now is tried again with the next look.
+            // On failure, try again at the next look.
             if finished.is_ok() {
                 running.end().await;
             }
@@ -40,12 +41,12 @@ pub(super) async fn for_others(log: ActionLog, handle: PipelineHandle) {
     }
 }
 
-/// Finishes edits and erasures that this process had begun before it ended.
+/// Finishes actions that this process had begun before it ended.
 pub(super) async fn own(log: ActionLog, handle: PipelineHandle) {
     let Ok(unfinished) = log.unfinished(handle.name()).await else { return };
     for action in unfinished {
         let _alone = log.alone().await;
-        // What cannot be done now is found again at the next start.
+        // If one fails, the next start finds it again.
         let _ = finish(&log, &handle, action, &mut RunningAction::new(None)).await;
     }
 }
@@ -61,10 +62,11 @@ async fn finish(
         ActionKind::Erase => erasures::finish(log, handle, action, running).await,
         ActionKind::Compact => erasures::finish_compact(log, handle, action).await.map(drop),
         ActionKind::Edit => edits::finish(log, handle, action).await,
-        ActionKind::Discard if log.group().named(ActionKind::Undo, &id).is_none() => {
-            discards::finish_discard(handle, action, running).await
+        ActionKind::Discard => {
+            let is_undone = log.group().named(ActionKind::Undo, &id).is_some();
+            discards::finish_discard(log, handle, action, is_undone, running).await
         }
-        ActionKind::Undo => discards::finish_undo(log, handle, &id, &action.actor, running).await,
+        ActionKind::Undo => discards::finish_undo(log, handle, action, running).await,
         _ => Ok(()),
     }
 }

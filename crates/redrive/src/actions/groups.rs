@@ -1,5 +1,5 @@
-//! Decisions about groups of letters: recorded like every other action, and remembered from the record where the engine
-//! does not keep them for all processes that share a pipeline.
+//! Decisions about groups of letters: recorded like every other action, and restored from the log if the engine does
+//! not store them for all processes of a pipeline.
 
 use redrive_core::GroupId;
 
@@ -10,7 +10,7 @@ use crate::engine::{GroupFigures, GroupMark, GroupState, GroupSummary, Handling}
 use crate::handle::PipelineHandle;
 use crate::letters::{Filter, SelectError, Selection, groups};
 
-/// Letters that are looked at for one of a group without open letters.
+/// Limit on the letters scanned for one of a group without open letters.
 const RESOLVED_LOOKED_AT_MAX: u64 = 200_000;
 
 /// The groups of a pipeline with their states, those with the most open letters first.
@@ -18,7 +18,7 @@ pub(super) async fn list(log: &ActionLog, handle: &PipelineHandle) -> Result<Vec
     Ok(groups::list(handle, log.marks(handle.name()), true).await?)
 }
 
-/// The same without a letter of each: cheaper, and all that figures need.
+/// Like [`list`] without sample letters: cheaper, and enough for metrics.
 pub(super) async fn states(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -26,7 +26,7 @@ pub(super) async fn states(
     Ok(groups::list(handle, log.marks(handle.name()), false).await?)
 }
 
-/// Decides about a group; a note that is not given stays as it was. Returns the group as it is from now on.
+/// Records and applies a decision about a group; without `note`, the previous note stays. Returns the updated group.
 pub(super) async fn mark(
     log: &ActionLog,
     handle: &PipelineHandle,
@@ -57,12 +57,12 @@ pub(super) async fn mark(
     let action = action.of(group.to_string(), before.figures.open);
     log.record(Action { note, mark: Some(mark.clone()), ..action }).await?;
     groups::mark(handle, mark.clone()).await?;
-    // What it was decided about had not died after the decision.
+    // The letters that the decision covers died before it.
     let state = mark.state(0, mark.at);
     Ok(GroupSummary { state, mark: Some(mark), ..before })
 }
 
-/// A group whose letters are all resolved, and about which nothing was decided: one of its letters says what it is.
+/// A group whose letters are all resolved and that has no decision yet: described by one of its letters.
 async fn resolved_group(
     handle: &PipelineHandle,
     group: GroupId,

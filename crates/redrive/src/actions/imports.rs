@@ -8,15 +8,15 @@ use super::log::ActionLog;
 use crate::engine::{ForeignLetter, ImportAnswer};
 use crate::handle::PipelineHandle;
 
-/// Letters that are given to the engine in one go.
+/// Letters that are given to the engine in one batch.
 const BATCH_MAX: usize = 100;
-/// They have about this much together.
+/// Approximate bytes of one batch.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// What an import has done, or would do.
+/// The result of an import, or of its dry run.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// An answer for each letter, in their order.
+    /// An answer for each letter, in the order of the letters.
     pub answers: Vec<ImportAnswer>,
 }
 
@@ -30,8 +30,8 @@ impl Imported {
     }
 }
 
-/// Imports letters; `from` says in words where they come from. The record comes first, as with a discard: a crash in
-/// between leaves a record of letters that are not there, and importing them again makes them.
+/// Imports letters; `from` describes their origin in words. The record comes first, as with a discard: a crash in
+/// between leaves a record of letters that do not exist, and importing them again creates them.
 pub(super) async fn import(
     log: &ActionLog,
     handle: &PipelineHandle,

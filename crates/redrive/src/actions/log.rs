@@ -1,5 +1,5 @@
-//! The file of actions. A line is synced before the change it tells of is answered, so what is torn at the end of the
-//! file after a crash was never answered: it is cut off, and reported.
+//! The file of actions. A line is synced before the action is acknowledged, so a line torn by a crash was never
+//! acknowledged: it is cut off and reported.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::File;
@@ -18,11 +18,11 @@ use crate::naming::{self, Naming};
 use crate::owner_only;
 
 const FILE: &str = "actions.ndjson";
-/// The longest list that is answered.
+/// The longest list that is returned.
 const LIST_MAX: usize = 10_000;
-/// Actions that are kept in memory where there is no file.
+/// Actions that are kept in memory if there is no file.
 const MEMORY_MAX: usize = 10_000;
-/// A line longer than this is not one of ours.
+/// A longer line was not written by Redrive.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
 /// The file of actions. Clones are handles to the same file; without a directory the actions are kept in memory.
@@ -37,7 +37,7 @@ struct SharedLog {
     /// What other processes did to the same letters.
     group: SharedActions,
     faults: Vec<String>,
-    /// Discards and their undoing go one after the other, so that an action names exactly the letters it changes.
+    /// Serializes discards and other changes, so that an action names exactly the letters it changes.
     changing: tokio::sync::Mutex<()>,
 }
 
@@ -47,16 +47,16 @@ struct LogState {
     edits: NamedAction,
     erasures: NamedAction,
     compactions: NamedAction,
-    /// Edits and erasures of which no record says what was done, with their pipelines.
-    unfinished: BTreeMap<String, String>,
+    /// Actions of which no record says what was done: by kind and name, their pipelines and where their lines begin.
+    unfinished: BTreeMap<(&'static str, String), (String, u64)>,
     /// Pipelines whose last word was `pause`.
     paused: BTreeSet<String>,
-    /// What was decided about groups of letters, by pipeline.
+    /// The decisions about groups of letters, by pipeline.
     marks: BTreeMap<String, GroupMarks>,
 }
 
-/// Actions that have names: where the line of each begins, and the number of the next. One of another process that was
-/// finished here may have a number that this process has given too, so they are told apart by their whole names.
+/// The named actions of one kind: where the line of each begins, and the last number. An action of another process
+/// that was finished here may have the same number as one of this process, so the key is the whole name.
 #[derive(Default)]
 struct NamedAction {
     lines: BTreeMap<String, u64>,
@@ -80,7 +80,7 @@ enum LogLocation {
         end: u64,
         failed: bool,
     },
-    /// The latest actions, and how many came before them.
+    /// The latest actions, and how many older ones were dropped.
     Memory {
         lines: VecDeque<String>,
         before: u64,
@@ -131,7 +131,7 @@ impl ActionLog {
         Ok(Self { shared: Arc::new(SharedLog { naming, state, group, faults, changing }) })
     }
 
-    /// What this process is called among those that share its letters.
+    /// The name of this process among those that share its letters.
     pub(super) fn process_name(&self) -> String {
         self.shared.naming.prefix('a')
     }
@@ -146,24 +146,24 @@ impl ActionLog {
         &self.shared.faults
     }
 
-    /// Whether the last word about a pipeline was `pause`: whoever starts it again has to pause it.
+    /// Whether the last recorded pause or resume of a pipeline was a pause. Pause it again after starting it.
     pub(super) fn is_paused(&self, pipeline: &str) -> bool {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).paused.contains(pipeline)
     }
 
-    /// What was decided about the groups of a pipeline.
+    /// The decisions about the groups of a pipeline.
     pub(super) fn marks(&self, pipeline: &str) -> GroupMarks {
         let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.marks.get(pipeline).cloned().unwrap_or_default()
     }
 
-    /// Records an action; it is on disk when this returns, and with the other processes that share the letters. The change
-    /// follows, never the other way round.
+    /// Records an action; when this returns, it is on disk and shared with the other processes that have the letters.
+    /// Make the change only after that.
     pub(super) async fn record(&self, action: Action) -> Result<(), ActionError> {
         self.record_with(action, false).await.map(drop)
     }
 
-    /// The same for an action that another process finishes if this one is killed; whoever calls it ends it.
+    /// Like [`Self::record`], for an action that another process finishes if this one is killed. The caller ends it.
     pub(super) async fn record_running(&self, action: Action) -> Result<RunningAction, ActionError> {
         self.record_with(action, true).await
     }
@@ -171,7 +171,7 @@ impl ActionLog {
     async fn record_with(&self, action: Action, is_running: bool) -> Result<RunningAction, ActionError> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            // Without the lock of the file: a cluster may take seconds.
+            // Not under the lock of the file: writing to a cluster may take seconds.
             let record = shared.group.write(&action, &shared.naming.prefix('a'), is_running)?;
             let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.append(&action, record.as_deref())?;
@@ -186,17 +186,26 @@ impl ActionLog {
         Ok(self.shared.state.lock().unwrap_or_else(PoisonError::into_inner).append(action, None)?)
     }
 
-    /// The latest `limit` actions since a time, oldest first, without the ids of their letters.
-    pub(super) async fn list(&self, since: Option<Time>, limit: usize) -> Result<Vec<Action>, ActionError> {
+    /// The latest `limit` actions since a time, of one pipeline if one is given, oldest first, without the ids of their
+    /// letters.
+    pub(super) async fn list(
+        &self,
+        pipeline: Option<&str>,
+        since: Option<Time>,
+        limit: usize,
+    ) -> Result<Vec<Action>, ActionError> {
         let limit = limit.clamp(1, LIST_MAX);
         let shared = Arc::clone(&self.shared);
+        let pipeline = pipeline.map(str::to_owned);
+        let is_meant = move |action: &Action| {
+            since.is_none_or(|since| action.at >= since)
+                && pipeline.as_ref().is_none_or(|pipeline| action.pipeline == *pipeline)
+        };
         self.with(move |state| {
             let mut own: VecDeque<LoggedAction> = VecDeque::new();
             state.each(|_, line| {
                 let logged = Action::with_record(line, false);
-                let Some((action, record)) =
-                    logged.filter(|(action, _)| since.is_none_or(|since| action.at >= since))
-                else {
+                let Some((action, record)) = logged.filter(|(action, _)| is_meant(action)) else {
                     return true;
                 };
                 if action.is_outcome()
@@ -210,13 +219,13 @@ impl ActionLog {
                 }
                 true
             })?;
-            Ok(merged(own, shared.group.since(since), limit))
+            Ok(merged(own, shared.group.list(&is_meant), limit))
         })
         .await
     }
 
-    /// The name of the next discard (`d`), edit (`e`), erasure (`x`) or compaction (`c`). Whoever records it holds [`Self::alone`], so nobody
-    /// else takes the name.
+    /// The name of the next discard (`d`), edit (`e`), erasure (`x`) or compaction (`c`). The caller holds
+    /// [`Self::alone`] until it has recorded the action, so that the name is not given twice.
     pub(super) fn next_name(&self, kind: char) -> String {
         let mut state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.shared.naming.name(kind, state.named(kind).next())
@@ -239,33 +248,38 @@ impl ActionLog {
     /// A discard (`d`) or an edit (`e`) with the ids of its letters, whichever process made it.
     pub(super) async fn find_named(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
         let own = self.find_own(kind, id).await?;
-        // What came of one that this process did not finish, another may have recorded.
+        // The outcome of one that this process did not finish may have been recorded by another.
         if own.as_ref().is_some_and(|own| own.step != ActionStep::Asked) {
             return Ok(own);
         }
         let action = if kind == 'e' { ActionKind::Edit } else { ActionKind::Discard };
         let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
         let found = self.with(move |_| Ok(shared.group.named(action, &id))).await?;
-        // One whose letters were too many to be shared can be taken back where it was made.
+        // A shared record without ids had too many letters; only its own process can undo it.
         Ok(found.filter(|action| !action.ids.is_empty()).or(own))
     }
 
-    /// Edits and erasures of a pipeline that this process has begun and not come to the end of, with the ids of their
+    /// Actions on a pipeline that this process has begun and not come to the end of, in their order, with the ids of their
     /// letters.
     pub(super) async fn unfinished(&self, pipeline: &str) -> Result<Vec<Action>, ActionError> {
-        let names: Vec<String> = {
-            let state = self.shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-            let of_pipeline = state.unfinished.iter().filter(|(_, of)| *of == pipeline);
-            of_pipeline.map(|(id, _)| id.clone()).collect()
-        };
-        let mut found = Vec::new();
-        for id in names {
-            found.extend(self.find_own(id.chars().next().unwrap_or_default(), &id).await?);
-        }
-        Ok(found)
+        let pipeline = pipeline.to_owned();
+        self.with(move |state| {
+            let of_pipeline = state.unfinished.values().filter(|(of, _)| *of == pipeline);
+            let mut places: Vec<u64> = of_pipeline.map(|(_, at)| *at).collect();
+            places.sort_unstable();
+            let mut found = Vec::new();
+            for at in places {
+                state.each_from(at, |_, line| {
+                    found.extend(Action::from_line(line, true));
+                    false
+                })?;
+            }
+            Ok(found)
+        })
+        .await
     }
 
-    /// One whose record is in the file of this process.
+    /// Finds an action in the file of this process.
     async fn find_own(&self, kind: char, id: &str) -> Result<Option<Action>, ActionError> {
         let name = id.to_owned();
         let found = self
@@ -286,16 +300,16 @@ impl ActionLog {
         }
     }
 
-    /// The letters of all discards of its pipeline that came after this one.
+    /// The letters of all later discards of the same pipeline.
     pub(super) async fn discarded_after(&self, discard: Action) -> Result<BTreeSet<u64>, ActionError> {
         let shared = Arc::clone(&self.shared);
         self.with(move |state| {
             let mut letters = shared.group.discarded_after(&discard);
             let Action { id: Some(id), pipeline, .. } = discard else { return Ok(letters) };
-            // The file has no place for one of another process; what came after that is with the group.
+            // A discard of another process has no line in this file; the shared records list the later ones.
             let Some(from) = state.discards.lines.get(&id).copied() else { return Ok(letters) };
             state.each_from(from, |_, line| {
-                // Most lines are none; their letters need not be read.
+                // Most lines are not discards, so check the text before parsing it.
                 if line.contains(ActionKind::Discard.name())
                     && let Some(action) = Action::from_line(line, true)
                     && action.action == ActionKind::Discard
@@ -311,7 +325,7 @@ impl ActionLog {
         .await
     }
 
-    /// The letters for which an edit was undone.
+    /// The letters of which an edit was undone.
     pub(super) async fn undone_letters(&self, edit: &str) -> Result<BTreeSet<u64>, ActionError> {
         let (shared, edit) = (Arc::clone(&self.shared), edit.to_owned());
         self.with(move |state| {
@@ -331,12 +345,32 @@ impl ActionLog {
         .await
     }
 
+    /// The replay jobs of a pipeline whose start is recorded in the file of this process.
+    pub(super) async fn recorded_replays(&self, pipeline: &str) -> Result<BTreeSet<String>, ActionError> {
+        let pipeline = pipeline.to_owned();
+        self.with(move |state| {
+            let mut jobs = BTreeSet::new();
+            state.each(|_, line| {
+                if line.contains(ActionKind::Replay.name())
+                    && let Some(action) = Action::from_line(line, false)
+                    && action.action == ActionKind::Replay
+                    && action.pipeline == pipeline
+                {
+                    jobs.extend(action.id);
+                }
+                true
+            })?;
+            Ok(jobs)
+        })
+        .await
+    }
+
     /// Holds back other discards for as long as it lives.
     pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.shared.changing.lock().await
     }
 
-    /// Files are read and synced where waiting does no harm.
+    /// Runs `work` on the file in a thread that may block.
     async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut LogState) -> std::io::Result<T> + Send + 'static,
@@ -358,6 +392,14 @@ impl LogState {
         if let Some(mark) = &action.mark {
             self.marks.entry(action.pipeline.clone()).or_default().set(mark.clone());
         }
+        let Some(id) = action.id.as_deref() else { return };
+        // An undo is called like the discard that it takes back.
+        let name = (action.action.name(), id.to_owned());
+        match action.step {
+            ActionStep::Whole => {}
+            ActionStep::Asked => drop(self.unfinished.insert(name, (action.pipeline.clone(), at))),
+            ActionStep::Done => drop(self.unfinished.remove(&name)),
+        }
         let kind = match action.action {
             ActionKind::Discard => 'd',
             ActionKind::Edit => 'e',
@@ -365,13 +407,7 @@ impl LogState {
             ActionKind::Compact => 'c',
             _ => return,
         };
-        let Some(id) = action.id.as_deref() else { return };
         if let Some(number) = naming::number(kind, id) {
-            match action.step {
-                ActionStep::Whole => {}
-                ActionStep::Asked => drop(self.unfinished.insert(id.to_owned(), action.pipeline.clone())),
-                ActionStep::Done => drop(self.unfinished.remove(id)),
-            }
             self.named(kind).add(id, number, at);
         }
     }
@@ -404,7 +440,7 @@ impl LogState {
                 if *failed {
                     return Err(std::io::Error::other("an earlier write failed; start again after a repair"));
                 }
-                // After a failure the content of the disk is unknown: nothing is appended behind it.
+                // After a failure the end of the file is in an unknown state, so nothing is appended after it.
                 *failed = true;
                 file.write_all(line.as_bytes())?;
                 file.sync_data()?;
@@ -422,7 +458,7 @@ impl LogState {
         self.each_from(0, line)
     }
 
-    /// Goes through the lines from `from` on until `line` says that it is enough.
+    /// Calls `line` for each line from `from` on, until it returns `false`.
     fn each_from(&self, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<()> {
         match &self.place {
             LogLocation::Memory { lines, before } => {
@@ -438,7 +474,7 @@ impl LogState {
     }
 }
 
-/// Goes through whole lines until `line` says that it is enough; returns where the last whole one ends.
+/// Calls `line` for each whole line until it returns `false`; returns where the last line read ends.
 fn walk(file: &File, from: u64, mut line: impl FnMut(u64, &str) -> bool) -> std::io::Result<u64> {
     let mut file = file;
     file.seek(SeekFrom::Start(from))?;

@@ -1,8 +1,10 @@
-//! Who did what: an append-only file of actions, each synced before its change is answered.
+//! The action log: an append-only file of actions, each synced before it is acknowledged.
 //!
 //! - `action`: one line of the log; `log`: the file
-//! - `discards`, `edits`, `edit_undo`, `erasures`, `imports`, `groups`: what is recorded and then done, a file each
-//! - `finish`: the rest of what a process did not come to the end of
+//! - `discards`, `edits`, `edit_undo`, `erasures`, `imports`, `groups`: one kind of change each, recorded and then
+//!   made
+//! - `shared`, `unfinished`, `finish`: actions that several processes share, and completing those that one left
+//!   unfinished
 //! - `actions`: the entry point for all changes
 
 mod action;

@@ -1,9 +1,9 @@
-//! Lists of letters in few bytes: `3-40,45,50-99`. Letters that die together have numbers that follow each other.
+//! Compact lists of letter ids: `3-40,45,50-99`. Letters that die together have consecutive numbers.
 
-/// The longest list that is read; a file that says more is damaged.
+/// The longest list that is parsed; a longer one is treated as damage.
 const IDS_MAX: u64 = 10_000_000;
 
-/// Writes ids that are in order.
+/// Formats sorted ids.
 pub(super) fn print(ids: &[u64]) -> String {
     let mut parts = Vec::new();
     let mut rest = ids;
@@ -17,7 +17,7 @@ pub(super) fn print(ids: &[u64]) -> String {
     parts.join(",")
 }
 
-/// `None` if it is no such list.
+/// Parses a list; `None` if it is malformed or too long.
 pub(super) fn parse(text: &str) -> Option<Vec<u64>> {
     let mut ids = Vec::new();
     for part in text.split(',') {

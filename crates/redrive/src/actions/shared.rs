@@ -1,5 +1,5 @@
 //! The actions of pipelines whose letters several processes share. Each action is a record that all of them read, so
-//! every process shows the same log and can take back what another one did, also when that one is gone.
+//! every process shows the same log and can undo the actions of another, even after that one is gone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
@@ -8,54 +8,53 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use redrive_core::Time;
 
 use super::action::{Action, ActionKind, ActionStep};
 use super::unfinished::RunningAction;
 use crate::engine::SharedRecords;
 
-/// In front of all keys. The record's id and the number of a part of it follow, or [`RUNNING`].
+/// Prefix of all keys, followed by the record's id and then by a part number or [`RUNNING`].
 const PREFIX: &str = "action/";
-/// Beside the parts of an action that is being carried out.
+/// Key suffix of the mark that an action is being carried out.
 const RUNNING: &str = "running";
-/// Bytes of one part; a broker takes a megabyte unless its settings say otherwise.
+/// Largest part, in bytes; by default a broker accepts one megabyte.
 const PART_BYTES_MAX: usize = 256 << 10;
-/// Actions of one pipeline that are shared; older ones are only in the file of the process that did them.
+/// Actions of one pipeline that are shared; older ones remain only in the file of the process that recorded them.
 const ACTIONS_MAX: usize = 2_000;
-/// Their bytes, which every process holds in memory.
+/// Bytes of the shared actions, which every process holds in memory.
 const BYTES_MAX: usize = 32 << 20;
 
-/// Where the actions of pipelines are shared, if they are.
+/// The shared records of each pipeline that has them.
 pub(super) struct SharedActions {
     pipelines: Mutex<HashMap<String, Arc<dyn SharedRecords>>>,
-    /// Tells actions of the same millisecond apart.
+    /// Distinguishes actions of the same millisecond.
     count: AtomicU64,
 }
 
 /// An action with the id of its record. Ids sort by time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LoggedAction {
-    /// `None` where it was not shared.
+    /// `None` if the action was not shared.
     pub record: Option<String>,
     pub action: Action,
 }
 
 impl Default for SharedActions {
     fn default() -> Self {
-        // A process that was started again must not continue with the numbers it has used.
+        // Starts at a random number, so that a restarted process does not reuse its earlier ids.
         let count = AtomicU64::new(RandomState::new().hash_one(PREFIX));
         Self { pipelines: Mutex::default(), count }
     }
 }
 
 impl SharedActions {
-    /// `false` if the pipeline was attached before.
+    /// Adds a pipeline; returns `false` if it was attached before.
     pub(super) fn attach(&self, pipeline: &str, records: Arc<dyn SharedRecords>) -> bool {
         self.pipelines().insert(pipeline.to_owned(), records).is_none()
     }
 
-    /// Shares an action and returns the id of its record; `None` if its pipeline has one process only. With `is_running`,
-    /// others finish it unless [`RunningAction::end`] is called. Blocks.
+    /// Shares an action and returns the id of its record; `None` if its pipeline is not shared. With `is_running`,
+    /// another process finishes the action unless [`RunningAction::end`] is called. Blocks.
     pub(super) fn write(
         &self,
         action: &Action,
@@ -67,14 +66,15 @@ impl SharedActions {
         let record = format!("{:015}-{process}{count:08x}", action.at.as_millis());
         let mut line = action.to_line(None);
         if line.len() > BYTES_MAX {
-            // Too many letters for the memory of all members: it can be undone where it was done.
+            // Too large for the memory of all members, so share it without ids; it can be undone only by this
+            // process.
             line = Action { ids: Vec::new(), ..action.clone() }.to_line(None);
         }
         if is_running {
             records.write(&running_key(&record), Some(b"0")).map_err(io::Error::other)?;
         }
         let parts: Vec<&[u8]> = line.as_bytes().chunks(PART_BYTES_MAX).collect();
-        // The first part comes last, so that a record is known with all of it or not at all.
+        // The first part is written last, so that a record is visible whole or not at all.
         for (number, part) in parts.iter().enumerate().rev() {
             records.write(&part_key(&record, number), Some(part)).map_err(io::Error::other)?;
         }
@@ -82,12 +82,12 @@ impl SharedActions {
         Ok(Some(record))
     }
 
-    /// The action of this record, while it is carried out.
+    /// The handle that marks the action of this record as running.
     pub(super) fn running(&self, pipeline: &str, record: Option<&str>) -> RunningAction {
         RunningAction::new(self.of(pipeline).zip(record.map(running_key)))
     }
 
-    /// The records of a pipeline's actions that are not finished, with what was said last about each.
+    /// The records of a pipeline's unfinished actions, with the last heartbeat of each.
     pub(super) fn unfinished(&self, pipeline: &str) -> Vec<(String, Bytes)> {
         let Some(records) = self.of(pipeline).filter(|records| records.is_known()) else { return Vec::new() };
         let record =
@@ -102,14 +102,14 @@ impl SharedActions {
         found.find(|logged| logged.record.as_deref() == Some(record)).map(|logged| logged.action)
     }
 
-    /// The actions of all shared pipelines since a time, oldest first.
-    pub(super) fn since(&self, since: Option<Time>) -> Vec<LoggedAction> {
-        let mut all = self.find(false, |action| since.is_none_or(|since| action.at >= since));
+    /// Actions of all shared pipelines, oldest first.
+    pub(super) fn list(&self, is_meant: impl Fn(&Action) -> bool) -> Vec<LoggedAction> {
+        let mut all = self.find(false, is_meant);
         all.sort_by_key(|logged| logged.action.at);
         all
     }
 
-    /// The record that counts of a discard or an edit, with the ids of its letters.
+    /// The deciding record of a discard or an edit, with the ids of its letters.
     pub(super) fn named(&self, kind: ActionKind, id: &str) -> Option<Action> {
         let found = self.find(true, |action| action.action == kind && action.id.as_deref() == Some(id));
         found.into_iter().map(|logged| logged.action).max_by_key(Action::rank)
@@ -122,7 +122,7 @@ impl SharedActions {
         })
     }
 
-    /// The letters for which an edit was undone.
+    /// The letters of which an edit was undone.
     pub(super) fn undone_letters(&self, edit: &str) -> BTreeSet<u64> {
         self.letters(ActionKind::EditUndo, |action| action.id.as_deref() == Some(edit))
     }
@@ -138,7 +138,7 @@ impl SharedActions {
         for records in pipelines {
             for (record, parts) in by_record(records.records(PREFIX)) {
                 let Some(text) = parts.text() else { continue };
-                // One that a later version has written otherwise says nothing here.
+                // Skip an action that this version cannot parse.
                 let action = Action::from_line(text.trim_end(), with_ids).filter(|action| is_meant(action));
                 found.extend(action.map(|action| LoggedAction { record: Some(record), action }));
             }
@@ -155,8 +155,8 @@ impl SharedActions {
     }
 }
 
-/// Puts the actions of this process and of all others together: each once, by time, the latest `limit` of them. An edit
-/// whose outcome was recorded is listed with that alone.
+/// Merges the actions of this process with those of all others: without duplicates, by time, the latest `limit` of
+/// them. An action whose outcome was recorded is listed by its outcome only.
 pub(super) fn merged(
     own: impl IntoIterator<Item = LoggedAction>,
     shared: Vec<LoggedAction>,
@@ -167,15 +167,15 @@ pub(super) fn merged(
     all.extend(
         shared.into_iter().filter(|logged| logged.record.as_ref().is_none_or(|id| !known.contains(id))),
     );
-    // Two members may have recorded what was asked for and what was done, and the clock of one may be behind.
+    // Two members may have recorded the request and the outcome, and one clock may be behind, so order by time is not
+    // enough.
     let is_done = |action: &Action| action.step == ActionStep::Done;
-    let done: HashSet<(String, Option<String>)> = all
-        .iter()
-        .filter(|logged| is_done(&logged.action))
-        .map(|logged| (logged.action.pipeline.clone(), logged.action.id.clone()))
-        .collect();
+    // An undo is called like the discard that it takes back.
+    let name = |action: &Action| (action.action, action.pipeline.clone(), action.id.clone());
+    let done: HashSet<(ActionKind, String, Option<String>)> =
+        all.iter().filter(|logged| is_done(&logged.action)).map(|logged| name(&logged.action)).collect();
     all.retain(|LoggedAction { action, .. }| {
-        action.step != ActionStep::Asked || !done.contains(&(action.pipeline.clone(), action.id.clone()))
+        action.step != ActionStep::Asked || !done.contains(&name(action))
     });
     all.sort_by_key(|logged| logged.action.at);
     let mut listed: Vec<Action> = Vec::with_capacity(all.len());
@@ -196,7 +196,7 @@ pub(super) fn merged(
 /// The parts of one record, in order.
 #[derive(Debug, Default)]
 struct RecordParts {
-    /// Whether the first one is there: it is written last and removed first.
+    /// Whether the first part is there: it is written last and removed first.
     is_whole: bool,
     keys: Vec<String>,
     values: Vec<Bytes>,
@@ -237,7 +237,7 @@ fn by_record(parts: Vec<(String, Bytes)>) -> BTreeMap<String, RecordParts> {
     records
 }
 
-/// Removes the oldest beyond the bounds. What cannot be removed now goes with the next action.
+/// Removes the oldest records beyond the bounds. If that fails, the next action tries again.
 fn trim(records: &dyn SharedRecords) {
     let all = by_record(records.records(PREFIX));
     let sizes: Vec<usize> = all.values().map(RecordParts::bytes).collect();
@@ -249,7 +249,7 @@ fn trim(records: &dyn SharedRecords) {
     }
 }
 
-/// Pure: how many of the oldest are to go, by their sizes. The latest one stays.
+/// Pure: how many of the oldest records to remove, given their sizes. The latest always stays.
 fn surplus(sizes: &[usize]) -> usize {
     let mut bytes = 0;
     let fits = |size: &&usize| {
@@ -262,10 +262,12 @@ fn surplus(sizes: &[usize]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use redrive_core::Time;
+
     use super::*;
     use crate::engine::EngineError;
 
-    /// Records that two logs share.
+    /// Records shared by two logs.
     #[derive(Debug, Default)]
     struct RecordTable {
         records: Mutex<BTreeMap<String, Bytes>>,
@@ -308,7 +310,7 @@ mod tests {
     #[test]
     fn every_process_finds_what_another_did_with_all_its_letters() {
         let (one, other, table) = two_logs();
-        // Every second letter: so many that the record has several parts.
+        // Every second letter, so that the record has several parts.
         let letters: Vec<u64> = (0..200_000).map(|n| n * 2).collect();
         let discard = action(1_000, ActionKind::Discard, "d-aaaaa-1", &letters);
         one.write(&discard, "aaaaa", false).unwrap();
@@ -330,7 +332,7 @@ mod tests {
         one.write(&action(1_000, ActionKind::Discard, "d-aaaaa-1", &letters), "aaaaa", false).unwrap();
         let first = table.records(PREFIX)[0].0.clone();
         table.write(&first, None).unwrap();
-        assert_eq!(other.since(None), []);
+        assert_eq!(other.list(|_| true), []);
     }
 
     #[test]
@@ -340,7 +342,7 @@ mod tests {
         let record = one.write(&discard, "aaaaa", true).unwrap().unwrap();
         assert_eq!(other.unfinished("orders"), [(record.clone(), Bytes::from("0"))]);
         assert_eq!(other.recorded(&record), Some(discard));
-        assert_eq!(other.since(None).len(), 1);
+        assert_eq!(other.list(|_| true).len(), 1);
         table.write(&running_key(&record), None).unwrap();
         assert_eq!(other.unfinished("orders"), []);
         assert_eq!(other.unfinished("mail"), []);
@@ -358,9 +360,9 @@ mod tests {
         other.write(&theirs, "bbbbb", false).unwrap();
         let own = [logged(None, &alone), logged(record, &mine)];
         let expected = [alone, theirs.clone(), mine.clone()];
-        assert_eq!(merged(own.clone(), one.since(None), 10), expected);
-        assert_eq!(merged(own, one.since(None), 2), expected[1..]);
-        assert_eq!(merged([], other.since(Some(Time::from_millis(950))), 10), [mine]);
+        assert_eq!(merged(own.clone(), one.list(|_| true), 10), expected);
+        assert_eq!(merged(own, one.list(|_| true), 2), expected[1..]);
+        assert_eq!(merged([], other.list(|action| action.at >= Time::from_millis(950)), 10), [mine]);
     }
 
     #[test]
@@ -372,9 +374,9 @@ mod tests {
         let record = one.write(&outcome, "aaaaa", false).unwrap();
         let without_ids = Action { ids: Vec::new(), ..outcome.clone() };
         let own = [LoggedAction { record, action: without_ids.clone() }];
-        let merged_own = merged(own, one.since(None), 10);
+        let merged_own = merged(own, one.list(|_| true), 10);
         assert_eq!(merged_own, std::slice::from_ref(&without_ids), "its own file has dropped the plan");
-        assert_eq!(merged([], other.since(None), 10), [without_ids]);
+        assert_eq!(merged([], other.list(|_| true), 10), [without_ids]);
         assert_eq!(other.named(ActionKind::Edit, "e-aaaaa-1"), Some(outcome));
     }
 
@@ -384,11 +386,11 @@ mod tests {
         let erase = action(1_000, ActionKind::Erase, "x-bbbbb-1", &[1, 2, 3]);
         let asked = Action { step: ActionStep::Asked, ..erase.clone() };
         one.write(&asked, "bbbbb", true).unwrap();
-        assert_eq!(merged([], other.since(None), 10)[0].step, ActionStep::Asked);
+        assert_eq!(merged([], other.list(|_| true), 10)[0].step, ActionStep::Asked);
         let done = Action { step: ActionStep::Done, ids: vec![1, 2], letters: 2, ..erase };
         for process in ["aaaaa", "ccccc"] {
             other.write(&done, process, false).unwrap();
-            let listed = merged([], one.since(None), 10);
+            let listed = merged([], one.list(|_| true), 10);
             assert_eq!(
                 listed.iter().map(|one| (one.step, one.letters)).collect::<Vec<_>>(),
                 [(ActionStep::Done, 2)]
@@ -396,7 +398,7 @@ mod tests {
         }
     }
 
-    /// A process that was only slow goes on after another has recorded what it saw of the edit.
+    /// A process that was only slow continues after another has recorded the outcome it saw.
     #[test]
     fn of_two_outcomes_the_one_with_more_letters_counts_whoever_is_first_in_order() {
         for (early, late) in [("aaaaa", "bbbbb"), ("bbbbb", "aaaaa")] {
@@ -408,7 +410,7 @@ mod tests {
             other.write(&some, early, false).unwrap();
             one.write(&all, late, false).unwrap();
             assert_eq!(other.named(ActionKind::Edit, "e-aaaaa-1"), Some(all));
-            let listed = merged([], other.since(None), 10);
+            let listed = merged([], other.list(|_| true), 10);
             assert_eq!(listed.iter().map(|one| one.letters).collect::<Vec<_>>(), [3]);
         }
     }
@@ -429,6 +431,6 @@ mod tests {
             one.write(&action(n, ActionKind::Pause, "x", &[]), "a-aaaaa-", false).unwrap();
         }
         assert_eq!(table.records.lock().unwrap().len(), ACTIONS_MAX);
-        assert_eq!(other.since(None)[0].action.at, Time::from_millis(2));
+        assert_eq!(other.list(|_| true)[0].action.at, Time::from_millis(2));
     }
 }

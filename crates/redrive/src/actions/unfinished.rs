@@ -1,5 +1,4 @@
-//! Actions that several processes share and that one of them did not finish: the process was killed in the middle. Another
-//! one does the rest.
+//! Detects shared actions that a process did not finish because it was killed, so that another can complete them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,15 +10,15 @@ use tokio::time::Instant;
 
 use crate::engine::SharedRecords;
 
-/// How often the process that carries an action out sends a heartbeat.
+/// Heartbeat interval of the process that carries an action out.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
-/// An action about which nothing was said for so long is finished by another process.
+/// An action without a heartbeat for this long is finished by another process.
 const SILENCE_MAX: Duration = Duration::from_secs(12);
 
-/// An action that is being carried out: a record beside that of the action, until all its letters have changed.
+/// An action that is being carried out, marked by a record beside its own until all its letters have changed.
 #[derive(Debug)]
 pub(super) struct RunningAction {
-    /// `None` where no other process could finish it.
+    /// `None` if no other process could finish it.
     place: Option<(Arc<dyn SharedRecords>, String)>,
     beat: u64,
     at: Instant,
@@ -30,7 +29,8 @@ impl RunningAction {
         Self { place, beat: 0, at: Instant::now() }
     }
 
-    /// Says that it goes on, now and then. If that fails, another process may do a part of it, which does no harm.
+    /// Writes a heartbeat if one is due. If that fails, another process may repeat a part of the action, which does
+    /// no harm.
     pub(super) async fn beat(&mut self) {
         if self.at.elapsed() >= BEAT_EVERY {
             (self.beat, self.at) = (self.beat + 1, Instant::now());
@@ -38,7 +38,7 @@ impl RunningAction {
         }
     }
 
-    /// Nothing is left to do. If that cannot be written, another process finds out for itself.
+    /// Removes the mark. If that fails, another process finds that nothing is left to do.
     pub(super) async fn end(self) {
         self.write(None).await;
     }
@@ -51,14 +51,14 @@ impl RunningAction {
     }
 }
 
-/// How long nothing was said about actions that are not finished, by this process's own clock.
+/// The last heartbeat seen of each unfinished action, timed by this process's own clock.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished {
     heard: BTreeMap<String, (Bytes, Instant)>,
 }
 
 impl Unfinished {
-    /// The records of actions that are overdue at `now`, of those that are not finished.
+    /// Those of the unfinished actions in `running` that are overdue at `now`.
     pub(super) fn overdue(&mut self, running: &[(String, Bytes)], now: Instant) -> Vec<String> {
         self.heard.retain(|record, _| running.iter().any(|(known, _)| known == record));
         let mut overdue = Vec::new();

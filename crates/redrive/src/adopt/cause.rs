@@ -1,6 +1,6 @@
-//! The error a message died of, as text from which its group is made: the exception that says most, and its frames.
+//! The error text by which a message is grouped: the most informative exception, and its frames.
 
-/// Exceptions that only say that a listener failed; the one inside says why.
+/// Exceptions that only say that a listener failed; the nested one says why.
 const WRAPPERS: [&str; 4] = [
     "org.springframework.kafka.listener.ListenerExecutionFailedException",
     "org.springframework.kafka.listener.adapter.ListenerExecutionFailedException",
@@ -9,10 +9,10 @@ const WRAPPERS: [&str; 4] = [
 ];
 
 const CAUSED_BY: &str = "Caused by: ";
-/// Characters of a stack trace that are looked at for the exception inside.
+/// Bytes of a stack trace that are searched for the nested exception.
 const TRACE_BYTES_MAX: usize = 64 * 1024;
 
-/// What the headers say of the failure.
+/// The failure as the headers describe it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Died {
     pub exception: Option<String>,
@@ -26,7 +26,7 @@ impl Died {
         self.exception.as_deref().is_some_and(|exception| WRAPPERS.contains(&exception))
     }
 
-    /// The name of the exception that says most.
+    /// The name of the most informative exception.
     pub(super) fn exception_name(&self) -> Option<String> {
         if !self.is_wrapped() {
             return self.exception.clone();
@@ -35,7 +35,7 @@ impl Died {
         self.inner_exception.clone().or(inside).or_else(|| self.exception.clone())
     }
 
-    /// That exception with its message and its frames, or as much as there is of it.
+    /// That exception with its message and its frames, as far as they are known.
     pub(super) fn error(&self) -> Option<String> {
         if let Some(section) = self.section() {
             return Some(section.to_owned());
@@ -50,7 +50,7 @@ impl Died {
         }
     }
 
-    /// The part of the stack trace about that exception.
+    /// The part of the stack trace that belongs to that exception.
     fn section(&self) -> Option<&str> {
         let trace = self.stacktrace.as_deref()?.trim();
         let trace = &trace[..trace.floor_char_boundary(TRACE_BYTES_MAX)];
@@ -70,7 +70,7 @@ impl Died {
     }
 }
 
-/// The name at the start of a stack trace.
+/// The exception name at the start of a stack trace.
 fn exception_of(trace: &str) -> Option<&str> {
     let head = trace.lines().next()?;
     let name = head.split(':').next()?.trim();

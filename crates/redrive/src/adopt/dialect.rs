@@ -15,7 +15,7 @@ pub enum Dialect {
     /// The poison queue of Watermill.
     Watermill,
     Karafka,
-    /// Anything else: the record is the message.
+    /// Anything else: the record itself is the message.
     Plain,
 }
 

@@ -1,4 +1,4 @@
-//! How the record of a framework is recognised and read by its table.
+//! Detects the framework of a record, and reads the record by that framework's table.
 
 use super::cause;
 use super::dialect::Dialect;
@@ -7,7 +7,7 @@ use super::record::ForeignRecord;
 use super::understood::{NotUnderstood, Origin, Understood};
 
 impl Dialect {
-    /// The headers it is understood by, for people.
+    /// The headers that identify it and its origin, for display.
     pub const fn reads(self) -> &'static str {
         self.names().reads
     }
@@ -24,8 +24,8 @@ impl Dialect {
         }
     }
 
-    /// The framework that wrote a record, by its headers. A record that went through several is of the last: each appends
-    /// its headers.
+    /// The framework that wrote a record, by its headers. If a record passed through several, the last one counts,
+    /// because each appends its headers.
     pub fn detect(record: &ForeignRecord<'_>) -> Option<Self> {
         let last = |dialect: &Self| {
             let marks = dialect.names().marks;
@@ -38,8 +38,8 @@ impl Dialect {
         found.max_by_key(|(at, _)| *at).map(|(_, dialect)| dialect).or_else(plain)
     }
 
-    /// What a record of this framework says. Without headers that say where its message came from it is understood only if
-    /// `has_source`: the original topic was given.
+    /// Reads a record of this framework. If no header gives the message's origin, this works only if `has_source`,
+    /// which says that the original topic is known.
     pub fn understand(
         self,
         record: &ForeignRecord<'_>,
@@ -53,7 +53,7 @@ impl Dialect {
         if understood.is_pointer && understood.origin.is_none() {
             return Err(NotUnderstood::LostPointer);
         }
-        // Watermill names no partition and no offset, and a plain record nothing at all.
+        // Watermill records no partition or offset, and a plain record has no headers at all.
         let needs_origin = !matches!(self, Self::Watermill | Self::Plain);
         if needs_origin && understood.origin.is_none() && !has_source {
             let header = self.missing_of_origin(record).unwrap_or(self.names().topic[0]);
@@ -62,24 +62,24 @@ impl Dialect {
         Ok(understood)
     }
 
-    /// The header that is missing of those that say where a message came from, where some of them are there.
+    /// The missing origin header, if the other ones are present.
     fn missing_of_origin(self, record: &ForeignRecord<'_>) -> Option<&'static str> {
         let parts = [self.names().topic, self.names().partition, self.names().offset];
         let is_there = |names: &[&'static str]| record.text(names).is_some();
-        // The same way of writing the names as of the part that is there.
+        // Use the spelling of the header that is present.
         let spelling = parts.iter().find_map(|names| names.iter().position(|name| is_there(&[*name])))?;
         let missing = parts.into_iter().find(|names| !is_there(names))?;
         missing.get(spelling).or(missing.first()).copied()
     }
 
-    /// Whether a record says where its message came from, but for one header: that is damage, and no record of somebody
-    /// who happens to use such a name.
+    /// Whether the record has all origin headers but one. That is damage, not a foreign record that happens to use
+    /// the same names.
     pub fn lacks_one_of_origin(self, record: &ForeignRecord<'_>) -> bool {
         let parts = [self.names().topic, self.names().partition, self.names().offset];
         parts.into_iter().filter(|names| record.text(names).is_some()).count() == 2
     }
 
-    /// The same, by the framework that the headers show.
+    /// Like [`Self::understand`], with the framework detected from the headers.
     pub fn understand_any(record: &ForeignRecord<'_>, has_source: bool) -> Result<Understood, NotUnderstood> {
         match Self::detect(record) {
             Some(dialect) => dialect.understand(record, has_source),
@@ -89,7 +89,7 @@ impl Dialect {
     }
 }
 
-/// Reads what the table says.
+/// Reads the headers of the table.
 fn read(dialect: Dialect, names: &Names, record: &ForeignRecord<'_>) -> Result<Understood, NotUnderstood> {
     let partition = record.number(names.partition)?;
     let offset = record.number(names.offset)?;

@@ -1,20 +1,20 @@
-//! What each framework writes: a table of header names, and what is peculiar to it.
+//! The header names that each framework writes, and its peculiarities.
 
 use super::record::ForeignRecord;
 use super::understood::Understood;
 
-/// The headers of a framework. Of several names for one thing, the first that is there counts.
+/// The headers of a framework. If several names are listed for one field, the first that is present counts.
 pub(super) struct Names {
-    /// For people.
+    /// For display.
     pub reads: &'static str,
-    /// Beginnings of names that only this framework writes.
+    /// Prefixes of names that only this framework writes.
     pub marks: &'static [&'static str],
     pub topic: &'static [&'static str],
     pub partition: &'static [&'static str],
     pub offset: &'static [&'static str],
     pub id: &'static [&'static str],
     pub exception: &'static [&'static str],
-    /// The exception inside of one that only says that something failed.
+    /// The nested exception, if the outer one only says that something failed.
     pub inner_exception: &'static [&'static str],
     pub message: &'static [&'static str],
     pub stacktrace: &'static [&'static str],
@@ -105,8 +105,8 @@ pub(super) const STREAMS: Names = Names {
     ..Names::NONE
 };
 
-/// Share groups of Kafka 4.4 (KIP-1191). Unless the group says otherwise, the record has neither key nor value: it points at
-/// the message in its topic. All values are text.
+/// Share groups of Kafka 4.4 (KIP-1191). By default the record has neither key nor value and points at the message in
+/// its topic. All values are text.
 pub(super) const KIP1191: Names = Names {
     reads: "__dlq.errors.topic/partition/offset, delivery.count, message",
     marks: &["__dlq.errors."],
@@ -118,13 +118,14 @@ pub(super) const KIP1191: Names = Names {
     ..Names::NONE
 };
 
-/// A copy of a tombstone has a key; without one it cannot be told from a pointer, and reading what it points at gives the
-/// same.
+/// A copy of a tombstone has a key. Without one it looks like a pointer, and following the pointer gives the same
+/// message.
 pub(super) fn complete_kip1191(understood: Understood, record: &ForeignRecord<'_>) -> Understood {
     Understood { is_pointer: record.key.is_none() && record.value.is_none(), ..understood }
 }
 
-/// Watermill's poison queue: the metadata of a message are its headers. It names the topic, and no place in it.
+/// Watermill's poison queue. The metadata of a message becomes headers, which give the topic but no partition or
+/// offset.
 pub(super) const WATERMILL: Names = Names {
     reads: "reason_poisoned, topic_poisoned, _watermill_message_uuid",
     marks: &["reason_poisoned", "topic_poisoned", "handler_poisoned", "subscriber_poisoned"],
@@ -133,7 +134,8 @@ pub(super) const WATERMILL: Names = Names {
     ..Names::NONE
 };
 
-/// Karafka: `source_*`, and before 2.4 `original_*`. Only Karafka Pro writes them; it writes no error. All values are text.
+/// Karafka: `source_*`, before 2.4 `original_*`. Only Karafka Pro writes them, and it records no error. All values
+/// are text.
 pub(super) const KARAFKA: Names = Names {
     reads: "source_topic/partition/offset, source_attempts",
     marks: &["source_topic", "source_consumer_group", "original_topic", "original_consumer_group"],
@@ -144,7 +146,7 @@ pub(super) const KARAFKA: Names = Names {
     ..Names::NONE
 };
 
-/// No framework: the record is the message. `x-original-topic` and its like are read if they are there.
+/// No framework: the record is the message. `x-original-topic` and similar headers are read if present.
 pub(super) const PLAIN: Names = Names {
     reads: "x-original-topic/partition/offset, if there",
     marks: &["x-original-topic"],

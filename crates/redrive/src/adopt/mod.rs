@@ -1,8 +1,9 @@
-//! Dead letters of other frameworks: what their records say. Pure.
+//! Reads dead letters of other frameworks. Pure.
 //!
-//! - [`record`]: a record as it lies in a topic
-//! - [`dialect`]: which framework wrote it; `frameworks`: what each of them writes, a table each
-//! - [`understood`]: what a record says; `cause`: the error it died of, as text
+//! - [`record`]: a record as stored in a topic
+//! - [`dialect`]: which framework wrote it; `dialects`: detection and reading; `frameworks`: a table of headers for
+//!   each
+//! - [`understood`]: the contents of a record; `cause`: the error that the message died of, as text
 //! - `own_topics`: which topics are a pipeline's own, so that nothing in them is foreign
 
 pub mod record;

@@ -1,12 +1,12 @@
-//! Which topics are a pipeline's own: nothing in them is a dead letter of another framework.
+//! Which topics are a pipeline's own. Nothing in them is a dead letter of another framework.
 
 use redrive_core::duration;
 
-/// What stands behind the name of a pipeline in the names of its topics on Kafka.
+/// Suffixes that follow the pipeline's name in the names of its Kafka topics.
 const ENDINGS: [&str; 6] = [".replay", ".DLQ", ".DLQ.state", ".progress", ".control", ".subscriptions"];
 
-/// Whether `topic` is one of the pipeline `pipeline` on Kafka: the `source` that it reads, or one that it writes, also for
-/// tiers that are no longer configured.
+/// Whether `topic` belongs to `pipeline` on Kafka: it is the `source` that the pipeline reads, or one that it writes,
+/// including tiers that are no longer configured.
 pub fn is_own_topic(pipeline: &str, source: &str, topic: &str) -> bool {
     let is_written = |ending: &str| {
         let is_tier = |delay| duration::parse(delay).is_ok();

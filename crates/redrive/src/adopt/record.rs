@@ -7,7 +7,7 @@ use super::understood::NotUnderstood;
 /// A header's name and value.
 pub type Header<'a> = (&'a str, Option<&'a [u8]>);
 
-/// A record as it lies in its topic.
+/// A record as stored in its topic.
 #[derive(Clone, Debug)]
 pub struct ForeignRecord<'a> {
     pub topic: &'a str,
@@ -21,12 +21,13 @@ pub struct ForeignRecord<'a> {
 }
 
 impl<'a> ForeignRecord<'a> {
-    /// `orders-dlt/0/17`.
+    /// The position, as in `orders-dlt/0/17`.
     pub fn place(&self) -> String {
         format!("{}/{}/{}", self.topic, self.partition, self.offset)
     }
 
-    /// The value of the last header with one of these names: each failure appends another, and the first name counts most.
+    /// The value of the last header with one of these names, since each failure appends another. Earlier names take
+    /// precedence.
     pub(super) fn last(&self, names: &[&'static str]) -> Option<(&'static str, &'a [u8])> {
         names.iter().find_map(|name| {
             let value = self.headers.iter().rev().find(|(given, _)| given == name)?.1?;
@@ -34,13 +35,13 @@ impl<'a> ForeignRecord<'a> {
         })
     }
 
-    /// The same as text; what is not UTF-8 is replaced, because error texts are cut anywhere.
+    /// Like [`Self::last`], as text. Invalid UTF-8 is replaced, because frameworks may cut error texts anywhere.
     pub(super) fn text(&self, names: &[&'static str]) -> Option<String> {
         let (_, value) = self.last(names)?;
         Some(String::from_utf8_lossy(value).into_owned()).filter(|text| !text.is_empty())
     }
 
-    /// The same as a number that is not negative.
+    /// Like [`Self::last`], as a non-negative number.
     pub(super) fn number(&self, names: &[&'static str]) -> Result<Option<i64>, NotUnderstood> {
         let Some((header, value)) = self.last(names) else { return Ok(None) };
         match number(value, &[4, 8]).filter(|number| *number >= 0) {
@@ -49,17 +50,17 @@ impl<'a> ForeignRecord<'a> {
         }
     }
 
-    /// The same as milliseconds since 1970; one that cannot be read is as good as none.
+    /// Like [`Self::last`], as milliseconds since 1970. An unreadable value counts as missing.
     pub(super) fn time(&self, names: &[&'static str]) -> Option<Time> {
         let (_, value) = self.last(names)?;
-        // Spring writes some of them as a `BigInteger`, which has as many bytes as it needs.
+        // Spring writes some of them as a `BigInteger`, with as many bytes as needed.
         let millis = number(value, &[5, 6, 7, 8]).filter(|millis| *millis > 0)?;
         u64::try_from(millis).ok().map(Time::from_millis)
     }
 }
 
-/// A number in decimal digits, or in so many big-endian bytes as Java writes them: 4 for an `int`, 8 for a `long`. Bytes
-/// that are all digits are digits: as bytes they would be an impossible partition or offset.
+/// Parses decimal digits, or big-endian bytes of one of `sizes`, as Java writes them: 4 for an `int`, 8 for a `long`.
+/// A value that is all ASCII digits is decimal: as bytes it would be an impossible partition or offset.
 fn number(value: &[u8], sizes: &[usize]) -> Option<i64> {
     if !value.is_empty() && value.iter().all(u8::is_ascii_digit) {
         return std::str::from_utf8(value).ok()?.parse().ok();

@@ -1,4 +1,4 @@
-//! The golden records of each framework, and that no bytes bring the reading down.
+//! Tests the golden records of each framework, and that no bytes make the reader panic.
 
 use proptest::prelude::*;
 use redrive_core::Time;
@@ -24,7 +24,7 @@ fn golden(dialect: Dialect) -> Vec<Value> {
     serde_json::from_str(text).unwrap()
 }
 
-/// Text, or `{"hex": …}` for what is none.
+/// Text, or `{"hex": …}` for bytes that are not text.
 fn bytes(value: &Value) -> Option<Vec<u8>> {
     if let Some(hex) = value.get("hex").and_then(Value::as_str) {
         let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
@@ -33,7 +33,7 @@ fn bytes(value: &Value) -> Option<Vec<u8>> {
     value.as_str().map(|text| text.as_bytes().to_vec())
 }
 
-/// Reads a golden record and gives it to `test`.
+/// Reads a golden record and passes it to `test`.
 fn with_record<T>(golden: &Value, test: impl FnOnce(&ForeignRecord<'_>) -> T) -> T {
     let (key, value) = (bytes(&golden["key"]), bytes(&golden["value"]));
     let headers = golden["headers"].as_array().unwrap().iter();
@@ -122,12 +122,12 @@ fn the_framework_is_told_by_its_headers() {
     };
     assert_eq!(Dialect::understand_any(&record, false), Err(NotUnderstood::NoDialect));
     assert!(Dialect::understand_any(&record, true).is_ok_and(|as_plain| as_plain.dialect == Dialect::Plain));
-    // It went through Spring, and then through Connect.
+    // The record passed through Spring, and then through Connect.
     record.headers = vec![("kafka_dlt-original-topic", Some(b"a")), ("__connect.errors.topic", Some(b"b"))];
     assert_eq!(Dialect::detect(&record), Some(Dialect::Connect));
 }
 
-/// Names that mean something to a dialect, and others.
+/// Header names that some dialect reads, and others.
 fn names() -> impl Strategy<Value = String> {
     let known: Vec<String> = Dialect::ALL
         .into_iter()
@@ -140,7 +140,7 @@ fn names() -> impl Strategy<Value = String> {
     prop_oneof![4 => prop::sample::select(known), 1 => ".{0,20}"]
 }
 
-/// Bytes of any kind, digits, and stack traces that are none.
+/// Arbitrary bytes, digits, and malformed stack traces.
 fn values() -> impl Strategy<Value = Option<Vec<u8>>> {
     prop_oneof![
         Just(None),

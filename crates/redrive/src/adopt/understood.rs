@@ -1,4 +1,4 @@
-//! What a record says of the message that died, or why that cannot be known.
+//! What a record says about the message that died, or why it cannot be read.
 
 use std::fmt;
 
@@ -20,28 +20,28 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a record says.
+/// The contents of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Understood {
     pub dialect: Dialect,
     pub origin: Option<Origin>,
-    /// The message's id, where the framework gives it one.
+    /// The message's id, if the framework assigns one.
     pub message_id: Option<String>,
     /// The full name of the exception.
     pub exception: Option<String>,
-    /// The exception with its message, and its frames where they are known.
+    /// The exception with its message, and its frames if known.
     pub error: Option<String>,
     pub attempts: Option<u32>,
     /// When the message was made.
     pub created: Option<Time>,
     /// When it died.
     pub failed_at: Option<Time>,
-    /// Whether the record only points at the message, which is still in its topic.
+    /// Whether the record only points at the message, which is still in its original topic.
     pub is_pointer: bool,
 }
 
 impl Understood {
-    /// Nothing but that it is of this framework.
+    /// An empty record of this framework.
     pub(super) const fn of(dialect: Dialect) -> Self {
         Self {
             dialect,
@@ -57,23 +57,23 @@ impl Understood {
     }
 }
 
-/// Why a record is not understood.
+/// Why a record cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum NotUnderstood {
-    /// No header says where it came from.
+    /// A header with the message's origin is missing.
     NoOrigin { header: &'static str },
-    /// A header is there, and is no number.
+    /// A header is not a number.
     Unreadable { header: &'static str },
-    /// It only points at a message, and not in which topic.
+    /// The record only points at a message, and no header gives the position.
     LostPointer,
     /// The name of a header is not text.
     BadHeaderName,
-    /// No header is of a framework that is known.
+    /// No header belongs to a known framework.
     NoDialect,
 }
 
 impl NotUnderstood {
-    /// Whether it is understood once the topic it came from is given.
+    /// Whether it can be read once the original topic is given.
     pub const fn needs_source(self) -> bool {
         matches!(self, Self::NoOrigin { .. } | Self::NoDialect)
     }
@@ -84,7 +84,9 @@ impl fmt::Display for NotUnderstood {
         match self {
             Self::NoOrigin { header } => write!(f, "no header {header}"),
             Self::Unreadable { header } => write!(f, "the header {header} is not a number"),
-            Self::LostPointer => f.write_str("it has no payload, and no header says where the message is"),
+            Self::LostPointer => {
+                f.write_str("it has no payload, and no header names the record that holds the message")
+            }
             Self::BadHeaderName => f.write_str("the name of a header is not text"),
             Self::NoDialect => f.write_str("no header of a known framework"),
         }

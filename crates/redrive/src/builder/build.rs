@@ -1,4 +1,4 @@
-//! Puts pipelines together. `build` checks everything, shows all faults at once, and only then opens the stores.
+//! Builds pipelines. `build` checks everything, reports all faults at once, and only then opens the stores.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,14 +13,14 @@ use crate::run::built::Built;
 use crate::run::clock::{Clock, WallClock};
 use crate::stores::Stores;
 
-/// How long handlers may go on after the word to stop, unless set. Less than the 30 s an orchestrator usually gives.
+/// Default drain time. Shorter than the 30 s that an orchestrator usually gives.
 pub(crate) const DRAIN_DEFAULT: Duration = Duration::from_secs(20);
-/// How many stores are opened at the same time.
+/// How many stores are opened concurrently.
 const OPEN_AT_ONCE: usize = 8;
 /// The longest drain time that can be set.
 pub(crate) const DRAIN_MAX: Duration = Duration::from_hours(24);
 
-/// Collects pipelines; nothing is judged before [`Self::build`].
+/// Collects pipelines; nothing is checked before [`Self::build`].
 ///
 /// ```
 /// use redrive::{MemoryStores, Message, Pipeline, Redrive};
@@ -43,7 +43,7 @@ pub struct Builder {
 }
 
 impl Redrive {
-    /// Starts with nothing; see [`Builder`].
+    /// Returns an empty [`Builder`].
     pub fn builder() -> Builder {
         Builder {
             stores: None,
@@ -56,7 +56,7 @@ impl Redrive {
 }
 
 impl Builder {
-    /// Where messages live.
+    /// The engine that stores the messages.
     pub fn engine(mut self, stores: impl Stores + 'static) -> Self {
         self.stores = Some(Box::new(stores));
         self
@@ -68,20 +68,21 @@ impl Builder {
         self
     }
 
-    /// How long handlers may go on after the word to stop; what is not finished then is given up and waits again.
+    /// How long running handlers may continue after a stop is requested. Calls still unfinished then are abandoned,
+    /// and their messages stay pending.
     pub fn drain(mut self, drain: Duration) -> Self {
         self.drain = drain;
         self
     }
 
-    /// How the previous process ended, if the supervisor has seen it. After [`LastEnd::FromOutside`] (a
-    /// SIGKILL that was not for lack of memory, say) what was running is not suspected of having ended it.
+    /// How the previous process ended, if the supervisor knows. After [`LastEnd::FromOutside`] (a SIGKILL not caused
+    /// by lack of memory, say) the messages that were running are not suspected of having crashed it.
     pub fn last_end(mut self, last_end: LastEnd) -> Self {
         self.last_end = last_end;
         self
     }
 
-    /// The clock by which messages come due, for tests.
+    /// The clock that determines when messages are due, for tests.
     pub fn clock(mut self, clock: impl Clock) -> Self {
         self.clock = Arc::new(clock);
         self
@@ -127,7 +128,7 @@ impl Builder {
             match opened {
                 Ok(engine) => built.push(Arc::new(Built::new(settings, engine))),
                 Err(error) => {
-                    // The engine's own words say what to do.
+                    // The engine's error message says what to do.
                     let fault = BuildFault::of(&settings.name, "engine", "", &error.to_string(), "");
                     faults.push(BuildFault { kind: FaultKind::of(&error), ..fault });
                 }
@@ -140,7 +141,7 @@ impl Builder {
     }
 }
 
-/// Opens the stores of all pipelines, several at a time: opening waits for a disk or for brokers.
+/// Opens the stores of all pipelines, several at a time, because opening waits for disks or brokers.
 fn open_all(
     stores: &dyn Stores,
     names: &[String],

@@ -1,4 +1,4 @@
-//! What is wrong with what a user wrote, all of it at once.
+//! Faults in a user's settings, reported all at once.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use redrive_core::PolicyFault;
 
 use crate::engine::EngineError;
 
-/// Who can do something about a fault.
+/// Who can fix a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// The author of the settings: they are wrong, or do not fit what is stored.
+    /// The author of the settings: they are wrong, or do not match the stored data.
     Setting,
-    /// The process that has the store open, or time.
+    /// The process that has the store open; or the store is only unavailable for now.
     Busy,
     /// The operator of the disk.
     Storage,
@@ -30,12 +30,12 @@ impl FaultKind {
     }
 }
 
-/// One thing that has to be repaired: where it is, the setting, its value, what is wrong and what to write instead.
+/// One fault: where it is, the setting, its value, what is wrong and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildFault {
-    /// What it is about.
+    /// Who can fix it.
     pub kind: FaultKind,
-    /// `None` if it concerns all of them.
+    /// The pipeline; `None` if the fault concerns all of them.
     pub pipeline: Option<String>,
     /// The setting.
     pub key: String,
@@ -43,7 +43,7 @@ pub struct BuildFault {
     pub value: String,
     /// What is wrong with it.
     pub problem: String,
-    /// Empty where the problem says what to do.
+    /// The fix; empty if the problem says what to do.
     pub fix: String,
 }
 
@@ -82,10 +82,10 @@ impl fmt::Display for BuildFault {
     }
 }
 
-/// Every fault that was found. Never empty; nothing was opened or started.
+/// All faults that were found, at least one. Nothing was opened or started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BuildError {
-    /// All of them.
+    /// The faults.
     pub faults: Vec<BuildFault>,
 }
 

@@ -1,4 +1,4 @@
-//! What a user writes: pipelines and where their messages live.
+//! The user-facing builders: pipelines, and the engine that stores their messages.
 
 pub(crate) mod faults;
 pub(crate) mod pipeline;

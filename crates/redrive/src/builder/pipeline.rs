@@ -24,7 +24,7 @@ use crate::run::built::Settings;
 use crate::run::hooks::{DeadLetter, Listeners};
 use crate::run::watchdog::{OnStuck, Stuck};
 
-/// Describes a pipeline; nothing is judged before the builder's `build`.
+/// Describes a pipeline; nothing is checked before the builder's `build`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -50,7 +50,7 @@ pub struct Pipeline {
     name: String,
     policy: Result<Policy, PolicyFaults>,
     backoff: Option<Backoff>,
-    /// Concurrency and timeout, where they are set here and not in the policy.
+    /// Concurrency and timeout, if set here rather than in the policy.
     limits: PolicySettings,
     options: StoreOptions,
     handler: Option<AnyHandler>,
@@ -64,7 +64,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// A pipeline with the policy `tiered` and without a handler.
+    /// Creates a pipeline with the policy `tiered` and without a handler.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -83,7 +83,7 @@ impl Pipeline {
         }
     }
 
-    /// What to do with failures: a [`Policy`], or an unfinished one such as `Policy::tiers(["5s", "30s"])`.
+    /// How failures are handled: a [`Policy`], or an unfinished one such as `Policy::tiers(["5s", "30s"])`.
     pub fn policy<P>(mut self, policy: P) -> Self
     where
         P: TryInto<Policy>,
@@ -93,12 +93,12 @@ impl Pipeline {
         self
     }
 
-    /// How long a failed message waits before its next attempt, chosen by a function that knows the message, the class,
+    /// How long a failed message waits before its next attempt, computed by a function of the message, the class,
     /// `Retry-After` and the error. `None` leaves it to the policy's schedule.
     ///
-    /// Everything else stays with the policy: how many attempts there are, jitter, cap, TTL, and `Retry-After` as the least
-    /// that is waited. `redrive_core::Forecast` does not know the function. It runs on the dispatch thread and should be
-    /// quick, and it may be asked twice about one failure.
+    /// The policy still decides everything else: the number of attempts, jitter, cap, TTL, and `Retry-After` as a
+    /// lower bound. `redrive_core::Forecast` does not know the function. It runs on the dispatch thread and should be
+    /// quick, and it may be called twice for one failure.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -125,75 +125,77 @@ impl Pipeline {
         self
     }
 
-    /// What becomes of a key's followers when one of its messages is dead.
+    /// What happens to the later messages of a key when one of its messages dies.
     pub fn after_dead(mut self, after_dead: AfterDead) -> Self {
         self.options.after_dead = after_dead;
         self
     }
 
-    /// How long an ingested id is remembered, so that a second message with it is refused. Off unless set.
+    /// How long an ingested id is remembered, so that a second message with the same id is refused. Off by default.
     pub fn dedup(mut self, window: Duration) -> Self {
         self.options.dedup = Some(window);
         self
     }
 
-    /// How long the receiver remembers the ids that it has applied. A replay says how many of its letters were first
-    /// attempted before that, and an automatic one leaves them out: the receiver would apply them again. Not known, unless set.
+    /// How long the receiver remembers the ids that it has applied. A replay reports how many of its letters were
+    /// first attempted before that, and an automatic one skips them, since the receiver would apply them again.
+    /// Unknown by default.
     pub fn ledger_horizon(mut self, horizon: Duration) -> Self {
         self.ledger_horizon = Some(horizon);
         self
     }
 
-    /// Puts dead letters whose error matches into one group, whatever their texts look like otherwise. The first rule that
-    /// matches counts; letters that are stored already stay where they are.
+    /// Groups dead letters whose error matches the rule, even if their error texts differ. The first matching rule
+    /// counts; stored letters keep their group.
     pub fn group(mut self, rule: GroupRule) -> Self {
         Arc::make_mut(&mut self.options.grouping.rules).push(rule);
         self
     }
 
-    /// How many handlers may run at once; over that of the policy.
+    /// How many handlers may run at once; overrides the policy.
     pub fn concurrency(mut self, concurrency: u32) -> Self {
         self.limits.concurrency = Some(concurrency);
         self
     }
 
-    /// How long a handler may take; over that of the policy.
+    /// How long a handler may take; overrides the policy.
     pub fn timeout(mut self, timeout: impl Into<Given<Duration>>) -> Self {
         self.limits.timeout = Some(timeout.into());
         self
     }
 
-    /// How much longer a handler may take that ends its calls after the timeout by itself and knows why.
+    /// Extra time for a handler that ends its calls by itself after the timeout and can say why.
     #[doc(hidden)]
     pub fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
     }
 
-    /// Where a failed message waits for its next attempt; over that of the policy.
+    /// Where a failed message waits for its next attempt; overrides the policy.
     ///
-    /// [`Mode::Blocking`] retries in place: the call keeps its permit while it waits, so with one permit the whole pipeline
-    /// waits. Attempts in place are stored only when the message is settled or the run ends in order; a process that is
-    /// killed forgets them.
+    /// [`Mode::Blocking`] retries in place: the call keeps its permit while it waits, so with one permit the whole
+    /// pipeline waits. Attempts in place are stored only when the message is settled or the run ends cleanly; a
+    /// killed process forgets them.
     pub fn mode(mut self, mode: Mode) -> Self {
         self.mode = Some(mode);
         self
     }
 
-    /// How many messages may be pending; beyond it ingest answers [`crate::engine::IngestError::TooMany`]. 0, the default,
-    /// is no limit. Retries and replays are never refused.
+    /// How many messages may be pending; beyond that, ingest returns [`crate::engine::IngestError::TooMany`]. 0, the
+    /// default, means no limit. Retries and replays are never refused.
     pub fn max_pending(mut self, max: u64) -> Self {
         self.max_pending = max;
         self
     }
 
-    /// What delivers a message: an `async fn(&Message) -> Result<(), Failure>`, or a type that implements [`Handler`].
+    /// The handler that delivers messages: an `async fn(&Message) -> Result<(), Failure>`, or a type that implements
+    /// [`Handler`].
     pub fn handler(mut self, handler: impl Handler) -> Self {
         self.handler = Some(AnyHandler::borrowing(handler));
         self
     }
 
-    /// What delivers a message, as a closure that owns it: `move |message| async move { … }`.
+    /// A handler as a closure that takes the message by value: `move |message| async move { … }`.
     pub fn handler_fn<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(Message) -> Fut + Send + Sync + 'static,
@@ -203,10 +205,10 @@ impl Pipeline {
         self
     }
 
-    /// What delivers a message whose payload is JSON of a type: `|order: Json<Order>, call: Call| async move { … }`.
+    /// A handler for messages whose payload is JSON of a type: `|order: Json<Order>, call: Call| async move { … }`.
     ///
-    /// A payload that cannot be read becomes a permanent failure with the code `bad_payload`, which says where in the payload
-    /// and what was expected; the function is not called.
+    /// A payload that does not parse becomes a permanent failure with the code `bad_payload`, which says where in the
+    /// payload the error is and what was expected; the function is not called.
     ///
     /// ```
     /// # use redrive::{Call, Json, Pipeline};
@@ -230,61 +232,61 @@ impl Pipeline {
         self
     }
 
-    /// What delivers a message and wants to know which attempt it is; one of `handler`, `handler_fn` and `sink` is enough,
-    /// the last one counts.
+    /// A handler that also gets the number of the attempt. Of `handler`, `handler_fn`, `json_handler` and `sink`,
+    /// only the last one set is used.
     pub fn sink(self, sink: impl Sink) -> Self {
         self.dyn_sink(Arc::new(sink))
     }
 
-    /// [`Self::sink`], for a sink whose type is known at run time only.
+    /// Like [`Self::sink`], for a sink whose type is known only at run time.
     pub fn dyn_sink(mut self, sink: Arc<dyn Sink>) -> Self {
         self.handler = Some(AnyHandler::sink(sink));
         self
     }
 
-    /// Called for each failed attempt with what was decided about it, for a structured log. It runs on the runtime and
-    /// should be quick: while it lags far behind, nothing new is started.
+    /// Called for each failed attempt with the decision about it, for a structured log. It runs on the runtime and
+    /// should be quick: while it lags far behind, no new calls are started.
     pub fn on_failure(mut self, hook: impl Fn(&AttemptFailed) + Send + Sync + 'static) -> Self {
         self.listeners.failed = Some(Arc::new(hook));
         self
     }
 
-    /// Called once for each dead letter after it is stored, with the failure as the handler gave it. It runs on the
-    /// runtime and should be quick: while it lags far behind, nothing new is started.
+    /// Called once for each dead letter after it is stored, with the failure that the handler returned. It runs on
+    /// the runtime and should be quick: while it lags far behind, no new calls are started.
     pub fn on_dead_letter(mut self, hook: impl Fn(&DeadLetter) + Send + Sync + 'static) -> Self {
         self.listeners.dead = Some(Arc::new(hook));
         self
     }
 
-    /// Called when the health of the sink changes: the breaker opens or closes, the guard steps in, a message is found to
-    /// kill the process. It runs on the runtime and should be quick.
+    /// Called when the health of the sink changes: the breaker opens or closes, the guard pauses the pipeline, a
+    /// message turns out to kill the process. It runs on the runtime and should be quick.
     pub fn on_health(mut self, hook: impl Fn(&HealthChanged) + Send + Sync + 'static) -> Self {
         self.listeners.health = Some(Arc::new(hook));
         self
     }
 
-    /// Called when the store repairs itself, or finds damage: what [`StoreNotice::is_bad`] says should reach a person. It
-    /// runs on the runtime and should be quick.
+    /// Called when the store repairs itself or finds damage; report notices with [`StoreNotice::is_bad`] to a person.
+    /// It runs on the runtime and should be quick.
     pub fn on_store(mut self, hook: impl Fn(&StoreNotice) + Send + Sync + 'static) -> Self {
         self.listeners.store = Some(Arc::new(hook));
         self
     }
 
-    /// Called on the dispatch thread when a handler has not come back after twice its timeout: it does not yield, so only
-    /// the end of the process can end it. Whoever is started again afterwards finds out which message it was. The usual
-    /// answer is `std::process::exit(70)`.
+    /// Called on the dispatch thread when a handler has not returned after twice its timeout. Such a handler does not
+    /// yield, so only ending the process stops it, usually with `std::process::exit(70)`. The next process finds out
+    /// which message it was.
     pub fn on_stuck(mut self, hook: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
         self.on_stuck = Some(Arc::new(hook));
         self
     }
 
-    /// When the breaker opens and how it closes again; on, unless [`BreakerSettings::off`] is given.
+    /// When the breaker opens and how it closes again. On by default; see [`BreakerSettings::off`].
     pub fn breaker(mut self, breaker: BreakerSettings) -> Self {
         self.protection.breaker = breaker;
         self
     }
 
-    /// When a flood of dead letters pauses the pipeline; on, unless [`GuardSettings::off`] is given.
+    /// When a flood of dead letters pauses the pipeline. On by default; see [`GuardSettings::off`].
     pub fn guard(mut self, guard: GuardSettings) -> Self {
         self.protection.guard = guard;
         self
@@ -294,7 +296,7 @@ impl Pipeline {
         &self.name
     }
 
-    /// What a run and a store need to know, or all faults.
+    /// The settings of the run and of the store, or `None` after adding all faults.
     pub(super) fn check(self, faults: &mut Vec<BuildFault>) -> Option<(Settings, StoreOptions)> {
         let found = faults.len();
         let name = self.name;

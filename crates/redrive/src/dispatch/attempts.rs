@@ -1,4 +1,4 @@
-//! What happens to one delivery: taken, started or settled without a start, ended, and settled or put aside to wait.
+//! The path of one delivery: taken, started or settled without a start, ended, and settled or left waiting.
 
 use std::time::Duration;
 
@@ -23,24 +23,24 @@ use crate::engine::{Delivery, Settlement, Suspect, Verdict};
 use crate::failure::Failure;
 use crate::settle::{self, Moment, Views};
 
-/// How long the message that opened the breaker waits while others are the probes.
+/// How long the message that opened the breaker waits while other messages serve as probes.
 const ANOTHER_PROBE: Duration = Duration::from_secs(5);
-/// Resets possibly caused by another message that do not count as the last attempt. With the steps of a deferral they
-/// take about a quarter of an hour.
+/// The number of resets possibly caused by another message that do not count as the last attempt. With the delays of
+/// a deferral they take about a quarter of an hour.
 const SHARED_RESETS_MAX: u32 = 8;
 
-/// When an empty retry budget makes a dead letter.
+/// Whether an empty retry budget leads to a dead letter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Letters {
     AtOnce,
-    /// Once the sink is known to be up: nothing may be dead-lettered for an outage that is not detected yet.
+    /// Once the sink is known to be up: no message may be dead-lettered for an outage that is not detected yet.
     OnceConfirmed,
     Never,
 }
 
-/// From being taken to the call.
+/// From taking a delivery to calling the handler.
 impl Machine {
-    /// Looks at what was taken: most is to be started, some is settled without a start.
+    /// Handles newly taken deliveries: most are started, some are settled without a start.
     pub fn taken(&mut self, deliveries: &mut Vec<Delivery>, now: Time, starts: &mut Vec<Start>) {
         self.meters.taken(deliveries);
         let sweep = self.sweep.is_on().then(|| self.meters.dead());
@@ -54,7 +54,7 @@ impl Machine {
         }
     }
 
-    /// The same for deliveries that were taken before and have waited here since.
+    /// Like [`Self::taken`], for deliveries that were taken before and have waited here since.
     fn taken_again(&mut self, deliveries: &mut Vec<Delivery>, now: Time, starts: &mut Vec<Start>) {
         for delivery in deliveries.drain(..) {
             if let Some(reason) = delivery.doomed {
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// A suspect came: it waits for its turn, or has had its last one.
+    /// Queues a suspect until its turn, or dead-letters it if it has had its last one.
     fn suspect(&mut self, delivery: Delivery, suspect: Suspect, now: Time) {
         let Suspect { crashes, first_crash, last_crash } = suspect;
         self.suspects.met();
@@ -90,16 +90,16 @@ impl Machine {
 
     /// Returns the delivery if it may start, or queues it until its turn.
     fn admit_apart(&mut self, delivery: Delivery, now: Time) -> Option<Delivery> {
-        // While the sink is out of reach there are only probes, which run one at a time anyway.
+        // While the sink is unreachable there are only probes, which run one at a time anyway.
         if self.resets.is_idle() || self.stopping || self.paused || self.protection.is_out_of_reach() {
             return Some(delivery);
         }
         self.resets.admit(delivery, &self.policy, now)
     }
 
-    /// Starts a delivery if everything allows it; `turn` is the endpoint at which it has its turn, if it has one.
+    /// Starts a delivery if everything allows it. `turn` is the endpoint at which it has its turn, if any.
     fn start(&mut self, delivery: Delivery, turn: Option<u64>, now: Time, starts: &mut Vec<Start>) {
-        // An engine that hands out more than there was room for, or while stopping, gets the rest back.
+        // If an engine hands out more than there was room for, or hands out during a stop, the surplus goes back.
         let Some(permit) = self.permits.take().filter(|_| !self.stopping) else {
             return self.settle(settle::released(delivery), None);
         };
@@ -131,7 +131,7 @@ impl Machine {
         starts.push(Start { call, message, attempt, replays, origin });
     }
 
-    /// Whether a delivery may start as far as its endpoint is concerned; otherwise it has been seen to.
+    /// Returns the delivery if its endpoint lets it start; otherwise it was queued or deferred.
     fn route(
         &mut self,
         delivery: Delivery,
@@ -153,7 +153,7 @@ impl Machine {
         }
     }
 
-    /// Puts a message off that was not sent. It burns nothing, but its time is bounded all the same.
+    /// Defers a message that was not sent. That uses up no attempt, but its waiting time is bounded.
     fn defer_unsent(&mut self, delivery: Delivery, due: Time, now: Time) -> Settlement {
         let meta = delivery.meta;
         // A message that would not be sent any more ends at its deadline, not when its endpoint might be back.
@@ -166,7 +166,7 @@ impl Machine {
         settle::put_off(Delivery { meta: Meta { held_ms, deferred: true, ..meta }, ..delivery }, due)
     }
 
-    /// Starts again what waited in place and whose time has come; a deadline that passed meanwhile ends it instead.
+    /// Restarts the calls that waited in place and are due; one whose deadline has passed is dead-lettered instead.
     pub fn restart_due(&mut self, now: Time, starts: &mut Vec<Start>) {
         self.start_apart(now, starts);
         self.start_freed(now, starts);
@@ -181,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// Starts messages whose turn it is, as far as permits allow.
+    /// Starts suspects of resets whose turn it is, as far as permits allow.
     fn start_apart(&mut self, now: Time, starts: &mut Vec<Start>) {
         if self.resets.is_idle() || self.stopping || self.paused || self.suspects.wants_exclusive() {
             return;
@@ -203,7 +203,7 @@ impl Machine {
         }
     }
 
-    /// One that waited in place starts again, or waits on for its endpoint.
+    /// Restarts a call that waited in place, or lets it wait longer for its endpoint.
     fn go_on(&mut self, call: Call, now: Time, starts: &mut Vec<Start>) {
         let is_reserved = |endpoint| self.resets.is_reserved(endpoint);
         let routes = self.routes.as_mut();
@@ -215,7 +215,7 @@ impl Machine {
         }
     }
 
-    /// Starts what waited for its endpoint, as far as there are permits.
+    /// Starts messages that waited for their endpoint, as far as permits allow.
     fn start_freed(&mut self, now: Time, starts: &mut Vec<Start>) {
         while self.room_for_due() > 0
             && let Some(routes) = &mut self.routes
@@ -243,7 +243,7 @@ impl Machine {
 
 /// From the end of the call to the verdict.
 impl Machine {
-    /// Hears how a call ended. A call that is not known any more was given up before; its end changes nothing.
+    /// Handles the end of a call. The end of an unknown call is ignored: that call was abandoned earlier.
     pub fn ended(&mut self, call: CallId, ended: Ended, now: Time, random: Random) {
         let Some(call) = self.calls.remove(call) else { return };
         match ended {
@@ -256,7 +256,9 @@ impl Machine {
     fn succeeded(&mut self, call: Call, now: Time) {
         self.meters.succeeded(&call.delivery, now);
         if let Some(key) = call.delivery.message.key() {
-            self.key_successes.note(key, call.delivery.receipt.seq, now);
+            let is_replay = call.delivery.meta.replays > 0;
+            let number = (!is_replay).then_some(call.delivery.receipt.seq);
+            self.key_successes.note(key, number, call.delivery.message.created(), now);
         }
         self.protection.took(now.since(call.started));
         self.end_turn_at(&call, now);
@@ -266,7 +268,7 @@ impl Machine {
         self.settle(settle::succeeded(call.delivery), None);
     }
 
-    /// What the end of a call says about the sink, before anything is decided about the message.
+    /// Reports the end of a call to the protection, before the message is decided about.
     fn tell_protection(
         &mut self,
         call: &Call,
@@ -292,7 +294,7 @@ impl Machine {
             self.confirm(call.to, call.started, now);
         }
         if opened {
-            // Nothing is sent any more, so nothing waits in place for being sent.
+            // Nothing is sent any more, so waiting in place makes no sense.
             self.interrupt_waits();
         }
     }
@@ -319,7 +321,7 @@ impl Machine {
         let undecided = Undecided { delivery, started, ended: now, failure, random, to };
         let budget = match self.policy.mode() {
             Mode::Blocking => Letters::AtOnce,
-            // A crash is the fault of the message.
+            // A crash is the message's fault.
             _ if undecided.failure.class() == Class::Crash => Letters::AtOnce,
             _ if is_suspect || self.stopping || self.paused || !self.unconfirmed.has_room() => Letters::Never,
             Mode::NonBlocking => Letters::OnceConfirmed,
@@ -327,7 +329,7 @@ impl Machine {
         self.conclude(undecided, &views, budget, Some(permit).filter(|_| !is_suspect));
     }
 
-    /// Decides about a failed attempt and carries the decision out. With its permit the message may wait in place.
+    /// Decides about a failed attempt and carries out the decision. With `permit` the message may wait in place.
     fn conclude(&mut self, undecided: Undecided, views: &Views, budget: Letters, permit: Option<Permit>) {
         let Undecided { delivery, started, ended, failure, random, to } = undecided;
         let moment =
@@ -363,7 +365,7 @@ impl Machine {
         }
     }
 
-    /// The sink answered a call that started after others had failed: their empty budget counts.
+    /// The sink answered a call that started after other attempts had failed, so the empty budget applies to those.
     fn confirm(&mut self, to: Option<Endpoint>, started: Time, now: Time) {
         for undecided in self.unconfirmed.confirmed(to, started) {
             let views = self.views_at(undecided.to, now);
@@ -371,14 +373,14 @@ impl Machine {
         }
     }
 
-    /// The sink may be down: defers the message.
+    /// Defers the message, because the sink may be down.
     pub(super) fn defer_unconfirmed(&mut self, undecided: Undecided, now: Time) {
         let health = Health::Unhealthy { retry_in: Duration::ZERO };
         let views = Views { health, ..self.protection.views(now) };
         self.conclude(undecided, &views, Letters::AtOnce, None);
     }
 
-    /// The views for a decision about a message that goes to `to`.
+    /// The views for a decision about a message whose endpoint is `to`.
     fn views_at(&mut self, to: Option<Endpoint>, now: Time) -> Views {
         let mut views = self.protection.views(now);
         if let (Some(routes), Some(to)) = (&self.routes, to) {
@@ -387,8 +389,8 @@ impl Machine {
         views
     }
 
-    /// Whether this attempt shows that the sink is down before breaker and pulse do: the message cannot have caused what it
-    /// met, or nothing has succeeded since it first failed. Such an attempt must not end it.
+    /// Whether this attempt shows that the sink is down before the breaker and the pulse do: the message cannot have
+    /// caused the failure, or nothing has succeeded since it first failed. Such an attempt must not be its last.
     fn met_a_sink_that_is_down(&self, call: &Call, failure: &Failure, is_shared: bool, now: Time) -> bool {
         let meta = &call.delivery.meta;
         if failure.is_before_receiver() || self.protection.has_stopped(&call.delivery, now) {
@@ -397,7 +399,8 @@ impl Machine {
         match (&self.routes, call.to) {
             _ if is_shared => meta.uncounted < SHARED_RESETS_MAX,
             _ if !failure.never_arrived() => false,
-            // The endpoint is named by the message and may never have existed. One that restarts has answered since.
+            // The endpoint is named by the message and may never have existed. One that is restarting has answered
+            // since.
             (Some(routes), Some(to)) => {
                 let since = meta.first_failed;
                 routes.endpoints.answered(to).is_some_and(|at| since.is_some_and(|since| at >= since))
@@ -410,7 +413,7 @@ impl Machine {
         self.policy.mode() == Mode::Blocking && !self.stopping && !self.paused && !self.protection.is_open()
     }
 
-    /// A call without an end: as if it had not been started, but attempts in place that it made before are kept.
+    /// Puts back a call without an outcome, as if it had not been started. Earlier attempts in place are kept.
     pub(super) fn put_back(&mut self, call: Call) {
         if let (Some(to), Some(routes)) = (call.to, &mut self.routes) {
             routes.ended(to, EndpointCall::default(), Time::ZERO);
@@ -432,7 +435,7 @@ impl Machine {
         }
     }
 
-    /// Ends every wait in place: what waits becomes an ordinary retry, with all its attempts.
+    /// Ends every wait in place: the waiting calls become ordinary retries, with all their attempts.
     pub(super) fn interrupt_waits(&mut self) {
         for (due, call) in self.calls.take_waiting() {
             self.settle(settle::put_off(call.delivery, due), None);
@@ -453,8 +456,8 @@ impl Machine {
         }
     }
 
-    /// Attributes a reset. Returns whether another message may have caused it; the failure of a quarantined message becomes a
-    /// crash.
+    /// Attributes a reset. Returns the failure, as a crash if the message is quarantined, and whether another message
+    /// may have caused the reset.
     fn attribute_reset(&mut self, call: &mut Call, failure: Failure, now: Time) -> (Failure, bool) {
         match failure.kind() {
             FailureKind::Reset => {}
@@ -496,7 +499,7 @@ impl Machine {
         (Failure::crash(text).of_kind(FailureKind::Reset).ambiguous(), false)
     }
 
-    /// Tells the endpoint of a call how it ended.
+    /// Reports the end of a call to its endpoint.
     fn tell_endpoint(
         &mut self,
         call: &Call,
@@ -527,7 +530,7 @@ impl Machine {
     }
 }
 
-/// How far a failed call came. A timeout before anything was sent is one of connecting.
+/// How far a failed call got. A timeout before anything was sent is a connection failure.
 fn contact(failure: &Failure) -> Contact {
     match failure.kind() {
         _ if failure.is_before_receiver() || failure.is_uncalled() => Contact::NotMade,

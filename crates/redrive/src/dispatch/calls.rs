@@ -1,4 +1,4 @@
-//! The handler calls that run now or wait in place: a table of slots, each with one delivery and the permit it runs on.
+//! The handler calls that run or wait in place: a table of slots, each with one delivery and its permit.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::permits::Permit;
 use super::resets::SOLE_ENDPOINT;
 use crate::engine::Delivery;
 
-/// Names one call. A number is not used twice for the same slot, so a late answer cannot settle another message.
+/// Identifies a call. The round of a slot changes with each call, so a late answer cannot settle another message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
     slot: u32,
@@ -23,20 +23,20 @@ impl CallId {
     }
 }
 
-/// A delivery whose handler was started, or which waits in place for its next start.
+/// A delivery whose handler was started, or which waits in place for its next attempt.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) delivery: Delivery,
     pub(super) started: Time,
-    /// Whether attempts were made that the store does not know of: then it must not go back as if nothing had happened.
+    /// Whether attempts were made that the store does not know of; then the call must not simply be released.
     pub(super) ahead_of_store: bool,
-    /// Whether the breaker asks by it how the sink is.
+    /// Whether it is a probe of the breaker.
     pub(super) is_probe: bool,
     /// Whether it may have killed the process before.
     pub(super) is_suspect: bool,
-    /// Where it goes, if the sink has more than one endpoint.
+    /// Its endpoint, if the sink has more than one.
     pub(super) to: Option<Endpoint>,
-    /// The endpoint at which it has its turn among messages with resets.
+    /// The endpoint at which it has its turn as a suspect of resets.
     pub(super) turn: Option<u64>,
     /// Held as long as the call is in the table.
     pub(super) permit: Permit,
@@ -56,16 +56,16 @@ impl Call {
         }
     }
 
-    /// The key its resets are counted under.
+    /// The endpoint under which its resets are counted.
     pub(super) fn endpoint(&self) -> u64 {
         self.to.map_or(SOLE_ENDPOINT, |to| to.endpoint)
     }
 }
 
-/// What is known of a delivery that is named.
+/// The result of withdrawing a delivery.
 #[derive(Debug)]
 pub enum Withdrawn {
-    /// It was not running and is the caller's now.
+    /// It was not running and now belongs to the caller.
     Taken(Box<Delivery>),
     Running,
     NotHere,
@@ -75,7 +75,7 @@ pub enum Withdrawn {
 pub(super) struct Calls {
     slots: Vec<Slot>,
     free: Vec<u32>,
-    /// In blocking mode, calls that wait for their next attempt: each keeps its slot and its permit.
+    /// Calls that wait for their next attempt in blocking mode; each keeps its slot and its permit.
     waiting: WaitingCall,
 }
 
@@ -86,7 +86,7 @@ struct Slot {
 }
 
 impl Calls {
-    /// Bounded by the permits: a call holds one.
+    /// Adds a call. The table is bounded by the permits, since each call holds one.
     pub(super) fn insert(&mut self, call: Call) -> CallId {
         if let Some(slot) = self.free.pop() {
             let place = &mut self.slots[slot as usize];
@@ -97,7 +97,7 @@ impl Calls {
         CallId { slot: self.slots.len() as u32 - 1, round: 0 }
     }
 
-    /// The call, if it has not ended before.
+    /// Removes the call, unless it has already ended.
     pub(super) fn remove(&mut self, id: CallId) -> Option<Call> {
         let place = self.slots.get_mut(id.slot as usize).filter(|place| place.round == id.round)?;
         let call = place.call.take()?;
@@ -106,14 +106,14 @@ impl Calls {
         Some(call)
     }
 
-    /// All calls that run; their late answers will find nothing.
+    /// Removes all calls that run; their late answers are ignored.
     pub(super) fn remove_all(&mut self) -> Vec<Call> {
         let ids: Vec<CallId> =
             (0..).zip(&self.slots).map(|(slot, place)| CallId { slot, round: place.round }).collect();
         ids.into_iter().filter_map(|id| self.remove(id)).collect()
     }
 
-    /// All calls.
+    /// All calls, running or waiting.
     pub(super) fn iter(&self) -> impl Iterator<Item = (CallId, &Call)> {
         (0..).zip(&self.slots).filter_map(|(slot, place)| {
             place.call.as_ref().map(|call| (CallId { slot, round: place.round }, call))
@@ -125,13 +125,13 @@ impl Calls {
         self.iter().filter(|(id, _)| !self.waiting.holds(*id)).min_by_key(|(_, call)| call.started)
     }
 
-    /// Puts a call aside until `due`.
+    /// Lets a call wait in place until `due`.
     pub(super) fn wait(&mut self, call: Call, due: Time) {
         let id = self.insert(call);
         self.waiting.insert(due, id);
     }
 
-    /// The next call that waited and is due.
+    /// Removes the next waiting call that is due.
     pub(super) fn pop_due(&mut self, now: Time) -> Option<Call> {
         while let Some(id) = self.waiting.pop_due(now) {
             if let Some(call) = self.remove(id) {
@@ -141,24 +141,24 @@ impl Calls {
         None
     }
 
-    /// All calls that wait, with their due times.
+    /// Removes all waiting calls, with their due times.
     pub(super) fn take_waiting(&mut self) -> Vec<(Time, Call)> {
         let waiting = self.waiting.take_all();
         waiting.filter_map(|(due, id)| Some((due, self.remove(id)?))).collect()
     }
 
-    /// When the next call that waits is due.
+    /// When the next waiting call is due.
     pub(super) fn next_due(&self) -> Option<Time> {
         self.waiting.next_due()
     }
 
-    /// Whether the handler of this message runs now.
+    /// Whether the handler of this message is running.
     pub(super) fn runs(&self, number: u64) -> bool {
         let mut calls = self.iter().filter(|(_, call)| call.delivery.receipt.number() == number);
         calls.any(|(id, _)| !self.waiting.holds(id))
     }
 
-    /// Takes the delivery with this number out, unless its handler runs.
+    /// Withdraws the delivery with this number, unless its handler is running.
     pub(super) fn withdraw(&mut self, number: u64) -> Withdrawn {
         let found = self.iter().find(|(_, call)| call.delivery.receipt.number() == number);
         let Some(id) = found.map(|(id, _)| id) else { return Withdrawn::NotHere };
@@ -169,7 +169,7 @@ impl Calls {
         call.map_or(Withdrawn::NotHere, |call| Withdrawn::Taken(Box::new(call.delivery)))
     }
 
-    /// How many handlers run now.
+    /// How many handlers are running.
     pub(super) fn running(&self) -> usize {
         self.len() - self.waiting.len()
     }
@@ -179,7 +179,7 @@ impl Calls {
         self.waiting.len()
     }
 
-    /// When the oldest message in the table was made. Looks at all of them.
+    /// The creation time of the oldest message in the table. Linear in the table.
     pub(super) fn oldest(&self) -> Option<Time> {
         let calls = self.slots.iter().filter_map(|slot| slot.call.as_ref());
         calls.map(|call| call.delivery.meta.created).filter(|created| *created > Time::ZERO).min()
@@ -190,7 +190,7 @@ impl Calls {
     }
 }
 
-/// Bounded by the permits: who waits here holds one.
+/// The calls that wait, by due time. Bounded by the permits, since each call holds one.
 #[derive(Debug, Default)]
 struct WaitingCall {
     by_due: BTreeSet<(Time, CallId)>,
@@ -201,14 +201,14 @@ impl WaitingCall {
         self.by_due.insert((due, call));
     }
 
-    /// The next call whose time has come.
+    /// Removes the next call that is due.
     fn pop_due(&mut self, now: Time) -> Option<CallId> {
         let (_, call) = self.by_due.first().copied().filter(|(due, _)| *due <= now)?;
         self.by_due.pop_first();
         Some(call)
     }
 
-    /// Ends the wait of one call; whether it waited.
+    /// Ends the wait of one call; returns whether it waited.
     fn remove(&mut self, call: CallId) -> bool {
         let found = self.by_due.iter().find(|(_, waiting)| *waiting == call).copied();
         found.is_some_and(|found| self.by_due.remove(&found))
@@ -222,7 +222,7 @@ impl WaitingCall {
         self.by_due.first().map(|(due, _)| *due)
     }
 
-    /// Looks at all of them.
+    /// Whether a call waits. Linear.
     fn holds(&self, call: CallId) -> bool {
         self.by_due.iter().any(|(_, waiting)| *waiting == call)
     }

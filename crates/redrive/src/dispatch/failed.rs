@@ -1,4 +1,4 @@
-//! A failed attempt and what was decided about it, for logs.
+//! A failed attempt and the decision about it, for logs.
 
 #![warn(missing_docs)]
 
@@ -10,18 +10,18 @@ use redrive_core::{Class, Decision, FailureKind, Message, Reason, Time};
 use crate::engine::{Attempt, Delivery};
 use crate::failure::Failure;
 
-/// One failed attempt. What is decided here may not be durable yet.
+/// One failed attempt. The decision may not be durable yet.
 #[derive(Clone, Debug)]
 pub struct AttemptFailed {
     /// The pipeline.
     pub pipeline: Arc<str>,
     /// The id of the message.
     pub message_id: String,
-    /// The message's number in its pipeline. If it becomes a dead letter, the letter has the same.
+    /// The message's number in its pipeline. If the message becomes a dead letter, the letter has the same number.
     pub number: u64,
-    /// For its headers, such as a correlation id. A copy of a pointer, not of the payload.
+    /// The message, for its headers, such as a correlation id. Cheap to clone.
     pub message: Message,
-    /// 1 for the first call.
+    /// The number of the call, 1 for the first.
     pub attempt: u32,
     /// The class of the failure.
     pub class: Class,
@@ -29,31 +29,31 @@ pub struct AttemptFailed {
     pub kind: FailureKind,
     /// The error and its causes, outermost first, joined by `: `.
     pub error: String,
-    /// What the downstream asked for.
+    /// The delay that the downstream asked for.
     pub retry_after: Option<Duration>,
     /// How long the call took.
     pub took: Duration,
-    /// What follows.
+    /// The decision.
     pub decision: Decided,
-    /// What the sink noted on its failure.
+    /// Notes that the sink attached to the failure.
     pub notes: Vec<(&'static str, String)>,
     /// When the attempt ended.
     pub at: Time,
 }
 
-/// What comes after a failed attempt.
+/// The decision after a failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// It is tried again.
+    /// The message is tried again.
     Retry {
         /// Not before this time.
         due: Time,
-        /// The tier's label, as in the figures.
+        /// The tier's label, as in the metrics.
         tier: Arc<str>,
-        /// Whether the failed attempt counts; `false` is a deferral.
+        /// Whether the failed attempt counts; if not, it is a deferral.
         counts: bool,
     },
-    /// It is a dead letter now.
+    /// The message is a dead letter.
     Dead(Reason),
 }
 
@@ -68,7 +68,7 @@ impl Decided {
 }
 
 impl AttemptFailed {
-    /// `None` if the decision is no answer to a failure.
+    /// Returns `None` if the decision does not follow from a failure.
     fn new(
         pipeline: &Arc<str>,
         delivery: &Delivery,
@@ -103,7 +103,7 @@ impl AttemptFailed {
     }
 }
 
-/// The failed attempts that are not fetched yet, if they are wanted.
+/// Failed attempts that were not fetched yet; empty unless a listener wants them.
 #[derive(Debug, Default)]
 pub(super) struct FailureLog {
     pipeline: Option<Arc<str>>,
@@ -111,7 +111,7 @@ pub(super) struct FailureLog {
 }
 
 impl FailureLog {
-    /// One that keeps them, under the pipeline's name.
+    /// A log that keeps failed attempts, under the pipeline's name.
     pub(super) fn of(pipeline: Arc<str>) -> Self {
         Self { pipeline: Some(pipeline), unheard: Vec::new() }
     }
@@ -129,7 +129,7 @@ impl FailureLog {
         }
     }
 
-    /// Appends those that came since the last call.
+    /// Appends the failed attempts since the last call.
     pub(super) fn take(&mut self, out: &mut Vec<AttemptFailed>) {
         out.append(&mut self.unheard);
     }

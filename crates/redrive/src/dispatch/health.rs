@@ -1,4 +1,4 @@
-//! How a pipeline's sink is doing, and what has happened to it: for status, metrics and the log.
+//! The health of a pipeline's sink and its latest changes, for status, metrics and the log.
 
 #![warn(missing_docs)]
 
@@ -24,35 +24,36 @@ use super::shared_wait::AskedWait;
 pub struct HealthFigures {
     /// The breaker of the sink.
     pub breaker: BreakerView,
-    /// Calls that may run at once now: fewer than the limit while the permits grow again, none while it is open.
+    /// Calls that may run at once now: fewer than the limit during ramp-up, none while the breaker is open.
     pub permits: usize,
-    /// How many calls may run at once when nothing is wrong.
+    /// Calls that may run at once in normal operation.
     pub limit: usize,
-    /// The Retry-After that all messages wait for.
+    /// The Retry-After that currently holds back all messages.
     pub wait: Option<AskedWait>,
-    /// Hardly anything gets through, whatever the breaker says.
+    /// An outage seen by the pulse: hardly any call succeeds, whatever the state of the breaker.
     pub outage: Option<Outage>,
-    /// The outage that runs, or was last.
+    /// The current outage, or the last one.
     pub incident: Option<Incident>,
-    /// Where the permits would begin if the breaker closed now, and how long they would need to the limit.
+    /// How many permits there would be at first if the breaker closed now, and how long the ramp-up to the limit
+    /// would take.
     pub ramp: (usize, Duration),
-    /// Good calls per second before the last outage.
+    /// Successful calls per second before the last outage.
     pub usual_per_second: Option<f64>,
-    /// The share of it that calls per second begin with after an outage.
+    /// The share of that rate with which calls begin after an outage.
     pub reload: Ratio,
-    /// Calls per second that are allowed while the permits grow again; `None` without a limit.
+    /// Calls per second that are allowed during ramp-up; `None` without a limit.
     pub reload_per_second: Option<f64>,
-    /// How long a good call takes, if there was one.
+    /// Average duration of a successful call, if there was one.
     pub call_took: Option<Duration>,
-    /// Which endpoints keep messages waiting, for a sink with an endpoint per message.
+    /// The endpoints that keep messages waiting, for a sink with an endpoint per message.
     pub endpoints: Option<EndpointFigures>,
-    /// Retries that are left of the budget; `None` without one.
+    /// Retries left in the budget; `None` without a budget.
     pub budget_remaining: Option<u32>,
     /// Why the guard has paused the pipeline, if it has.
     pub flood: Option<Flood>,
     /// Messages that may have killed the process and wait for their turn to run alone.
     pub suspects: u64,
-    /// Messages whose receiver closed the connection while it handled them.
+    /// Messages whose receiver closed the connection during the call.
     pub resets: ResetFigures,
     /// The latest changes, oldest first.
     pub history: Vec<HealthEntry>,
@@ -61,19 +62,19 @@ pub struct HealthFigures {
 /// Endpoints and origins whose messages wait.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EndpointFigures {
-    /// What an endpoint is here: a tenant or a key, if the sink limits by these.
+    /// What counts as an endpoint: also a tenant or a key, if the sink limits by these.
     pub limit_by: LimitBy,
-    /// Endpoints in cooldown: they fail, or have sent a Retry-After.
+    /// Endpoints in cooldown because they fail or have sent a Retry-After.
     pub endpoints: u64,
     /// Origins in cooldown.
     pub origins: u64,
-    /// How many wait, for whatever reason.
+    /// Endpoints and origins whose messages wait, for whatever reason.
     pub waiting: u64,
-    /// The most serious of these, at most [`SHOWN_MAX`](super::routes::SHOWN_MAX).
+    /// The most serious of these waits, at most [`SHOWN_MAX`](super::routes::SHOWN_MAX).
     pub waits: Arc<[EndpointWait]>,
 }
 
-/// Something that happened to the health of a pipeline.
+/// A change in the health of a pipeline, with its time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HealthEntry {
     /// When it changed.
@@ -82,7 +83,7 @@ pub struct HealthEntry {
     pub change: HealthChange,
 }
 
-/// A change with the pipeline it happened to, for listeners.
+/// A change with its pipeline, for listeners.
 #[derive(Clone, Debug)]
 pub struct HealthChanged {
     /// The pipeline.
@@ -101,44 +102,44 @@ pub enum HealthChange {
     Breaker {
         /// What happened to it.
         change: BreakerChange,
-        /// Where the permits begin again, and where they end.
+        /// The permits at the start and at the end of the ramp-up.
         ramp: Option<(usize, usize)>,
     },
-    /// The sink sent a Retry-After: nothing is sent until then.
+    /// The sink sent a Retry-After: nothing is sent until it is over.
     AskedToWait(AskedWait),
     /// An operator ended the wait.
     WaitLifted,
     /// The guard has paused the pipeline.
     Flood(Flood),
-    /// The last run ended without a clean stop, and this was running.
+    /// The last run ended without a clean stop while messages were running.
     Suspected {
         /// Messages that were running.
         messages: usize,
     },
-    /// So many runs in a row ended without a clean stop, and no message was running that could have ended them.
+    /// Several runs in a row ended without a clean stop, and no running message could have caused it.
     UncleanEnds {
-        /// Starts that ended uncleanly.
+        /// Runs that ended uncleanly.
         runs: u32,
     },
-    /// A suspect is about to run alone, or, with `exclusive`, with nothing else.
+    /// A suspect is about to run: alone in its pipeline, or, with `exclusive`, with nothing else in the process.
     RunsAlone {
         /// The message that runs.
         message_id: String,
         /// Crashes while it ran.
         crashes: u32,
-        /// Crashes after which it is given up.
+        /// Crashes after which it is quarantined.
         threshold: u32,
         /// Whether nothing else runs meanwhile, in any pipeline.
         exclusive: bool,
         /// Suspects that wait behind it.
         left: usize,
     },
-    /// All suspects have come to an end.
+    /// All suspects are settled.
     SuspectsCleared {
-        /// Suspects that ran and came to an end.
+        /// Suspects that ran and were settled.
         cleared: u64,
     },
-    /// A message was given up as a poison pill.
+    /// A message was quarantined as a poison pill.
     Quarantined {
         /// The message.
         message_id: String,
@@ -153,17 +154,17 @@ pub enum HealthChange {
     ReceiverClosed {
         /// The message.
         message_id: String,
-        /// Resets attributed to this message, and how many quarantine it; `None` where resets are common.
+        /// Resets attributed to this message, and how many of them quarantine it; `None` where resets are common.
         suspicion: Option<(u32, u32)>,
     },
     /// Resets that were not logged one by one.
     ReceiverClosedMore {
         /// How many more.
         more: u64,
-        /// Within which time.
+        /// The span they fell into.
         within: Duration,
     },
-    /// A receiver closed the connection too often while it handled a message, which is a dead letter now.
+    /// A receiver closed the connection too often while it handled a message, which is now a dead letter.
     ReceiverKilled {
         /// The message.
         message_id: String,
@@ -175,17 +176,17 @@ pub enum HealthChange {
         /// How long.
         span: Duration,
     },
-    /// A handler does not come back and does not yield.
+    /// A handler does not return and does not yield.
     Stuck {
         /// The message.
         message_id: String,
-        /// How long it ran.
+        /// How long it has been running.
         after: Duration,
     },
 }
 
 impl HealthChange {
-    /// The message it is about, if it is about one.
+    /// The id of the message that the change is about, if any.
     pub fn message_id(&self) -> Option<&str> {
         match self {
             Self::RunsAlone { message_id, .. }
@@ -264,7 +265,7 @@ impl Default for HealthFigures {
     }
 }
 
-/// A share of messages, as in `56 % of 500 messages failed within 10s`.
+/// Describes the cause of an opened breaker, as in `56 % of 500 messages failed within 10s`.
 pub fn cause(cause: &Cause) -> String {
     let percent = u64::from(cause.failed) * 100 / u64::from(cause.of.max(1));
     let within = duration::print(cause.within);
@@ -279,7 +280,8 @@ pub fn cause(cause: &Cause) -> String {
     }
 }
 
-/// `the downstream answered o-1 with 429 and Retry-After 24h; others wait for 5m of it (retry_after_shared_max)`.
+/// Describes a wait, as in `the downstream answered o-1 with 429 and Retry-After 24h; others wait for 5m of it
+/// (retry_after_shared_max)`.
 pub fn asked(wait: &AskedWait) -> String {
     let AskedWait { asked, message_id, kind, since, until, .. } = wait;
     let waited = duration::print(until.since(*since));
@@ -294,7 +296,7 @@ pub fn asked(wait: &AskedWait) -> String {
     )
 }
 
-/// `100 of 120 messages that ended within 1m are dead letters`.
+/// Describes a flood, as in `100 of 120 messages that ended within 1m are dead letters`.
 pub fn flood(flood: &Flood) -> String {
     format!(
         "{} of {} messages that ended within {} are dead letters",

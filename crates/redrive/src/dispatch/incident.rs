@@ -1,4 +1,4 @@
-//! What an outage came to, in numbers: from the opening of the breaker until its permits are back at their limit.
+//! Figures of an outage, from the opening of the breaker until its permits are back at their limit.
 
 #![warn(missing_docs)]
 
@@ -14,49 +14,49 @@ pub struct Incident {
     pub from: Time,
     /// When the breaker closed.
     pub until: Option<Time>,
-    /// Attempts that failed: those it took to open, those under way then, and probes.
+    /// Failed attempts: those that opened the breaker, those in flight then, and probes.
     pub failed: u64,
-    /// Probes that failed.
+    /// Failed probes.
     pub failed_probes: u64,
-    /// Messages that became dead letters since it opened, for whatever reason …
+    /// Messages that became dead letters since it opened, for whatever reason.
     pub dead: u64,
-    /// … of these for exhaustion, which the outage gate keeps from happening …
+    /// Of these, messages that were exhausted, which the outage gate is meant to prevent.
     pub dead_for_outage: u64,
-    /// … and because their time was up.
+    /// Of these, messages whose time was up.
     pub expired: u64,
-    /// Most calls that started within a second after it closed, and most that ran at once.
+    /// The most calls that started within one second after it closed.
     pub peak_per_second: u64,
-    /// The most calls that ran at once.
+    /// The most calls that ran at once after it closed.
     pub peak_running: usize,
-    /// Whether the permits were at their limit again for long enough, so that nothing is counted any more.
+    /// Whether the permits are back at their limit, so that nothing is counted any more.
     pub is_over: bool,
 }
 
-/// Keeps the numbers of the incident that runs, or was last.
+/// Records the figures of the current or last incident.
 #[derive(Clone, Debug)]
 pub(super) struct Recording {
     incident: Option<Incident>,
-    /// Attempts that failed lately while the sink was open: when it closes, they belong to the outage.
+    /// Recent failed attempts while the breaker is closed; if it opens, they count towards the outage.
     lately: Window,
-    /// The second that runs after the breaker has closed, and calls that started in it.
+    /// The start of the current second since the breaker closed, and the calls that started in it.
     second: Time,
     in_second: u64,
     good_calls: u64,
     good_ms: u64,
 }
 
-/// Good calls over which their length is averaged; older ones count half.
+/// Successful calls over which the duration is averaged; then older ones count half.
 const AVERAGED: u64 = 4_096;
 
 impl Recording {
-    /// `within` is how far back an outage reaches that is noticed now.
+    /// `within` is how far back failures count towards an outage that is detected now.
     pub(super) fn new(within: Duration) -> Self {
         let (second, in_second) = (Time::ZERO, 0);
         let lately = Window::new(within);
         Self { incident: None, lately, second, in_second, good_calls: 0, good_ms: 0 }
     }
 
-    /// The breaker opened for so many first attempts that failed; others may have failed beside them.
+    /// The breaker opened because of `failed` first attempts; other attempts may have failed meanwhile.
     pub(super) fn opened(&mut self, from: Time, failed: u32) {
         let failed = failed.max(self.lately.sum(from).failed);
         self.incident = Some(Incident {
@@ -110,7 +110,7 @@ impl Recording {
         }
     }
 
-    /// A call starts; `running` with it.
+    /// A call starts; `running` includes it.
     pub(super) fn started(&mut self, running: usize, now: Time) {
         let Some(incident) = self.incident.as_mut().filter(|one| !one.is_over && one.until.is_some()) else {
             return;
@@ -137,7 +137,7 @@ impl Recording {
         }
     }
 
-    /// How long a good call takes.
+    /// The average duration of a successful call.
     pub(super) fn call_took(&self) -> Option<Duration> {
         let micros = (self.good_ms * 1_000).checked_div(self.good_calls)?;
         Some(Duration::from_micros(micros))

@@ -1,15 +1,15 @@
 //! The state machine of one pipeline.
 //!
-//! Its caller owns the engine and the handlers and loops: [`Machine::room`] says how much to take,
-//! [`Machine::taken`] which deliveries to start, [`Machine::ended`] hears how they went, [`Machine::batch`] is what to
-//! settle, [`Machine::submitted`] and [`Machine::durable`] follow it until it is stored.
+//! Its caller owns the engine and the handlers, and runs the loop: [`Machine::room`] says how much to take,
+//! [`Machine::taken`] returns the calls to start, [`Machine::ended`] takes their outcomes, [`Machine::batch`] returns
+//! what to settle, and [`Machine::submitted`] and [`Machine::durable`] follow it until it is stored.
 //!
-//! In blocking mode a delivery that failed waits in place: it keeps its permit, and [`Machine::restart_due`] starts it
-//! again. What was attempted in place is known only here until the delivery is settled; an orderly end and a pause settle
-//! it as a retry, a process that dies forgets it.
+//! In blocking mode a failed delivery waits in place: it keeps its permit, and [`Machine::restart_due`] starts it
+//! again. Attempts in place are known only here until the delivery is settled. An orderly end and a pause settle it
+//! as a retry; a process that dies forgets the attempts.
 //!
-//! The state is in the parts; this file wires them and answers questions about the whole. What happens to one delivery,
-//! from being taken to its verdict, is in `attempts.rs`.
+//! The state is in the parts; this file wires them together and answers questions about the whole. The path of one
+//! delivery, from being taken to its verdict, is in `attempts.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,12 +39,12 @@ use crate::settle;
 
 pub use crate::settle::Views;
 
-/// Verdicts that may wait to become durable; beyond it nothing is taken until the disk has caught up.
+/// Verdicts that may wait to become durable; at this limit nothing is taken until the disk has caught up.
 pub const UNSETTLED_MAX: usize = 65_536;
-/// Of these, what is left for messages that are due: a disk that lags behind a backlog must not make retries late.
+/// The part of it reserved for due messages, so that a disk that lags behind a backlog does not delay retries.
 pub const UNSETTLED_FOR_DUE: usize = UNSETTLED_MAX / 4;
 
-/// A handler to be called.
+/// A handler call to make.
 #[derive(Debug)]
 pub struct Start {
     pub call: CallId,
@@ -60,20 +60,20 @@ pub struct Start {
 pub enum Ended {
     Done,
     Failed(Failure),
-    /// It was not started, or was given up before it came to an end.
+    /// The call was not started, or was abandoned before it finished.
     Unfinished,
 }
 
-/// What there was to be changed.
+/// The state before an operator's order for the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerAnswer {
-    /// The breaker of the pipeline as it was.
+    /// The previous state of the pipeline's breaker.
     pub was: BreakerState,
     /// Endpoints and origins that were in cooldown, for a sink with an endpoint per message.
     pub endpoints: usize,
 }
 
-/// See the module's docs for the order of calls.
+/// See the module docs for the order of calls.
 #[derive(Debug)]
 pub struct Machine {
     pub(super) policy: Arc<Policy>,
@@ -120,15 +120,15 @@ impl Machine {
         }
     }
 
-    /// Delays come from this function instead of the policy's schedule.
+    /// Takes delays from this function instead of the policy's schedule.
     #[must_use]
     pub fn with_backoff(mut self, backoff: Option<Backoff>) -> Self {
         self.backoff = backoff;
         self
     }
 
-    /// Messages go where the router says. Each endpoint has a breaker of its own then, and none of them can stop the
-    /// whole pipeline. The pipeline's breaker opens only when our key is refused.
+    /// Routes messages to their endpoints. Each endpoint has its own breaker, and none of them can stop the whole
+    /// pipeline. The pipeline's breaker then opens only when our key is refused.
     #[must_use]
     pub fn routed(mut self, router: Router, settings: &ProtectionSettings) -> Self {
         let permits = self.permits.free();
@@ -138,7 +138,7 @@ impl Machine {
         self
     }
 
-    /// Keeps a note of each failed attempt under the pipeline's name; fetch them with [`Self::failed`].
+    /// Records each failed attempt under the pipeline's name; fetch them with [`Self::failed`].
     pub fn watch_failures(&mut self, pipeline: Arc<str>) {
         self.failures = FailureLog::of(pipeline);
     }
@@ -148,7 +148,7 @@ impl Machine {
         self.failures.take(out);
     }
 
-    /// How many deliveries may be taken now, of whatever kind.
+    /// How many deliveries of any kind may be taken now.
     pub fn room(&self) -> usize {
         self.room_below(UNSETTLED_MAX - UNSETTLED_FOR_DUE)
     }
@@ -177,7 +177,7 @@ impl Machine {
         self.permits.free() > 0 && self.protection.room(self.permits.used()) > 0
     }
 
-    /// Time has passed: what the breaker and the ramp allow may have changed.
+    /// Updates everything that depends on time, such as the breaker and the ramp-up.
     pub fn tick(&mut self, now: Time) {
         self.protection.tick(now);
         self.meters.gate(self.paused || self.protection.is_gated(), now);
@@ -205,28 +205,28 @@ impl Machine {
         }
     }
 
-    /// This process does `owned` of `all` parts of the work, and so has that part of what is given to the pipeline as a
-    /// whole.
+    /// Says that this process has `owned` of `all` parts of the work, and so that share of limits of the whole
+    /// pipeline.
     pub fn own(&mut self, owned: u32, all: u32) {
         self.protection.own(owned, all);
     }
 
-    /// What a decision would know now.
+    /// The sink's health and the budget, as a decision would see them now.
     pub fn views(&mut self, now: Time) -> Views {
         self.protection.views(now)
     }
 
-    /// The process did not run for so long.
+    /// Records that the process did not run for `span`.
     pub fn stood_still(&mut self, span: Duration, now: Time) {
         self.protection.note(HealthChange::StoodStill { span }, now);
     }
 
-    /// Appends what has happened to the health of the sink since the last call.
+    /// Appends the health changes since the last call.
     pub fn health_changes(&mut self, out: &mut Vec<HealthEntry>) {
         self.protection.changes(out);
     }
 
-    /// An earlier process left this reminder: a breaker that was open is open, and so are those of endpoints.
+    /// Restores the state that an earlier process left: breakers that were open, including those of endpoints.
     pub fn remember(&mut self, reminder: &[u8]) {
         self.protection.remember(reminder);
         if let Some(routes) = &mut self.routes {
@@ -234,25 +234,25 @@ impl Machine {
         }
     }
 
-    /// The reminder for the next process, if it is another one than at the last call.
+    /// The state for the next process, if it has changed since the last call.
     pub fn reminder(&mut self, now: Time) -> Option<Vec<u8>> {
         let endpoints = self.routes.as_mut().is_some_and(|routes| routes.is_reminder_due(now));
         (self.protection.is_reminder_due(now) | endpoints).then(|| self.last_reminder(now))
     }
 
-    /// The reminder for the next process when this one ends.
+    /// The state for the next process when this one ends.
     pub fn last_reminder(&self, now: Time) -> Vec<u8> {
         let mut reminder = self.protection.reminder(now);
         reminder.extend(self.routes.iter().flat_map(|routes| routes.reminder(now)));
         reminder
     }
 
-    /// How the sink is doing.
+    /// The health of the sink.
     pub fn health(&mut self, now: Time) -> HealthFigures {
         self.protection.figures(now)
     }
 
-    /// Whether nothing keeps messages from being taken but the permits.
+    /// Whether only the permits limit how many messages are taken.
     pub fn is_unhindered(&self) -> bool {
         self.protection.room(0) == usize::MAX && !self.suspects.wants_exclusive() && !self.is_reserved()
     }
@@ -262,13 +262,13 @@ impl Machine {
         self.protection.halted().is_some()
     }
 
-    /// Resumes a paused pipeline; with `anyway`, whatever the guard says of this flood.
+    /// Resumes a paused pipeline; with `anyway`, the guard ignores the current flood.
     pub fn resume(&mut self, anyway: bool) {
         self.protection.resumed(anyway);
         self.gate(TakeGate::Open);
     }
 
-    /// An operator ends a wait that a Retry-After began.
+    /// Ends a wait for a Retry-After, on an operator's order.
     pub fn lift_wait(&mut self, now: Time) {
         self.protection.lift_wait(now);
         if let Some(routes) = &mut self.routes {
@@ -276,22 +276,22 @@ impl Machine {
         }
     }
 
-    /// Begins to deliver: what succeeds from now on is known, and what the process before has saved.
+    /// Begins to record successes, starting from the state that the previous process saved.
     pub fn begin_delivering(&mut self, saved_successes: &[u8], now: Time) {
         self.key_successes = KeySuccesses::begin(saved_successes, now);
     }
 
-    /// The keys with a success, for the next process, if it is time to save them.
+    /// The keys with a success, for the next process, if a save is due.
     pub fn unsaved_key_successes(&mut self, now: Time) -> Option<Vec<u8>> {
         self.key_successes.save_if_due(now)
     }
 
-    /// The same when this process ends.
+    /// The keys with a success, when this process ends.
     pub fn last_key_successes(&mut self, now: Time) -> Vec<u8> {
         self.key_successes.save(Saved::AtEnd, now)
     }
 
-    /// Which keys had a success lately.
+    /// The keys with a recent success.
     pub fn key_successes(&self) -> &KeySuccesses {
         &self.key_successes
     }
@@ -323,34 +323,35 @@ impl Machine {
         self.verdicts.submitted(ticket, len);
     }
 
-    /// The batch of `ticket` and all before it are stored; what became a dead letter by them is appended to `parked`.
+    /// The batch of `ticket` and all before it are stored; the resulting dead letters are appended to `parked`.
     pub fn durable(&mut self, ticket: Ticket, now: Time, parked: &mut Vec<Parked>) {
         let over = self.suspects.durable(|given| given <= ticket);
         self.suspects_over(over, now);
         self.verdicts.durable(ticket, parked);
     }
 
-    /// The batch of `ticket` is stored, while one before it cannot be for now.
+    /// The batch of `ticket` is stored, although an earlier one cannot be for now.
     pub fn durable_alone(&mut self, ticket: Ticket, now: Time, parked: &mut Vec<Parked>) {
         let over = self.suspects.durable(|given| given == ticket);
         self.suspects_over(over, now);
         self.verdicts.durable_alone(ticket, parked);
     }
 
-    /// The turn of the last suspect may have ended, with so many cleared.
+    /// Reports it if the last suspect was settled, with the number cleared.
     fn suspects_over(&mut self, cleared: Option<u64>, now: Time) {
         if let Some(cleared) = cleared {
             self.protection.note(HealthChange::SuspectsCleared { cleared }, now);
         }
     }
 
-    /// Takes nothing from now on; what runs may finish, what waits in place is deferred.
+    /// Takes nothing from now on. Running calls may finish; calls that wait in place are deferred.
     pub fn stop(&mut self) {
         self.stopping = true;
         self.let_all_go();
     }
 
-    /// While the gate is shut nothing waits in place, because nothing shall be started: it waits in the engine behind its gate.
+    /// Opens or shuts the take gate. While it is shut nothing may start, so nothing waits in place: it goes back to
+    /// the engine.
     pub fn gate(&mut self, gate: TakeGate) {
         self.paused = gate.is_shut();
         if self.paused {
@@ -358,7 +359,7 @@ impl Machine {
         }
     }
 
-    /// Everything that waits here goes back to the engine.
+    /// Returns everything that waits here to the engine.
     fn let_all_go(&mut self) {
         self.interrupt_waits();
         let suspects = self.suspects.take_all();
@@ -379,7 +380,7 @@ impl Machine {
         }
     }
 
-    /// Gives up what still runs: the attempt that runs is not counted. Returns how many calls that were.
+    /// Abandons all running calls without counting their attempts. Returns how many there were.
     pub fn give_up(&mut self) -> usize {
         self.stop();
         let calls = self.calls.remove_all();
@@ -391,17 +392,17 @@ impl Machine {
         given_up
     }
 
-    /// Whether a message was suspected of having ended a process since this one began.
+    /// Whether a suspect was taken since this process began.
     pub fn has_met_suspects(&self) -> bool {
         self.suspects.has_met_any()
     }
 
-    /// So many runs in a row ended without a clean stop, and no message was suspected of it.
+    /// Records that several runs in a row ended without a clean stop while no message was suspected.
     pub fn note_unclean_ends(&mut self, runs: u32, now: Time) {
         self.protection.note(HealthChange::UncleanEnds { runs }, now);
     }
 
-    /// How the next suspect would run, if one may start now as far as this pipeline is concerned.
+    /// How the next suspect would run, if it may start now as far as this pipeline is concerned.
     pub fn suspect_turn(&self) -> Option<Run> {
         let run = self.suspects.turn()?;
         // It may be the only message left that can probe the sink.
@@ -409,17 +410,17 @@ impl Machine {
         (may && (run == Run::Alone || self.is_at_rest())).then_some(run)
     }
 
-    /// The suspect whose turn it is, and those that may be announced with it.
+    /// The suspect whose turn it is, and those that may be announced together with it.
     pub fn suspects_in_turn(&self) -> Vec<Receipt> {
         self.suspects.in_turn()
     }
 
-    /// Whether a suspect runs, or ran and its turn is not over.
+    /// Whether a suspect is running, or ran and its turn is not over.
     pub fn suspect_runs(&self) -> bool {
         self.suspects.is_running()
     }
 
-    /// Starts the suspect whose turn it is. It has been announced.
+    /// Starts the suspect whose turn it is. The caller has announced it.
     pub fn start_suspect(&mut self, now: Time, starts: &mut Vec<Start>) {
         let Some(permit) = self.permits.take() else { return };
         let is_probe = self.protection.admit_anybody();
@@ -431,7 +432,7 @@ impl Machine {
         self.begin(Call { is_suspect: true, is_probe, ..Call::new(delivery, now, permit) }, starts);
     }
 
-    /// The suspect whose turn it is belongs to another member by now.
+    /// Drops the suspect whose turn it is, because it now belongs to another member.
     pub fn drop_suspect(&mut self) {
         let dropped = self.suspects.pop();
         self.release(dropped.into_iter().collect());
@@ -442,7 +443,7 @@ impl Machine {
         self.calls.iter().map(|(_, call)| &call.delivery)
     }
 
-    /// Whether the handler of this message runs now.
+    /// Whether the handler of this message is running.
     pub fn runs(&self, number: u64) -> bool {
         self.calls.runs(number)
     }
@@ -452,7 +453,7 @@ impl Machine {
         self.suspects.waiting().chain(self.routes.iter().flat_map(Routes::waiting))
     }
 
-    /// Takes the delivery with this number out, unless its handler runs.
+    /// Withdraws the delivery with this number, unless its handler is running.
     pub fn withdraw(&mut self, number: u64) -> Withdrawn {
         let found = self.calls.withdraw(number);
         if !matches!(found, Withdrawn::NotHere) {
@@ -463,34 +464,34 @@ impl Machine {
         taken.map_or(Withdrawn::NotHere, |delivery| Withdrawn::Taken(Box::new(delivery)))
     }
 
-    /// It was cancelled.
+    /// Dead-letters a withdrawn delivery as cancelled.
     pub fn cancel(&mut self, delivery: Delivery, now: Time) {
         self.settle(settle::dead(delivery, Reason::Cancelled, now), None);
     }
 
-    /// A replayed message was taken back: it did not die, so nothing is counted or reported.
+    /// Takes a replayed message back. It did not die, so nothing is counted or reported.
     pub fn recall(&mut self, settlement: Settlement) {
         self.resets.forget(settlement.delivery.receipt.number());
         self.verdicts.push_silently(settlement);
     }
 
-    /// Its next attempt is to be made now.
+    /// Makes a withdrawn delivery due now.
     pub fn make_due(&mut self, delivery: Delivery, now: Time) {
         let meta = Meta { deferred: false, ..delivery.meta };
         self.settle(settle::put_off(Delivery { meta, ..delivery }, now), None);
     }
 
-    /// It goes back to where it was.
+    /// Releases a withdrawn delivery.
     pub fn let_go(&mut self, delivery: Delivery) {
         self.settle(settle::released(delivery), None);
     }
 
-    /// The call that has run for the longest, and whose it is.
+    /// The call that has run for the longest, and its message.
     pub fn longest_running(&self) -> Option<(CallId, &Message)> {
         self.calls.longest_running().map(|(id, call)| (id, &call.delivery.message))
     }
 
-    /// How many handlers run now.
+    /// How many handlers are running.
     pub fn running(&self) -> usize {
         self.calls.running()
     }
@@ -505,12 +506,13 @@ impl Machine {
         self.calls.waiting()
     }
 
-    /// Whether nothing runs and nothing waits to become durable. What waits in place is at rest: only time moves it on.
+    /// Whether nothing runs and nothing waits to become durable. Calls that wait in place count as at rest: only time
+    /// moves them.
     pub fn is_at_rest(&self) -> bool {
         self.calls.running() == 0 && self.verdicts.unsettled() == 0
     }
 
-    /// When time alone brings work, given what the engine says of its delays.
+    /// When time alone brings work; `next_due` is the engine's next due time.
     pub fn next_wake(&self, next_due: Option<Time>) -> Option<Time> {
         let taken = next_due.filter(|_| self.room_for_due() > 0);
         let health = self.protection.next_wake().into_iter().chain(self.sweep.next());

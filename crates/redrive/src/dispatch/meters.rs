@@ -1,4 +1,5 @@
-//! Counts what happens to deliveries: counters and histograms since the process began, and the last minutes.
+//! Counts what happens to deliveries: counters and histograms since the process began, and figures of the last
+//! minutes.
 
 use std::sync::Arc;
 
@@ -10,11 +11,11 @@ use crate::failure::Failure;
 use crate::figures::{Figures, recent::Recent};
 use crate::settle;
 
-/// What was decided so far.
+/// Totals of the decisions so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tally {
     pub succeeded: u64,
-    /// Also those that wait in place.
+    /// Includes retries in place.
     pub retried: u64,
     pub dead: u64,
     pub released: u64,
@@ -40,7 +41,7 @@ impl Meters {
     pub(super) fn started(&mut self, call: &Call) {
         let Delivery { message, meta, due, .. } = &call.delivery;
         let attempt = settle::next_call(meta);
-        // A first delivery waited only if it was due after it was made; a due time before that says nothing.
+        // A first delivery waited only if it was due after its creation.
         if let Some(due) = due
             && (attempt > 1 || (message.key().is_none() && *due > message.created()))
         {
@@ -79,12 +80,12 @@ impl Meters {
         self.figures.deferred += 1;
     }
 
-    /// The label a decision is counted under.
+    /// The label under which a decision is counted.
     pub(super) fn tier(&self, decision: &Decision) -> &Arc<str> {
         &self.figures.retries[self.tier_index(decision)].tier
     }
 
-    /// Where there are no tiers, there is one label for all.
+    /// The index of the decision's tier; without tiers there is one label for all.
     fn tier_index(&self, decision: &Decision) -> usize {
         let tier = if let Decision::RetryAt(retry) = decision { retry.tier } else { None };
         usize::from(tier.unwrap_or(0)).min(self.figures.retries.len() - 1)
@@ -113,7 +114,7 @@ impl Meters {
         }
     }
 
-    /// Calls were given up: their messages will be called again.
+    /// Calls were abandoned: their messages will be called again.
     pub(super) fn given_up(&mut self, calls: usize) {
         self.figures.repeats += calls as u64;
     }

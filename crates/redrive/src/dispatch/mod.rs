@@ -1,5 +1,5 @@
-//! Dispatch without I/O: what to take, whom to start, what to settle. Clock, randomness and threads are arguments or
-//! elsewhere, so that a simulation can drive the same code.
+//! Dispatch without I/O: decides what to take, start and settle. Clock, randomness and threads are arguments or live
+//! elsewhere, so that a simulation can run the same code.
 
 mod attempts;
 pub mod calls;

@@ -1,4 +1,4 @@
-//! How many handlers may run at once, as guards: a permit is free again when it is dropped, wherever that happens.
+//! Limits how many handlers run at once, with guards: a permit is freed when it is dropped, wherever that happens.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ pub struct Permits {
     limit: usize,
 }
 
-/// The right to run one handler. It cannot be copied, and dropping it is the only way to give it back.
+/// The right to run one handler. It cannot be copied, and dropping it is the only way to return it.
 #[derive(Debug)]
 pub struct Permit {
     used: Arc<AtomicUsize>,
@@ -21,7 +21,8 @@ impl Permits {
         Self { used: Arc::default(), limit }
     }
 
-    /// A permit, if one is free. `&mut`: one thread hands them out, so counting and taking cannot race.
+    /// Returns a permit, if one is free. `&mut`: only one thread takes permits, so the check and the increment cannot
+    /// race.
     pub fn take(&mut self) -> Option<Permit> {
         if self.free() == 0 {
             return None;

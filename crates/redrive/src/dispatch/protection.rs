@@ -1,6 +1,6 @@
-//! What keeps a sink from harm, put together: breaker, pulse, ramp, retry budget and dead-letter guard of one pipeline.
+//! The protection of a sink: breaker, pulse, ramp-up, retry budget and dead-letter guard of one pipeline.
 //!
-//! The machine tells it how calls end and asks it how many may start; the rules themselves are `redrive_core`'s.
+//! The machine reports the end of each call and asks how many may start; the rules themselves are in `redrive_core`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,31 +24,31 @@ use crate::engine::Delivery;
 use crate::failure::Failure;
 use crate::settle::{self, Views};
 
-/// Changes that a history keeps.
+/// How many changes the history keeps.
 const HISTORY_MAX: usize = 16;
-/// Waits from this length on are logged; short ones may come every second.
+/// Waits of at least this length are logged; shorter ones may come every second.
 const LOGGED_FROM: Duration = Duration::from_secs(10);
-/// Changes that are not fetched yet; the oldest go first.
+/// How many changes may wait to be fetched; the oldest are dropped first.
 const UNHEARD_MAX: usize = 256;
 
-/// What an operator orders the breaker to do.
+/// An operator's order for the breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerOrder {
-    /// Ends the cooldown: probes are sent at once.
+    /// End the cooldown and send probes at once.
     Probe,
-    /// Closes it without asking the sink.
+    /// Close it without probing.
     Close,
 }
 
-/// What a pipeline is protected by.
+/// Settings of the protection.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ProtectionSettings {
     pub breaker: BreakerSettings,
     pub guard: GuardSettings,
-    /// Whether all messages go to one place, so that what it asks of one, such as a Retry-After, holds for all.
+    /// Whether all messages go to one endpoint, so that a Retry-After for one applies to all.
     pub one_endpoint: bool,
-    /// Whether each message names its endpoint. Then what one of them does says nothing about the others, except that it
-    /// refused our key, which is the same for all.
+    /// Whether each message names its endpoint. Then the behaviour of one endpoint says nothing about the others,
+    /// except that our key was refused, which is the same for all.
     pub many_endpoints: bool,
 }
 
@@ -63,12 +63,12 @@ impl ProtectionSettings {
 pub(super) enum Admission {
     Free,
     Probe,
-    /// It is the one that opened the breaker; another message must be the probe.
+    /// The message opened the breaker; another one must be the probe.
     Another,
     Gated,
 }
 
-/// The end of a call, as far as it says something about the sink.
+/// The end of a call, as far as it concerns the sink.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CallEnd {
     pub(super) message: u64,
@@ -110,7 +110,7 @@ impl Which {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEvidence {
     Sign(Sign),
-    /// It answers, but has asked for no calls for a while.
+    /// The sink answers, but asked for a pause.
     Busy,
     Nothing,
 }
@@ -130,7 +130,7 @@ pub struct Protection {
     wait: SharedWait,
     blocked: BlockedSpans,
     recording: Recording,
-    /// Whether the state for the next process differs from what was written down.
+    /// Whether the state for the next process has changed since it was written.
     is_unwritten: bool,
     written: saved_health::PulseWritten,
     history: VecDeque<HealthEntry>,
@@ -138,12 +138,12 @@ pub struct Protection {
 }
 
 impl CallEvidence {
-    /// What a failure says about the sink, given what was known of the message before.
+    /// The evidence in a failure, given the message's state before it.
     pub(super) fn of(failure: &Failure, before: &Meta) -> Self {
         match failure.class() {
             _ if failure.is_uncalled() => Self::Nothing,
             Class::Transient => Self::Sign(Sign::Bad(failure.kind())),
-            // It has answered; the message is at fault.
+            // The sink has answered; the message is at fault.
             Class::Permanent | Class::Gone => Self::Sign(Sign::Good),
             Class::Credential => Self::Sign(Sign::Credential),
             Class::RateLimited => Self::Busy,
@@ -182,7 +182,7 @@ impl Protection {
         self.budget.own(owned, all);
     }
 
-    /// What a decision would know now.
+    /// The sink's health and the budget, as a decision would see them now.
     pub fn views(&mut self, now: Time) -> Views {
         let health = match self.breaker.gate(now) {
             Some((by, retry_in)) => Health::Gated { by, retry_in },
@@ -192,8 +192,8 @@ impl Protection {
         Views { health, budget: self.budget.view(now) }
     }
 
-    /// Whether the sink seems to have stopped just now, judged by one message and when it first failed, since its last
-    /// replay. If no other message failed since, that is worth one more attempt and no more.
+    /// Whether the sink seems to have stopped just now, judged by when this message first failed since its last
+    /// replay. If no other message failed since, that justifies one more attempt only.
     pub(super) fn has_stopped(&self, delivery: &Delivery, now: Time) -> bool {
         let meta = &delivery.meta;
         match settle::first_failed(delivery).map(|since| self.pulse.stopped(since, now)) {
@@ -203,7 +203,7 @@ impl Protection {
         }
     }
 
-    /// Time has passed.
+    /// Updates everything that depends on time.
     pub(super) fn tick(&mut self, now: Time) {
         let change = self.breaker.tick(now);
         self.breaker_changed(change, now);
@@ -217,7 +217,7 @@ impl Protection {
         }
     }
 
-    /// One message received a Retry-After; where all go to one endpoint, all wait.
+    /// A message received a Retry-After. If all messages go to one endpoint, all of them wait.
     pub(super) fn asked_to_wait(&mut self, wait: AskedWait, now: Time) {
         if !self.one_endpoint {
             return;
@@ -231,7 +231,7 @@ impl Protection {
         self.blocked.block(now);
     }
 
-    /// An operator ends the wait.
+    /// Ends the wait, on an operator's order.
     pub(super) fn lift_wait(&mut self, now: Time) {
         if self.wait.lift() {
             self.note(HealthChange::WaitLifted, now);
@@ -239,7 +239,8 @@ impl Protection {
         }
     }
 
-    /// Ends the wait when its time has come. After one that was cut the sink may ask again, so one call goes first.
+    /// Ends the wait when it is over. After one that was cut short the sink may ask again, so a single call goes
+    /// first.
     fn wait_on(&mut self, now: Time) {
         match self.wait.tick(now) {
             None => {}
@@ -248,7 +249,7 @@ impl Protection {
         }
     }
 
-    /// Calls begin few and grow, as after an outage: the sink had its reasons.
+    /// Starts a ramp-up from `few` permits, as after an outage: the sink asked for the wait for a reason.
     fn begin_few(&mut self, few: u32, now: Time) {
         if self.breaker.is_closed() {
             self.blocked.unblock(now);
@@ -262,13 +263,13 @@ impl Protection {
         Ramp::new(few, self.limit, now).with_reload(reload)
     }
 
-    /// Whether nothing is known of the sink but that it takes nothing: it is shut off, or has asked to slow down and has not
-    /// taken anything since.
+    /// Whether the sink is known to accept nothing: its breaker is open, or it has asked for a pause and not answered
+    /// since.
     pub(super) fn is_out_of_reach(&self) -> bool {
         self.is_open() || self.wait.is_unanswered()
     }
 
-    /// How many calls may start beside those that run.
+    /// How many more calls may start beside `running` ones.
     pub(super) fn room(&self, running: usize) -> usize {
         if self.halted.is_some() || self.wait.now().is_some() {
             return 0;
@@ -294,7 +295,7 @@ impl Protection {
         !self.breaker.is_closed()
     }
 
-    /// Whether a message may start beside so many that run.
+    /// Whether a message may start beside `running` calls.
     pub(super) fn admit(&mut self, message: u64, running: usize) -> Admission {
         if self.room(running) == 0 {
             return Admission::Gated;
@@ -309,7 +310,7 @@ impl Protection {
         Admission::Probe
     }
 
-    /// Lets any message start for which there was room. Whether it is a probe.
+    /// Lets any message start, once room was checked. Returns whether it is a probe.
     pub(super) fn admit_anybody(&mut self) -> bool {
         let is_probe = !self.breaker.is_closed();
         if is_probe {
@@ -318,7 +319,7 @@ impl Protection {
         is_probe
     }
 
-    /// Hears how a call ended. Whether it made the breaker open.
+    /// Records the end of a call. Returns whether the breaker opened.
     pub(super) fn ended(&mut self, end: CallEnd, now: Time) -> bool {
         let CallEnd { message, which, is_probe, evidence } = end;
         let is_good = evidence == CallEvidence::Sign(Sign::Good);
@@ -361,7 +362,7 @@ impl Protection {
         opened
     }
 
-    /// An operator orders probes now, or closes it by hand. Returns how it was.
+    /// Carries out an operator's order. Returns the state before it.
     pub(super) fn order_breaker(&mut self, order: BreakerOrder, now: Time) -> BreakerState {
         let was = self.breaker.state();
         let change = match order {
@@ -372,7 +373,7 @@ impl Protection {
         was
     }
 
-    /// A probe was given up.
+    /// A probe was abandoned.
     pub(super) fn probe_given_up(&mut self) {
         self.breaker.probe_came_to_nothing();
     }
@@ -405,20 +406,19 @@ impl Protection {
         self.blocked.blocked_ms_between(since, now)
     }
 
-    /// For how long a message was held in all, if it is held until `now`.
+    /// The total time for which a message was held, if it is held until `now`.
     pub(super) fn held_ms(&self, delivery: &Delivery, now: Time) -> u64 {
         let since = delivery.due.unwrap_or(delivery.meta.created);
         delivery.meta.held_ms.saturating_add(self.kept_ms(since, now))
     }
 
-    /// A message that was held until `now` says for how long.
+    /// Adds the time for which a message was held until `now` to its meta.
     pub(super) fn with_time_held(&self, mut delivery: Delivery, now: Time) -> Delivery {
         delivery.meta.held_ms = self.held_ms(&delivery, now);
         delivery
     }
 
-    /// What an earlier process left: a breaker that was open is open, and messages that failed with nothing delivered since
-    /// still count.
+    /// Restores the state of an earlier process: an open breaker, and the failures since the last success.
     pub(super) fn remember(&mut self, reminder: &[u8]) {
         let left = saved_health::read(reminder);
         self.pulse.resume(&left.pulse);
@@ -438,7 +438,7 @@ impl Protection {
         std::mem::take(&mut self.is_unwritten) | self.written.is_due(&self.pulse, now)
     }
 
-    /// All that the next process has to know.
+    /// The state for the next process.
     pub(super) fn reminder(&self, now: Time) -> Vec<u8> {
         saved_health::write(&saved_health::Left {
             open: self.breaker.still_open(now),
@@ -447,7 +447,7 @@ impl Protection {
         })
     }
 
-    /// A call starts beside those that run.
+    /// A call starts beside `running` others.
     pub(super) fn started(&mut self, running: usize, now: Time) {
         self.recording.started(running, now);
         if let Some(ramp) = &mut self.ramp {
@@ -455,7 +455,7 @@ impl Protection {
         }
     }
 
-    /// A call of this length was good.
+    /// A successful call took this long.
     pub(super) fn took(&mut self, took: Duration) {
         self.recording.took(took);
     }
@@ -470,12 +470,12 @@ impl Protection {
     }
 
     pub(super) fn died(&mut self, reason: Reason, now: Time) {
-        // An operator's decision; it says nothing about the sink or the message.
+        // An operator's decision says nothing about the sink or the message.
         if reason == Reason::Cancelled {
             return;
         }
         self.recording.died(reason);
-        // What waited too long is not a judgement on the message, and pausing would make more of it.
+        // A wait that is too long does not condemn the message, and a pause would only cause more of them.
         let waited = matches!(reason, Reason::TtlExceeded | Reason::HoldExpired | Reason::KeyBlocked);
         if waited || self.halted.is_some() {
             return;
@@ -486,12 +486,12 @@ impl Protection {
         }
     }
 
-    /// What the guard has paused the pipeline for.
+    /// The flood for which the guard has paused the pipeline.
     pub(super) fn halted(&self) -> Option<Flood> {
         self.halted
     }
 
-    /// An operator resumes the pipeline.
+    /// An operator resumed the pipeline; with `anyway`, the guard ignores the current flood.
     pub(super) fn resumed(&mut self, anyway: bool) {
         self.halted = None;
         self.guard.resumed(anyway);
@@ -505,7 +505,7 @@ impl Protection {
         self.tell(change, at);
     }
 
-    /// Logs something that is no change of health.
+    /// Logs a change without adding it to the history.
     pub(super) fn tell(&mut self, change: HealthChange, at: Time) {
         if self.unheard.len() == UNHEARD_MAX {
             self.unheard.remove(0);
@@ -513,7 +513,7 @@ impl Protection {
         self.unheard.push(HealthEntry { at, change });
     }
 
-    /// Appends what has changed since the last call.
+    /// Appends the changes since the last call.
     pub(super) fn changes(&mut self, out: &mut Vec<HealthEntry>) {
         out.append(&mut self.unheard);
     }

@@ -1,5 +1,5 @@
-//! Where messages go, for a sink with an endpoint per message: an endpoint that fails, sends a Retry-After or is busy
-//! delays only its own messages.
+//! Routing for a sink with an endpoint per message: an endpoint that fails, sends a Retry-After or is busy delays
+//! only its own messages.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -19,29 +19,29 @@ use super::health::EndpointFigures;
 use super::saved_endpoints::SavedEndpoints;
 use crate::engine::Delivery;
 
-/// Messages that wait in memory for a full endpoint, per permit; beyond it they wait in the store.
+/// Messages per permit that wait in memory for a full endpoint; beyond that they wait in the store.
 const QUEUED_PER_PERMIT: usize = 4;
 /// How long a message waits in the store at first …
 const PUT_OFF_MIN: Duration = Duration::from_secs(1);
-/// … and at most, each time longer.
+/// … and at most; the wait grows each time.
 const PUT_OFF_MAX: Duration = Duration::from_mins(1);
 
-/// How long one that waits in place for a full endpoint waits on.
+/// Delay before a message that waits in place tries a full endpoint again.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Waiting endpoints that are shown one by one.
+/// The number of waiting endpoints that are listed.
 pub const SHOWN_MAX: usize = 32;
 
-/// How often waiting endpoints are counted.
+/// Interval at which waiting endpoints are counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 
 type Route = dyn Fn(&Message) -> Option<Endpoint> + Send + Sync;
 
-/// Says where a message goes.
+/// Determines the endpoint of a message.
 #[derive(Clone)]
 pub struct Router {
     pub(crate) per_endpoint: u32,
-    /// Calls that may begin in a second.
+    /// Calls per second that may begin at one endpoint.
     pub(crate) rate: Option<f64>,
     pub(crate) numbering: Option<u64>,
     pub(crate) limit_by: LimitBy,
@@ -51,7 +51,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// At most `per_endpoint` calls run against one endpoint at once, and `rate` begin there in a second.
+    /// A router that allows at most `per_endpoint` concurrent calls to one endpoint, and `rate` new ones per second.
     pub fn new(
         per_endpoint: u32,
         rate: Option<f64>,
@@ -67,20 +67,21 @@ impl Router {
         }
     }
 
-    /// Identifies how endpoints are numbered: a process that finds cooldowns of the same numbering takes them up.
+    /// Identifies how endpoints are numbered. A process restores saved cooldowns only if they have the same
+    /// numbering.
     #[must_use]
     pub fn numbered(self, numbering: Option<u64>) -> Self {
         Self { numbering, ..self }
     }
 
-    /// What an endpoint's number stands for.
+    /// Sets what an endpoint's number stands for.
     #[must_use]
     pub fn limiting_by(self, limit_by: LimitBy) -> Self {
         Self { limit_by, ..self }
     }
 
-    /// Whether an origin is one service that answers for all its endpoints, as a push service does. Then what it answers
-    /// at one endpoint counts for all, and both windows of the breaker watch it.
+    /// Sets whether an origin is one service that answers for all its endpoints, as a push service does. Then its
+    /// answers at one endpoint count for all, and both windows of the breaker watch it.
     #[must_use]
     pub fn one_service(self, one_service: bool) -> Self {
         Self { one_service, ..self }
@@ -96,28 +97,29 @@ impl fmt::Debug for Router {
 #[derive(Debug)]
 pub(super) struct Routes {
     router: Router,
-    /// What the slow window counts.
+    /// The failures that the slow window counts.
     slow_counts: Vec<Counted>,
     pub(super) endpoints: Endpoints,
-    /// Messages whose endpoint is full, without a permit. `queued` are all of them.
+    /// Messages whose endpoint is full; they hold no permit. `queued` is their total.
     queues: HashMap<u64, VecDeque<Delivery>>,
     queued: usize,
     queued_max: usize,
     /// Endpoints with queued messages at which a call has ended.
     freed: VecDeque<u64>,
-    /// Whether what is looked at comes from a queue, so that it is its turn.
+    /// Whether the delivery being routed comes from a queue, so that it is its turn.
     pub(super) from_queue: bool,
-    /// Numbers for tenants. Keyed at random, so that an outsider cannot choose two tenants with one number.
+    /// Numbers for tenants. The hash is keyed at random, so that an outsider cannot choose two tenants with the same
+    /// number.
     tenants: RandomState,
-    /// What was shown last, and when it was counted: there may be many.
+    /// The last figures and their time, because counting many endpoints takes long.
     shown: (EndpointFigures, Time),
     saved: SavedEndpoints,
 }
 
-/// What becomes of a delivery before it starts.
+/// The result of routing a delivery.
 pub(super) enum Routed {
     Start(Delivery, Option<Endpoint>),
-    /// It waits in its endpoint's queue.
+    /// The delivery waits in its endpoint's queue.
     Queued,
     PutOff(Delivery, Time),
 }
@@ -139,7 +141,7 @@ impl Routes {
         }
     }
 
-    /// Which endpoints keep messages waiting, counted anew once a second. `reserved` are those that are reserved for one
+    /// The endpoints that keep messages waiting, counted at most once a second. `reserved` are those reserved for one
     /// message.
     pub(super) fn figures(&mut self, reserved: impl Iterator<Item = u64>, now: Time) -> EndpointFigures {
         let (shown, counted) = &self.shown;
@@ -155,7 +157,8 @@ impl Routes {
         figures
     }
 
-    /// Breaker, Retry-After and rate are the endpoints' own; what is full or reserved shows by who waits here.
+    /// Lists the waits. Those for a breaker, Retry-After or rate come from the endpoints; full and reserved ones
+    /// follow from the queues here.
     fn waits(&self, reserved: impl Iterator<Item = u64>, now: Time) -> WaitList {
         let mut list = WaitList::new(SHOWN_MAX);
         let queued = |endpoint: u64| self.queues.get(&endpoint).map_or(0, |waiting| waiting.len() as u64);
@@ -182,23 +185,23 @@ impl Routes {
         list
     }
 
-    /// An earlier process left this reminder.
+    /// Restores the state that an earlier process left.
     pub(super) fn remember(&mut self, reminder: &[u8]) {
         self.endpoints.resume(&self.saved.read(reminder));
     }
 
-    /// Whether the state for the next process differs from what was written down.
+    /// Whether the state for the next process has changed since it was written.
     pub(super) fn is_reminder_due(&mut self, now: Time) -> bool {
         self.saved.is_due(self.endpoints.changes(), now)
     }
 
-    /// What the next process has to know.
+    /// The state for the next process.
     pub(super) fn reminder(&self, now: Time) -> Vec<u8> {
         self.saved.write(&self.endpoints.cooldowns(now))
     }
 
-    /// What becomes of a delivery that will not be sent after `latest`.
-    /// `is_reserved` says which endpoints are reserved for another message.
+    /// Routes a delivery that will not be sent after `latest`. `is_reserved` says which endpoints are reserved for
+    /// another message.
     pub(super) fn route(
         &mut self,
         delivery: Delivery,
@@ -229,7 +232,7 @@ impl Routes {
         }
     }
 
-    /// Whether one that waited in place may go on now; else when to ask again.
+    /// Returns the endpoint if a call that waited in place may continue now, otherwise when to ask again.
     pub(super) fn go_on(
         &mut self,
         delivery: &Delivery,
@@ -251,13 +254,15 @@ impl Routes {
         }
     }
 
-    /// No endpoint may fill more than a quarter of the queues: others need it as well.
+    /// Whether a message may be queued. No endpoint may fill more than a quarter of the queues, to leave room for
+    /// others.
     fn has_place_for(&self, to: Endpoint) -> bool {
         let own = self.queues.get(&to.endpoint).map_or(0, VecDeque::len);
         self.queued < self.queued_max && own < (self.queued_max / 4).max(1)
     }
 
-    /// On whose behalf a call counts for its origin. `is_answer`: it says that the receiver is well, or is not.
+    /// The party for which a call counts at its origin. `is_answer`: whether the call says if the receiver is
+    /// healthy.
     pub(super) fn counts_as(
         &self,
         to: Endpoint,
@@ -271,7 +276,7 @@ impl Routes {
         counts_as(to, tenant.map(|tenant| self.tenants.hash_one(tenant)), contact)
     }
 
-    /// What a first attempt is to the slow window of its origin, if that has one.
+    /// How a first attempt counts in the slow window of its origin, if there is one.
     pub(super) fn slow(&self, failed: Option<FailureKind>) -> Option<bool> {
         let counts = |kind: FailureKind| self.slow_counts.iter().any(|counted| counted.matches(kind));
         self.router.one_service.then(|| failed.is_some_and(counts))
@@ -290,7 +295,7 @@ impl Routes {
             let endpoint = self.freed.pop_front()?;
             let Some(waiting) = self.queues.get_mut(&endpoint) else { continue };
             let to = waiting.front().and_then(|next| (self.router.of)(&next.message));
-            // Full again: one of the calls that run there will say when it is not.
+            // Full again: the end of a call there will free it.
             if to.is_some_and(|to| self.endpoints.is_full(to)) || is_reserved(endpoint) {
                 continue;
             }
@@ -305,7 +310,7 @@ impl Routes {
         }
     }
 
-    /// The one that had its turn did not start, so no end of a call will free the next one.
+    /// The message that had its turn did not start, so no end of a call would free the next one.
     pub(super) fn free_again(&mut self, endpoint: u64) {
         if self.queues.contains_key(&endpoint) {
             self.freed.push_front(endpoint);
@@ -317,7 +322,7 @@ impl Routes {
         self.queues.values().flatten()
     }
 
-    /// Takes one of them out.
+    /// Withdraws a waiting message.
     pub(super) fn withdraw(&mut self, number: u64) -> Option<Delivery> {
         let is_it = |delivery: &Delivery| delivery.receipt.number() == number;
         let (endpoint, at) =
@@ -338,7 +343,7 @@ impl Routes {
     }
 }
 
-/// Different for each message and each of its waits, and the same in every run.
+/// A pseudo-random number that differs for each message and each of its waits, but is reproducible.
 fn spread(delivery: &Delivery) -> Random {
     let number = delivery.receipt.number() ^ delivery.meta.held_ms.rotate_left(32);
     Random(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -354,7 +359,7 @@ mod tests {
     const PERMITS: usize = 8;
     const NOW: Time = Time::from_millis(1_000_000);
 
-    /// Two calls at once for an endpoint, which is the first letter of the message's id.
+    /// Allows two concurrent calls per endpoint, which is the first letter of the message's id.
     fn routes() -> Routes {
         let of = |message: &Message| {
             message.id().bytes().next().map(|letter| Endpoint { origin: 1, endpoint: letter.into() })

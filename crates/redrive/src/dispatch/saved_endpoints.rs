@@ -1,7 +1,7 @@
-//! Serializes the cooldowns of endpoints so that they survive a restart: a line of the reminder for each.
+//! Serializes the cooldowns of endpoints so that they survive a restart: one line of the reminder for each.
 //!
-//! Endpoints are numbers that a sink makes, and a number means something only to a sink that makes the same ones. So each
-//! line names the numbering, and lines of another one are skipped.
+//! The numbers of endpoints come from the sink, and are only valid for a sink that numbers the same way. So each line
+//! names the numbering, and lines with a different one are skipped.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use redrive_core::Time;
 use redrive_core::endpoints::{Cooldown, Unit};
 
-/// The first word of a line; another one is another version, and not understood.
+/// The first word of a line. A different word means a different version, which is not read.
 const COOLDOWN: &str = "cool1";
-/// Cooldowns may begin and end with every call; they are written down once in so long.
+/// Cooldowns may change with every call, so they are written at most this often.
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug)]
 pub(super) struct SavedEndpoints {
-    /// `None`: the numbers end with the process.
+    /// `None` if the numbers are valid only in this process.
     numbering: Option<u64>,
     looked: Time,
     written: u64,
@@ -27,7 +27,7 @@ impl SavedEndpoints {
         Self { numbering, looked: Time::ZERO, written: 0 }
     }
 
-    /// Whether cooldowns have changed since they were written down, looked at once a second.
+    /// Whether cooldowns have changed since they were written; checked once a second.
     pub(super) fn is_due(&mut self, changes: u64, now: Time) -> bool {
         if self.numbering.is_none() || (now.since(self.looked) < WRITE_EVERY && now >= self.looked) {
             return false;
@@ -54,7 +54,7 @@ impl SavedEndpoints {
         text.into_bytes()
     }
 
-    /// Lines that are not whole, and those of another numbering, say nothing.
+    /// Reads the cooldowns. Incomplete lines and those of another numbering are skipped.
     pub(super) fn read(&self, reminder: &[u8]) -> Vec<Cooldown> {
         let Some(numbering) = self.numbering else { return Vec::new() };
         let lines = reminder.split_inclusive(|byte| *byte == b'\n');

@@ -1,4 +1,4 @@
-//! Serializes the health of a sink so that it survives a restart: a short line of text that an engine stores.
+//! Serializes the health of a sink so that it survives a restart: a few short lines of text that an engine stores.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use redrive_core::pulse::{Pulse, SinceSuccess};
 use redrive_core::time::millis;
 use redrive_core::views::Gate;
 
-/// The first word of a line; another one is another version, and not understood.
+/// The first words of lines. A different word means a different version, which is not read.
 const OPEN: &str = "open1";
 const PULSE: &str = "pulse1";
 const USUAL: &str = "usual1";
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What one process leaves to the next.
+/// The state that one process leaves to the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Left {
     pub(super) open: Option<StillOpen>,
     pub(super) pulse: SinceSuccess,
-    /// Good calls per second before the outage.
+    /// Successful calls per second before the outage.
     pub(super) usual: Option<f64>,
 }
 
-/// Empty if there is nothing to remember.
+/// Serializes the state; empty if there is nothing to remember.
 pub(super) fn write(left: &Left) -> Vec<u8> {
     let mut text = Vec::new();
     if let Some(StillOpen { since, next_probe, rounds, probes, cause }) = &left.open {
@@ -48,7 +48,8 @@ pub(super) fn write(left: &Left) -> Vec<u8> {
     text.concat().into_bytes()
 }
 
-/// Which pulse was written down last. It beats with every call; the next process needs no more than the gist of it.
+/// A summary of the pulse that was written last. The pulse changes with every call; the next process needs only the
+/// summary.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PulseWritten {
     looked: Time,
@@ -56,7 +57,8 @@ pub(super) struct PulseWritten {
 }
 
 impl PulseWritten {
-    /// Looks once a second, and leaves successes of the same minute and failures of the same ten minutes alone.
+    /// Whether to write the pulse. Checks once a second, and ignores changes within the same minute for successes and
+    /// within the same ten minutes for failures.
     pub(super) fn is_due(&mut self, pulse: &Pulse, now: Time) -> bool {
         if now.since(self.looked) < LOOK_EVERY {
             return false;
@@ -69,7 +71,7 @@ impl PulseWritten {
     }
 }
 
-/// Lines that are not whole say nothing: then breaker and pulse find out by themselves.
+/// Reads the state. Incomplete lines are skipped; then breaker and pulse have to learn the state anew.
 pub(super) fn read(text: &[u8]) -> Left {
     let lines = || text.split_inclusive(|byte| *byte == b'\n').filter_map(|line| str::from_utf8(line).ok());
     Left {

@@ -16,7 +16,7 @@ pub struct AskedWait {
     pub since: Time,
     /// When it is over.
     pub until: Time,
-    /// What the sink asked for, within `retry_after_max`; longer than the wait if that was cut.
+    /// The wait that the sink asked for, within `retry_after_max`; longer than the actual wait if that was cut.
     pub asked: Duration,
     /// The message that received it.
     pub message_id: String,
@@ -47,7 +47,7 @@ pub(super) struct SharedWait {
 }
 
 impl SharedWait {
-    /// The sink asks for a wait. Whether none was running.
+    /// Records that the sink asked for a wait. Returns whether no wait was running.
     pub(super) fn ask(&mut self, wait: AskedWait) -> bool {
         let is_new = self.asked.is_none() || self.is_over;
         if is_new || self.asked.as_ref().is_some_and(|asked| asked.until < wait.until) {
@@ -56,7 +56,7 @@ impl SharedWait {
         is_new
     }
 
-    /// Ends the wait when its time has come. A clock that was set back does not prolong it.
+    /// Ends the wait when it is over. A clock that was set back does not prolong it.
     pub(super) fn tick(&mut self, now: Time) -> Option<Over> {
         let asked = self.asked.as_mut().filter(|_| !self.is_over)?;
         if now < asked.since {
@@ -69,7 +69,7 @@ impl SharedWait {
         Some(if asked.is_cut() { Over::Cut } else { Over::Served })
     }
 
-    /// An operator ends the wait. Whether there was one.
+    /// Ends the wait, on an operator's order. Returns whether there was one.
     pub(super) fn lift(&mut self) -> bool {
         let waits = self.now().is_some();
         self.is_over = true;
@@ -83,7 +83,7 @@ impl SharedWait {
         }
     }
 
-    /// The wait that is running.
+    /// The current wait.
     pub(super) fn now(&self) -> Option<&AskedWait> {
         self.asked.as_ref().filter(|_| !self.is_over)
     }

@@ -1,16 +1,16 @@
-//! Deliveries that may have crashed the process, waiting without a permit to run alone. The next one starts once the end of
-//! the one before was given to the engine; after one that ran with nothing else in flight, once that end is stored.
+//! Deliveries that may have crashed the process, waiting without a permit to run alone. The next one starts once the
+//! outcome of the previous one was given to the engine, or, after an exclusive run, once that outcome is stored.
 
 use redrive_core::suspects::{Run, Suspects};
 use redrive_core::{Time, expired};
 
 use crate::engine::{Delivery, Receipt, Ticket};
 
-/// Suspects that are announced together. If nobody can tell which of them ran when the process died, all of them have their
-/// last run exclusively, one after the other.
+/// Suspects that are announced together. If the process dies and it is unknown which of them was running, each of
+/// them gets its last run exclusively, one after the other.
 const ANNOUNCED_MAX: usize = 8;
 
-/// The end of the suspect that ran last, on its way into the store.
+/// The outcome of the last suspect, on its way into the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 enum SuspectEnd {
     #[default]
@@ -32,7 +32,7 @@ pub(super) struct SuspectStart {
     pub(super) crashes: u32,
     /// Whether nothing else may run meanwhile.
     pub(super) exclusive: bool,
-    /// Suspects behind it.
+    /// Suspects still waiting.
     pub(super) left: usize,
 }
 
@@ -40,18 +40,18 @@ pub(super) struct SuspectStart {
 pub(super) struct SuspectQueue {
     suspects: Suspects<Delivery>,
     end: SuspectEnd,
-    /// Suspects that came since the last call of `take_new`.
+    /// Suspects added since the last call of `take_new`.
     new: usize,
     has_met_any: bool,
 }
 
 impl SuspectQueue {
-    /// A message is quarantined after this many crashes.
+    /// `threshold`: a message is quarantined after this many crashes.
     pub(super) fn new(threshold: u32) -> Self {
         Self { suspects: Suspects::new(threshold), end: SuspectEnd::None, new: 0, has_met_any: false }
     }
 
-    /// A suspect came; it may be quarantined already and not be queued.
+    /// A suspect was taken; if it is quarantined at once, it is not queued.
     pub(super) fn met(&mut self) {
         self.has_met_any = true;
     }
@@ -65,7 +65,7 @@ impl SuspectQueue {
         self.new += 1;
     }
 
-    /// How many came since the last call.
+    /// How many were added since the last call.
     pub(super) fn take_new(&mut self) -> usize {
         std::mem::take(&mut self.new)
     }
@@ -97,22 +97,22 @@ impl SuspectQueue {
         self.suspects.turn()
     }
 
-    /// The suspect whose turn it is, and those that may be announced with it.
+    /// The suspect whose turn it is, and those that may be announced together with it.
     pub(super) fn in_turn(&self) -> Vec<Receipt> {
         self.suspects.in_turn(ANNOUNCED_MAX).map(|delivery| delivery.receipt).collect()
     }
 
-    /// Whether an exclusive run is going on or is next: nothing else may start.
+    /// Whether an exclusive run is going on or is next, so that nothing else may start.
     pub(super) fn wants_exclusive(&self) -> bool {
         self.suspects.wants_exclusive()
     }
 
-    /// Whether a suspect runs, or ran and its turn is not over.
+    /// Whether a suspect is running, or ran and its turn is not over.
     pub(super) fn is_running(&self) -> bool {
         self.suspects.is_running()
     }
 
-    /// All suspects, also the one that runs.
+    /// The number of suspects, including the running one.
     pub(super) fn len(&self) -> usize {
         self.suspects.len()
     }
@@ -129,7 +129,8 @@ impl SuspectQueue {
     }
 
     /// The batch was given to the engine. Returns how many were cleared if that ended the last suspect's turn. An
-    /// exclusive run lasts until the end is stored: until then the suspect would be blamed for what others do.
+    /// exclusive run lasts until its outcome is stored: until then the suspect would be blamed for a crash caused by
+    /// another message.
     pub(super) fn submitted(&mut self, ticket: Ticket) -> Option<u64> {
         let SuspectEnd::InBatch { cleared } = self.end else { return None };
         if self.suspects.wants_exclusive() {
@@ -139,7 +140,7 @@ impl SuspectQueue {
         self.end_turn(cleared)
     }
 
-    /// What was given to the engine is stored. Returns how many were cleared if that ended the last suspect's turn.
+    /// The batch given to the engine is stored. Returns how many were cleared if that ended the last suspect's turn.
     pub(super) fn durable(&mut self, is_stored: impl Fn(Ticket) -> bool) -> Option<u64> {
         match self.end {
             SuspectEnd::Given { ticket, cleared } if is_stored(ticket) => self.end_turn(cleared),

@@ -5,23 +5,23 @@ use std::time::Duration;
 
 use redrive_core::Time;
 
-/// How often it is looked.
+/// How often waiting messages are checked.
 const EVERY: Duration = Duration::from_mins(1);
-/// How many are looked at in one go, at most.
+/// How many are checked at once, at most.
 pub(super) const LOOK_MAX: usize = 64;
-/// So many looks at nobody whose time is up are enough. More than one: what is due and what is fresh come by turns where
-/// there is room for one.
+/// The sweep ends after this many looks without an expired message. More than one, because with room for a single
+/// message due and new ones are taken alternately.
 const ENOUGH: u32 = 2;
 
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     began: Option<Time>,
-    /// Looks that are left before it ends; none while it rests.
+    /// Looks left before the sweep ends; 0 while none is running.
     looks: u32,
 }
 
 impl Sweep {
-    /// Time has passed, and the sink is out of reach or not.
+    /// Begins a sweep if one is due, or resets if the sink is reachable again.
     pub(super) fn tick(&mut self, is_out_of_reach: bool, now: Time) {
         if !is_out_of_reach {
             *self = Self::default();
@@ -34,14 +34,14 @@ impl Sweep {
         self.looks > 0
     }
 
-    /// Messages were looked at, and so many of them are over.
+    /// Records a look that found `over` expired messages.
     pub(super) fn looked(&mut self, over: usize) {
         if self.is_on() {
             self.looks = if over > 0 { ENOUGH } else { self.looks - 1 };
         }
     }
 
-    /// When it is looked again.
+    /// When the next sweep begins.
     pub(super) fn next(&self) -> Option<Time> {
         self.began.map(|began| began.plus(EVERY))
     }

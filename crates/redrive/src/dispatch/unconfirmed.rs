@@ -15,7 +15,7 @@ use crate::failure::Failure;
 
 /// How long to wait for an answer.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// Messages that wait. Beyond it they are deferred at once.
+/// Messages that may wait. Beyond that they are deferred at once.
 const WAITING_MAX: usize = 256;
 
 /// A failed attempt without a decision yet.
@@ -56,7 +56,7 @@ impl Unconfirmed {
         Vec::from(yes)
     }
 
-    /// Removes the next message that has waited long enough.
+    /// Removes the next message that has waited for the maximum.
     pub(super) fn pop_late(&mut self, now: Time) -> Option<Undecided> {
         // A clock that was set back must not prolong the wait.
         let is_late = |one: &mut Undecided| now < one.ended || now.since(one.ended) >= WAIT_MAX;

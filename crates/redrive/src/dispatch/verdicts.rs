@@ -1,4 +1,5 @@
-//! Verdicts on their way into the store: collected into a batch, given to the engine under a ticket, durable at last.
+//! Verdicts on their way into the store: collected into a batch, given to the engine under a ticket, and finally
+//! durable.
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,7 @@ use redrive_core::{Message, Meta, Reason, Time};
 use crate::engine::{Settlement, Ticket, Verdict, letter};
 use crate::failure::Failure;
 
-/// A message that is a dead letter now, durably, with the failure that led to it as the handler gave it.
+/// A message that has become a dead letter, durably, with the failure that the handler returned.
 #[derive(Debug)]
 pub struct Parked {
     /// The number of the letter.
@@ -23,12 +24,12 @@ pub struct Parked {
 #[derive(Debug, Default)]
 pub(super) struct Verdicts {
     batch: Vec<Settlement>,
-    /// What becomes a dead letter by the batch.
+    /// The dead letters in the batch.
     parked: Vec<Parked>,
     /// Retries in the batch.
     retries: usize,
     submitted: VecDeque<Submitted>,
-    /// Verdicts that are not durable, in the batch or submitted.
+    /// Verdicts that are not durable yet, in the batch or submitted.
     unsettled: usize,
 }
 
@@ -39,7 +40,7 @@ struct Submitted {
     parked: Vec<Parked>,
 }
 
-/// When a poison pill first crashed what ran it, by the attempts that its letter will have.
+/// When a poison pill first crashed its process or receiver, according to the attempts of its letter.
 fn first_crash(settlement: &Settlement, reason: Reason, meta: &Meta) -> Option<Time> {
     if reason != Reason::PoisonPill {
         return None;
@@ -65,7 +66,7 @@ impl Verdicts {
         self.batch.push(settlement);
     }
 
-    /// The same, without a report.
+    /// Like [`Self::push`], without a report.
     pub(super) fn push_silently(&mut self, settlement: Settlement) {
         self.unsettled += 1;
         self.batch.push(settlement);
@@ -76,7 +77,7 @@ impl Verdicts {
         if self.batch.is_empty() {
             return None;
         }
-        // The next batch is probably of the same size.
+        // Assume that the next batch is as large.
         let next = Vec::with_capacity(self.batch.len());
         Some(std::mem::replace(&mut self.batch, next))
     }
@@ -90,7 +91,7 @@ impl Verdicts {
         self.unsettled
     }
 
-    /// The batch that was taken was given to the engine.
+    /// The last batch taken was given to the engine.
     pub(super) fn submitted(&mut self, ticket: Ticket, len: usize) {
         self.retries = 0;
         let parked = std::mem::take(&mut self.parked);
@@ -105,7 +106,7 @@ impl Verdicts {
         }
     }
 
-    /// The batch of `ticket` is stored, while one before it cannot be for now.
+    /// The batch of `ticket` is stored, although an earlier one cannot be for now.
     pub(super) fn durable_alone(&mut self, ticket: Ticket, parked: &mut Vec<Parked>) {
         let at = self.submitted.iter().position(|submitted| submitted.ticket == ticket);
         if let Some(mut stored) = at.and_then(|at| self.submitted.remove(at)) {

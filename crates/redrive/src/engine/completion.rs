@@ -1,4 +1,4 @@
-//! Which numbers of a log are finished: a prefix, and a set of what is finished beyond it.
+//! Which numbers of a log are finished: a prefix, and the set of finished numbers beyond it.
 //!
 //! The embedded engine uses it for the fresh messages of its journal, Kafka for the offsets of a partition.
 
@@ -64,7 +64,7 @@ impl CompletionSet {
         end.saturating_sub(self.base).saturating_sub(self.finished_beyond)
     }
 
-    /// Finished runs beyond the prefix, as (first, count): what must be stored with the prefix.
+    /// Returns the finished runs beyond the prefix, as (first, count). They must be stored together with the prefix.
     pub fn runs(&self) -> Vec<(u64, u64)> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         let prefix = self.prefix();
@@ -83,14 +83,15 @@ impl CompletionSet {
         runs
     }
 
-    /// The bits from `first`, a multiple of 64, on: one word for each 64 numbers. What lies before is finished.
+    /// Returns the bits from `first` (a multiple of 64) on, one word per 64 numbers. Everything before the prefix is
+    /// finished.
     pub fn words_from(&self, first: u64) -> impl Iterator<Item = u64> {
         let before = (self.base.saturating_sub(first) / 64) as usize;
         let skipped = (first.saturating_sub(self.base) / 64) as usize;
         std::iter::repeat_n(u64::MAX, before).chain(self.words.iter().skip(skipped).copied())
     }
 
-    /// One behind the highest number that is finished beyond the prefix, rounded up to a word.
+    /// One past the highest finished number beyond the prefix, rounded up to a word.
     pub fn end(&self) -> u64 {
         self.base + self.words.len() as u64 * 64
     }

@@ -1,29 +1,29 @@
-//! The condition of an engine beside its messages: partitions that do not move, and why.
+//! The condition of an engine apart from its messages: which partitions are stuck, and why.
 
 #![warn(missing_docs)]
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Problems that are listed; beyond it the first ones stand for all.
+/// Problems that are listed. Further ones are left out.
 pub const PROBLEMS_MAX: usize = 16;
 
-/// How an engine stands right now. Empty for engines that keep everything in one place.
+/// The current condition of an engine. Empty for engines without partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Condition {
-    /// Which partitions this process has.
+    /// The partitions assigned to this process.
     pub partitions: Partitions,
-    /// Whole records on the local disk whose dead letters had to be cut, because Kafka refuses them at their size.
+    /// Complete records kept on the local disk because their dead letters had to be truncated to Kafka's size limit.
     pub spooled: u64,
-    /// Second records of one dead letter: a crash left two copies of a message, and both died.
+    /// Duplicate letters: a crash left two copies of a message, and both died.
     pub letter_twins: u64,
-    /// Records among the dead letters that are not ours, or are damaged.
+    /// Records in the dead-letter topic that are damaged or were not written by Redrive.
     pub foreign_letters: u64,
-    /// Records that were not delivered because another record of the same message goes on, since the engine was opened.
+    /// Records skipped since the engine was opened because another record of the same message is delivered instead.
     pub passed_over: u64,
-    /// Whether dead letters are still being read, so that their counts are not complete.
+    /// Whether dead letters are still being read, so that their counts are incomplete.
     pub letters_loading: bool,
-    /// The partitions that this process reads, each by itself; empty for engines without partitions.
+    /// The partitions that this process reads, one entry each; empty for engines without partitions.
     pub flows: Vec<PartitionFlow>,
     /// `None` for engines without a cluster.
     pub cluster: Option<ClusterStanding>,
@@ -31,51 +31,51 @@ pub struct Condition {
     pub problems: Vec<Problem>,
 }
 
-/// What comes of one partition of a topic.
+/// The read progress of one partition of a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionFlow {
     /// The topic.
     pub topic: Arc<str>,
     /// The partition.
     pub partition: i32,
-    /// Records that were not delivered yet. `None` if the partition belongs to another process by now.
+    /// Records not delivered yet. `None` if the partition has moved to another process.
     pub lag: Option<u64>,
-    /// Records that were read, since the engine was opened.
+    /// Records read since the engine was opened.
     pub consumed: u64,
-    /// How long the first record has waited that was read and not started; zero if none waits.
+    /// How long the oldest record that was read but not started has been waiting; zero if there is none.
     pub stalled_for: Duration,
 }
 
-/// How a process stands in its cluster.
+/// The relation of a process to its Kafka cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClusterStanding {
-    /// Whether it is a member of its group right now.
+    /// Whether the process is currently a member of its group.
     pub member: bool,
     /// Whether the cluster answers.
     pub reachable: bool,
-    /// How often it was given partitions, since the engine was opened.
+    /// How often partitions were assigned to it since the engine was opened.
     pub rebalances: u64,
-    /// Commits that failed, since the engine was opened. The next commit covers the same offsets.
+    /// Commits that failed since the engine was opened. The next commit covers the same offsets.
     pub commit_failures: u64,
 }
 
-/// Partitions that are assigned to this process, by how they stand.
+/// The partitions assigned to this process, by state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Partitions {
-    /// Those that move.
+    /// Partitions that make progress.
     pub reading: u64,
-    /// A retry or a dead letter of theirs cannot be written, so nothing more of them is delivered.
+    /// Partitions of which nothing more is delivered, because a retry or a dead letter cannot be written.
     pub blocked: u64,
-    /// Nothing more of them can be read.
+    /// Partitions that cannot be read any further.
     pub stopped: u64,
     /// Partitions of the whole group that no member reads.
     pub unassigned: u64,
 }
 
-/// Something that keeps messages from moving until a person has acted.
+/// Something that keeps messages from moving until a person intervenes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What it is about.
+    /// The kind of problem.
     pub kind: ProblemKind,
     /// `orders/3` for a partition, otherwise the name of a topic or group.
     pub place: String,
@@ -83,7 +83,7 @@ pub struct Problem {
     pub text: String,
 }
 
-/// What a problem is about.
+/// The kind of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {
@@ -93,15 +93,15 @@ pub enum ProblemKind {
     Decode,
     /// A partition cannot be read.
     Read,
-    /// Records that were not delivered are gone.
+    /// Records were lost before they were delivered.
     LostRange,
-    /// Assigned partitions cannot begin.
+    /// The assigned partitions cannot be started.
     Assign,
     /// Dead letters cannot be read.
     Letters,
     /// The cluster does not answer.
     Reach,
-    /// The process is in no group, so it gets no partitions.
+    /// The process is not a member of its group, so it gets no partitions.
     Membership,
 }
 
@@ -118,7 +118,7 @@ impl ProblemKind {
         Self::Membership,
     ];
 
-    /// The name in figures and in the API.
+    /// The name in metrics and in the API.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Write => "write",

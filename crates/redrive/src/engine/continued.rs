@@ -1,33 +1,34 @@
-//! The ids of messages that go on under another id: an edit gives one to a message that its receiver may have applied under
-//! its first. The new id says which it was before, so that the ids alone are enough to tell.
+//! The ids of messages that continue under a new id. An edit assigns one if the receiver may already have applied the
+//! message under its previous id. The new id contains the previous one, so the ids alone show that they belong
+//! together.
 
 use redrive_core::message::limits;
 
 use crate::naming;
 
-/// Between the id of a message and the edit that gave it a new one: `o-1~e-12`.
+/// Separates the previous id from the edit that assigned the new one: `o-1~e-12`.
 const CONTINUED: char = '~';
 
-/// The id under which a message goes on after this edit; `None` if there is no room for it.
+/// The id under which a message continues after this edit; `None` if it would be too long.
 pub fn continued_id(id: &str, edit: &str) -> Option<String> {
     let new = format!("{id}{CONTINUED}{edit}");
     (new.len() <= limits::ID_BYTES_MAX).then_some(new)
 }
 
-/// The ids that a message with this one may have had before, the latest first. By its name alone: whether it had them is
-/// known to its letter ([`accepted_id`]).
+/// The ids that a message with this id may have had before, the latest first. They are read from the id alone; whether
+/// the message really had them is known only with the edits of its letter ([`accepted_id`]).
 pub fn ids_before(id: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(id), |id| split(id).map(|(before, _)| before)).skip(1)
 }
 
-/// The id that a message was accepted under, of which these edits are known. A producer's id that only looks like a
-/// continued one stays what it is.
+/// The id under which a message with these edits was accepted. A producer's id that only looks like a continued one is
+/// returned unchanged.
 pub fn accepted_id<'a>(id: &'a str, edits: &[String]) -> &'a str {
     let known = |id: &&'a str| split(id).filter(|(_, edit)| edits.iter().any(|one| one == edit));
     std::iter::successors(Some(id), |id| known(id).map(|(before, _)| before)).last().unwrap_or(id)
 }
 
-/// The id before, and the edit that gave this one.
+/// Splits an id into the previous id and the edit that replaced it.
 fn split(id: &str) -> Option<(&str, &str)> {
     let parts @ (before, edit) = id.rsplit_once(CONTINUED)?;
     naming::number('e', edit).filter(|_| !before.is_empty()).map(|_| parts)

@@ -1,8 +1,8 @@
-//! What waits for its time: a window of the nearest in memory, everything in the table behind it.
+//! Messages that wait for their due time: a window of the nearest ones in memory, the others in the table behind it.
 //!
-//! The table with the overlay's changes is the truth; the window is the part of it before the horizon. So the window can
-//! be cut at any time without losing anything, and an entry that is added below the horizon is seen at once, however
-//! late it comes. The embedded engine keeps its waiting messages here.
+//! The table with the overlay's changes is the source of truth; the window holds the part of it before the horizon. So
+//! the window can be cut at any time without losing anything, and an entry added below the horizon is visible at once.
+//! The embedded engine keeps its waiting messages here.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::overlay::{Changes, Far, Overlay};
 pub type DelayKey = (u64, u64);
 
 const EVERYTHING: DelayKey = (u64::MAX, u64::MAX);
-/// Entries that are read from the table at once: taking them in must not hold up deliveries for long.
+/// Entries read from the table at once; inserting them must not delay deliveries for long.
 const LOAD_MAX: usize = 16 * 1024;
 
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct DelayIndex<V> {
     overlay: Overlay<DelayKey, V>,
     /// Every waiting entry below the horizon that is not handed out.
     near: BTreeMap<DelayKey, V>,
-    /// What is handed out, so that its end needs no look into the table.
+    /// Entries that are handed out, so that removing them needs no table lookup.
     out: NumberMap<DelayKey, V>,
     horizon: DelayKey,
     near_max: usize,
@@ -33,7 +33,7 @@ pub struct DelayIndex<V> {
 }
 
 impl<V: Clone> DelayIndex<V> {
-    /// An index over a table that holds `waiting` entries, with at most about `near_max` of them in memory.
+    /// Creates an index over a table that holds `waiting` entries, with at most about `near_max` of them in memory.
     pub fn new(near_max: usize, waiting: u64) -> Self {
         let horizon = if waiting == 0 { EVERYTHING } else { (0, 0) };
         Self {
@@ -57,7 +57,7 @@ impl<V: Clone> DelayIndex<V> {
         self.waiting += 1;
     }
 
-    /// Points an entry that waits or is handed out somewhere else.
+    /// Changes the value of an entry, whether it waits or is handed out.
     pub fn repoint(&mut self, key: DelayKey, value: V) {
         if let Some(held) = self.near.get_mut(&key).or_else(|| self.out.get_mut(&key)) {
             *held = value.clone();
@@ -72,7 +72,7 @@ impl<V: Clone> DelayIndex<V> {
         }
     }
 
-    /// Takes an entry out for good and returns it.
+    /// Removes an entry for good and returns it.
     pub fn remove<F: Far<DelayKey, V>>(&mut self, key: &DelayKey, far: &F) -> Result<Option<V>, F::Error> {
         let held = self.out.remove(key).or_else(|| self.near.remove(key));
         let value = match held {
@@ -85,7 +85,7 @@ impl<V: Clone> DelayIndex<V> {
         Ok(Some(value))
     }
 
-    /// The next entry that is due, handed out: it stays in the index until it is removed, but is not handed out again.
+    /// Hands out the next due entry. It stays in the index until it is removed, but is not handed out again.
     pub fn pop_due(&mut self, now: Time) -> Option<(DelayKey, V)> {
         let entry = self.near.first_entry()?;
         if entry.key().0 > now.as_millis() {
@@ -96,13 +96,13 @@ impl<V: Clone> DelayIndex<V> {
         Some((key, value))
     }
 
-    /// Hands one entry out whatever its time, as [`DelayIndex::pop_due`] does. The caller has looked it up.
+    /// Hands out one entry regardless of its due time, as [`DelayIndex::pop_due`] does. The caller has looked it up.
     pub fn hand_out(&mut self, key: DelayKey, value: V) {
         self.near.remove(&key);
         self.out.insert(key, value);
     }
 
-    /// Entries at or after `from`, in order, whether handed out or not; fewer than `limit` only at the end.
+    /// Entries at or after `from`, in order, whether handed out or not. Fewer than `limit` only at the end.
     pub fn range<F: Far<DelayKey, V>>(
         &self,
         from: &DelayKey,
@@ -112,7 +112,7 @@ impl<V: Clone> DelayIndex<V> {
         self.overlay.range(from, limit, far)
     }
 
-    /// The entries of the window that come due first.
+    /// The first `limit` entries of the window, by due time.
     pub fn first(&self, limit: usize) -> impl Iterator<Item = (&DelayKey, &V)> {
         self.near.iter().take(limit)
     }
@@ -122,7 +122,7 @@ impl<V: Clone> DelayIndex<V> {
         self.near.range(..=(now.as_millis(), u64::MAX)).take(limit).count()
     }
 
-    /// Puts an entry that was handed out back.
+    /// Puts back an entry that was handed out.
     pub fn put_back(&mut self, key: DelayKey, value: V) {
         self.out.remove(&key);
         if key < self.horizon {
@@ -130,8 +130,8 @@ impl<V: Clone> DelayIndex<V> {
         }
     }
 
-    /// The earliest moment at which something comes due, as far as is known: the horizon counts, for what lies behind
-    /// it must be loaded by then.
+    /// The earliest known moment at which something comes due. If the window is empty, that is the horizon, because the
+    /// entries behind it must be loaded by then.
     pub fn next_due(&self) -> Option<Time> {
         match self.near.first_key_value() {
             Some(((due, _), _)) => Some(Time::from_millis(*due)),
@@ -140,7 +140,8 @@ impl<V: Clone> DelayIndex<V> {
         }
     }
 
-    /// Where to go on reading the table, if the window runs low. Answer with [`DelayIndex::loaded`].
+    /// Asks for a load if the window runs low: from which key and how many entries. Answer with
+    /// [`DelayIndex::loaded`].
     pub fn wants_load(&mut self) -> Option<(DelayKey, usize)> {
         if self.loading || self.horizon == EVERYTHING || self.near.len() > self.near_max / 4 {
             return None;
@@ -149,7 +150,7 @@ impl<V: Clone> DelayIndex<V> {
         Some((self.horizon, (self.near_max / 2).min(LOAD_MAX)))
     }
 
-    /// Entries of the table from the horizon on. `handed_out` tells which of them are on their way already.
+    /// Takes in the entries of the table from the horizon on. `handed_out` says which of them are handed out already.
     pub fn loaded(
         &mut self,
         entries: Vec<(DelayKey, V)>,
@@ -160,13 +161,13 @@ impl<V: Clone> DelayIndex<V> {
         let end = if entries.len() < limit { EVERYTHING } else { entries[entries.len() - 1].0 };
         let mut found: BTreeMap<DelayKey, V> = entries.into_iter().collect();
         self.overlay.lay_over(&self.horizon, Some(&end), &mut found);
-        // One by one: `append` would build the whole window anew.
+        // One by one: `append` would rebuild the whole window.
         self.near.extend(found.into_iter().filter(|(key, _)| !handed_out(key)));
         self.horizon = if end == EVERYTHING { EVERYTHING } else { (end.0, end.1.saturating_add(1)) };
         self.cut();
     }
 
-    /// Forgets the far half of a window that grew too large.
+    /// Drops the far half of a window that grew too large.
     fn cut(&mut self) {
         if self.near.len() <= self.near_max || self.loading {
             return;
@@ -185,12 +186,12 @@ impl<V: Clone> DelayIndex<V> {
         self.overlay.thaw()
     }
 
-    /// Changes that wait to be handed over to the table.
+    /// The number of changes not yet handed over to the table.
     pub fn changes(&self) -> usize {
         self.overlay.len()
     }
 
-    /// How many entries there are, handed out or not.
+    /// The number of entries, handed out or not.
     pub fn len(&self) -> u64 {
         self.waiting
     }
@@ -199,7 +200,7 @@ impl<V: Clone> DelayIndex<V> {
         self.waiting == 0
     }
 
-    /// Everything there is, for comparing two indexes.
+    /// All entries, for comparing two indexes.
     pub fn dump<F: Far<DelayKey, V>>(&self, far: &F) -> Result<Vec<(DelayKey, V)>, F::Error> {
         self.overlay.range(&(0, 0), usize::MAX / 2, far)
     }
@@ -233,7 +234,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is added below what was already read is found; nothing is handed out early or twice.
+        /// Entries added below the horizon are found; nothing is handed out early or twice.
         #[test]
         fn every_entry_comes_out_once_and_never_early(
             steps in prop::collection::vec((0u8..10, 0u64..60), 1..300), near_max in 4usize..16
@@ -252,7 +253,7 @@ mod tests {
                         prop_assert_eq!(index.remove(&key, &table).unwrap(), plain.remove(&key));
                     },
                     7 => {
-                        // The loader works in order: what it was asked first it answers first.
+                        // The loader answers requests in order.
                         if let Some((entries, limit)) = load.take() { index.loaded(entries, limit, |key| out.contains(key)); }
                         for (key, change) in index.freeze().iter() {
                             match change.value() { Some(v) => drop(table.insert(*key, *v)), None => drop(table.remove(key)) }

@@ -1,13 +1,13 @@
-//! Edits of dead letters: an open letter gets another message, and the one before stays with it so that the edit can be
-//! undone.
+//! Edits of dead letters: an edit replaces the message of an open letter. The previous message stays with the letter,
+//! so that the edit can be undone.
 
 use redrive_core::{Message, Time};
 
 use super::letter::{Letter, LetterState};
 
-/// Versions that are stored beside the current one. A further edit is refused: the original is never dropped for it.
+/// Versions stored besides the current one. Further edits are refused, because the original is never dropped.
 pub const EDITS_MAX: usize = 8;
-/// The longest name of an edit that is stored.
+/// The maximum length of an edit's name.
 pub const EDIT_NAME_BYTES_MAX: usize = 64;
 
 /// A version of a letter's message that an edit has replaced.
@@ -18,7 +18,7 @@ pub struct Replaced {
     pub message: Message,
 }
 
-/// The version of a letter that a caller has seen. It changes with every death, edit and undo.
+/// The version of a letter that a caller has seen. It changes with each death, edit and undo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterVersion {
     pub dead_at: Time,
@@ -30,7 +30,7 @@ impl LetterVersion {
         Self { dead_at: letter.dead_at, last_edit: letter.edits.last().cloned() }
     }
 
-    /// Whether a letter that died then and was edited last by this edit is still that version.
+    /// Whether a letter with this time of death and this last edit is still the same version.
     pub fn is_current(&self, dead_at: Time, last_edit: Option<&str>) -> bool {
         self.dead_at == dead_at && self.last_edit.as_deref() == last_edit
     }
@@ -40,7 +40,7 @@ impl LetterVersion {
 #[derive(Clone, Debug)]
 pub struct LetterEdit {
     pub letter: u64,
-    /// The version that the new message was made from; a letter that has changed since is refused.
+    /// The version that the new message was made from. The edit is refused if the letter has changed since.
     pub from: LetterVersion,
     pub message: Message,
 }
@@ -54,10 +54,10 @@ pub enum EditAnswer {
     NotOpen(LetterState),
     /// It died again or was edited since; for an undo: this is not its last edit.
     Changed,
-    /// It holds [`EDITS_MAX`] versions.
+    /// It already holds [`EDITS_MAX`] versions.
     TooMany,
-    /// Where it is stored, the new message and the versions before it are too large together.
+    /// The new message and the versions before it are together too large for the store.
     TooLarge,
-    /// Its stored bytes cannot be read, so there is nothing to keep.
+    /// Its stored bytes cannot be read, so the original could not be kept.
     Damaged,
 }

@@ -1,4 +1,4 @@
-//! Erasing dead letters: what a letter said goes, in every copy that the engine owns, and a tombstone stays.
+//! Erasing dead letters: the content is removed from every copy that the engine owns, and a tombstone stays.
 
 use redrive_core::message::MessageError;
 use redrive_core::{Fingerprint, Message, Time};
@@ -11,7 +11,7 @@ pub const ERASED_AT: &str = "redrive-erased-at";
 pub const ERASED_BY: &str = "redrive-erased-by";
 pub const ERASED_BECAUSE: &str = "redrive-erased-because";
 
-/// Longer names and reasons are cut.
+/// The maximum length of names and reasons; longer ones are truncated.
 const TEXT_BYTES_MAX: usize = 1_024;
 
 /// Who erases letters, and why.
@@ -25,10 +25,10 @@ pub struct EraseOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EraseAnswer {
     Done,
-    /// It was erased before.
+    /// It is erased already.
     Already,
     NotFound,
-    /// It is being replayed: its message is on the way, and would come back as a letter if it died again.
+    /// It is being replayed: its message is out for delivery and would come back as a letter if it died again.
     InReplay,
 }
 
@@ -43,18 +43,18 @@ impl EraseAnswer {
     }
 }
 
-/// How far the stored copies of erased letters are overwritten.
+/// How far overwriting the stored copies of erased letters has come.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct WipeProgress {
-    /// Parts of the storage that still have to be gone through; zero once everything is done that can be done now.
+    /// Parts of the storage still to be processed; zero once everything is done that can be done now.
     pub parts_left: u64,
-    /// Records that were deleted from topics since the last time this was asked.
+    /// Records deleted from topics since the last report.
     pub deleted: u64,
-    /// Where copies are that the engine cannot overwrite, a sentence for each.
+    /// Where copies remain that the engine cannot overwrite, one sentence each.
     pub remains: Vec<String>,
 }
 
-/// What stays of a message: its id, its times, and the headers that say when, by whom and why it was erased.
+/// The tombstone of a message: its id, its times, and headers that say when, by whom and why it was erased.
 pub fn tombstone(message: &Message, order: &EraseOrder, now: Time) -> Result<Message, MessageError> {
     let text = |text: &str| text.as_bytes()[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_vec();
     let mut builder = Message::builder(message.id()).created(message.created());
@@ -68,12 +68,13 @@ pub fn tombstone(message: &Message, order: &EraseOrder, now: Time) -> Result<Mes
         .build()
 }
 
-/// Whether this is what stays of an erased message.
+/// Whether this message is a tombstone.
 pub fn is_tombstone(message: &Message) -> bool {
     message.payload().is_none() && message.headers().any(|(name, _)| name == ERASED_AT)
 }
 
-/// The group of an erased letter: it stays in it, but the title may quote what the letter said.
+/// The group of an erased letter without its title: the letter stays in its group, but the title may quote the
+/// content.
 #[must_use]
 pub fn untitled(mut group: Fingerprint) -> Fingerprint {
     group.title = String::new();

@@ -1,15 +1,15 @@
-//! Why an engine could not do what it was asked for.
+//! The errors of an engine.
 
 #![warn(missing_docs)]
 
-/// Why an engine could not do what it was asked for.
+/// Why an engine could not carry out a request.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
     /// A write or a sync failed. Nothing can be trusted until the store is opened again.
     #[error("storage failed: {0}; stop, repair the disk and open the store again")]
     Storage(String),
-    /// The place where the store was to be cannot be used as it is. Nothing was stored.
+    /// The store's directory cannot be used as it is. Nothing was stored.
     #[error("{problem}; {fix}")]
     Directory {
         /// What is wrong.
@@ -17,7 +17,7 @@ pub enum EngineError {
         /// What to do about it.
         fix: &'static str,
     },
-    /// What is stored cannot be read.
+    /// Stored data cannot be read.
     #[error("{0}")]
     Damaged(String),
     /// Another process has the store open.
@@ -26,10 +26,10 @@ pub enum EngineError {
     /// The store was written by a version that this one cannot read.
     #[error("{0}")]
     Version(String),
-    /// Where messages live did not answer in time. Nothing was changed, or it cannot be known whether it was.
+    /// The store or cluster did not answer in time. Either nothing was changed, or it is unknown whether it was.
     #[error("{0}; try again")]
     Unavailable(String),
-    /// Messages are found by id only where ids are remembered.
+    /// Messages can be looked up by id only if ids are remembered.
     #[error("ids are not remembered here; set `dedup` to a window, and messages can be asked for by id")]
     NotRemembered,
 }

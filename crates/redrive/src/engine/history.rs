@@ -1,4 +1,5 @@
-//! The story of a message's failed attempts, kept in its stored form: appending never parses what came before.
+//! The history of a message's failed attempts, kept in its stored form: appending an attempt does not parse earlier
+//! ones.
 
 #![warn(missing_docs)]
 
@@ -7,21 +8,21 @@ use std::borrow::Cow;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use redrive_core::{Class, FailureKind, Time};
 
-/// The first attempt and this many of the latest are kept.
+/// The first attempt and this many of the latest ones are kept.
 pub const LATEST_ATTEMPTS_MAX: usize = 8;
-/// Longest stored error chain of one attempt.
+/// The maximum length of the stored error chain of an attempt.
 pub const ERROR_BYTES_MAX: usize = 1024;
-/// Longest code of a failure.
+/// The maximum length of a failure's code.
 pub const CODE_BYTES_MAX: usize = 64;
 
-/// The most that a history takes, whatever failed and however often.
+/// The maximum size of a history, however many attempts failed.
 pub const HISTORY_BYTES_MAX: usize =
     (LATEST_ATTEMPTS_MAX + 1) * (FIXED_BYTES + ERROR_BYTES_MAX + CODE_BYTES_MAX + KIND_BYTES);
 
 /// One failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// Its number: 1 is the first call.
+    /// Its number, counted from 1.
     pub number: u32,
     /// When it ended.
     pub at: Time,
@@ -31,9 +32,9 @@ pub struct Attempt {
     pub class: Class,
     /// How it failed.
     pub kind: FailureKind,
-    /// The receiver's own word for it, such as `BadDeviceToken`; see [`crate::Failure::with_code`].
+    /// The receiver's own error code, such as `BadDeviceToken`; see [`crate::Failure::with_code`].
     pub code: Option<String>,
-    /// Whether it counted against the attempt budget.
+    /// Whether it used up one of the message's attempts.
     pub counted: bool,
     /// Whether the effect may have happened although the attempt failed.
     pub ambiguous: bool,
@@ -41,7 +42,7 @@ pub struct Attempt {
     pub error: String,
 }
 
-/// All attempts that are kept, oldest first.
+/// The stored attempts, oldest first.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct History {
     raw: Bytes,
@@ -50,32 +51,33 @@ pub struct History {
 const FIXED_BYTES: usize = 4 + 8 + 4 + 1 + 1 + 2;
 
 /// Where the byte with these bits stands, behind the class.
+#[cfg(feature = "embedded")]
 const FLAGS_AT: usize = 4 + 8 + 4 + 1;
 const COUNTED: u8 = 1;
 const AMBIGUOUS: u8 = 2;
-/// Kind and code stand behind the error, within its length: an earlier version takes them for the end of the error's text
-/// and still finds the next attempt.
+/// Set if kind and code are stored. They come after the error but count towards its length: an earlier version reads
+/// them as the end of the error text and still finds the next attempt.
 const HAS_KIND: u8 = 4;
-/// Behind the code: its length, the kind, the status.
+/// The bytes after the code: its length, the kind, the status.
 const KIND_BYTES: usize = 1 + 1 + 2;
 
 impl History {
-    /// From what is stored.
+    /// Wraps a stored history.
     pub fn from_raw(raw: Bytes) -> Self {
         Self { raw }
     }
 
-    /// As it is stored.
+    /// The stored form.
     pub fn raw(&self) -> &Bytes {
         &self.raw
     }
 
-    /// Whether there was no attempt.
+    /// Whether there are no attempts.
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
     }
 
-    /// Attempts as they were recorded. Damaged bytes end the walk: the frame's checksum has already spoken.
+    /// Decodes the attempts. Stops silently at damaged bytes: the checksum of the frame has already reported them.
     pub fn attempts(&self) -> Vec<Attempt> {
         let mut rest = self.raw.clone();
         let mut attempts = Vec::new();
@@ -86,7 +88,8 @@ impl History {
         attempts
     }
 
-    /// This history with one more attempt; beyond the bound the oldest but the very first is dropped.
+    /// Returns this history with one more attempt. If it is full, the oldest attempt except the very first is
+    /// dropped.
     #[must_use]
     pub fn with(&self, attempt: &Attempt) -> Self {
         let mut ends = Vec::new();
@@ -106,7 +109,7 @@ impl History {
         Self { raw: raw.freeze() }
     }
 
-    /// The same attempts without the texts that may quote a message: errors and codes.
+    /// The same attempts without the texts that may quote the message: errors and codes.
     #[must_use]
     pub fn without_texts(&self) -> Self {
         let silent = |attempt: Attempt| Attempt { error: String::new(), code: None, ..attempt };
@@ -118,6 +121,7 @@ impl History {
 }
 
 /// Overwrites the texts in a stored history with zeros; every length and number stays.
+#[cfg(feature = "embedded")]
 pub(crate) fn mask(raw: &mut [u8]) {
     let mut at = 0;
     while let Some(len) = length(&raw[at..]) {
@@ -146,7 +150,7 @@ fn write(raw: &mut BytesMut, attempt: &Attempt) {
     raw.put_u16_le(attempt.kind.status().unwrap_or_default());
 }
 
-/// A text of at most `max` bytes; one that was cut ends in `…`.
+/// Truncates a text to `max` bytes; a truncated one ends in `…`.
 fn shortened(text: &str, max: usize) -> Cow<'_, str> {
     if text.len() <= max {
         return Cow::Borrowed(text);
@@ -154,7 +158,7 @@ fn shortened(text: &str, max: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}…", start_of(text, max - '…'.len_utf8())))
 }
 
-/// The first `max` bytes of a text, ending at a character.
+/// The first `max` bytes of a text, cut at a character boundary.
 fn start_of(text: &str, max: usize) -> &str {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {
@@ -176,7 +180,7 @@ const fn kind_number(kind: FailureKind) -> u8 {
     }
 }
 
-/// The length of the first attempt in `raw`, if it is whole.
+/// The length of the first attempt in `raw`, if it is complete.
 fn length(raw: &[u8]) -> Option<usize> {
     let error = u16::from_le_bytes([*raw.get(FIXED_BYTES - 2)?, *raw.get(FIXED_BYTES - 1)?]);
     let len = FIXED_BYTES + usize::from(error);
@@ -207,7 +211,7 @@ fn read(raw: &Bytes) -> Option<(Attempt, usize)> {
             5 => FailureKind::Dns,
             6 => FailureKind::Tls,
             7 => FailureKind::Proxy,
-            // Also what a later version may write.
+            // Also kinds that a later version may write.
             _ => FailureKind::Other,
         };
         (text(error), kind, Some(text(code)).filter(|code| !code.is_empty()))
@@ -216,8 +220,8 @@ fn read(raw: &Bytes) -> Option<(Attempt, usize)> {
     Some((Attempt { number, at, took_ms, class, kind, code, counted, ambiguous, error }, len))
 }
 
-/// The kind of an attempt that was recorded before attempts had one. A sink wrote the status as the first word of the
-/// error: `503 Service Unavailable`. Only for what earlier versions stored.
+/// Derives the kind of an attempt stored before attempts had one. Sinks wrote the status as the first word of the
+/// error: `503 Service Unavailable`. Only for data of earlier versions.
 pub fn kind_of_text(error: &str) -> FailureKind {
     let end = error.find(|c: char| !c.is_ascii_digit()).unwrap_or(error.len());
     let status = if end == 3 { error[..3].parse().ok() } else { None };
@@ -278,7 +282,7 @@ mod tests {
         }
     }
 
-    /// As it was written before attempts had a kind: no third flag, and nothing behind the error.
+    /// In the format before attempts had a kind: no third flag, and nothing after the error.
     #[test]
     fn an_attempt_without_a_kind_gets_it_from_its_text() {
         for (error, kind) in [
@@ -305,7 +309,7 @@ mod tests {
         }
     }
 
-    /// What damage the checksum missed must not bring the process down.
+    /// Damage that the checksum missed must not bring the process down.
     #[test]
     fn bytes_that_make_no_sense_end_the_walk() {
         let whole = History::default().with(&attempt(1)).raw().clone();
@@ -334,7 +338,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever failed, however often and with whatever words: the story has a bound, and its last line is there.
+        /// Whatever the failures and texts, the history is bounded and its latest attempt is there.
         #[test]
         fn any_story_has_a_bound(errors in prop::collection::vec(("\\PC{0,40}", 0_usize..200, ".{0,90}"), 1..40)) {
             let mut history = History::default();

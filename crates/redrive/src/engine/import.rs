@@ -1,4 +1,4 @@
-//! Letters of messages that died elsewhere, on their way into a pipeline.
+//! Importing letters of messages that died in other systems.
 
 #![warn(missing_docs)]
 
@@ -9,44 +9,44 @@ use super::erase::is_tombstone;
 use super::history::History;
 use super::position::SourcePosition;
 
-/// A dead letter of another program, or one that was exported.
+/// A dead letter of another program, or an exported one.
 #[derive(Clone, Debug)]
 pub struct ForeignLetter {
     /// The message.
     pub message: Message,
-    /// The record it came from, if that is known.
+    /// The record it came from, if known.
     pub origin: Option<SourcePosition>,
-    /// What is known of its attempts.
+    /// The summary of its attempts.
     pub meta: Meta,
     /// Its attempts.
     pub history: History,
 }
 
-/// What became of a letter that was to be imported.
+/// The outcome of importing one letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportAnswer {
-    /// It is a letter of this pipeline now, in this group; a dry run gives no number.
+    /// It is now a letter of this pipeline, in this group.
     Imported {
         /// The number of the letter; `None` in a dry run.
         number: Option<u64>,
         /// The group it belongs to.
         group: Fingerprint,
     },
-    /// The pipeline has a letter with the same message, or this batch has one before it.
+    /// The pipeline already has a letter with the same message, or an earlier letter of this batch has it.
     Already {
         /// The number of the letter.
         number: Option<u64>,
     },
     /// It cannot be stored.
     Refused {
-        /// Why not.
+        /// The reason.
         why: String,
     },
 }
 
-/// Whether two letters have the same message: id, key and payload. Headers are left out, because an export hides or changes
-/// some of them. An erased letter has that of every letter with its id, or one it had before: what was erased must not come
-/// back.
+/// Whether two letters have the same message: id, key and payload. Headers are not compared, because an export hides or
+/// changes some of them. An erased letter matches every letter with its id or one of its earlier ids, so that erased
+/// content cannot be imported again.
 pub fn is_same(stored: &Message, other: &Message) -> bool {
     if is_tombstone(stored) {
         return stored.id() == other.id() || ids_before(stored.id()).any(|id| id == other.id());
@@ -54,10 +54,10 @@ pub fn is_same(stored: &Message, other: &Message) -> bool {
     stored.id() == other.id() && stored.key() == other.key() && stored.payload() == other.payload()
 }
 
-/// A number made from what [`is_same`] compares. Stable: engines that number letters by it store it. `salt` gives further
-/// numbers for the same message, should one be taken.
+/// A number computed from the parts that [`is_same`] compares. It must never change: engines that number letters by it
+/// store it. `salt` gives alternative numbers for the same message, in case one is taken.
 pub fn content_hash(message: &Message, salt: u8) -> u64 {
-    // FNV-1a, each part with its length, then mixed.
+    // FNV-1a over each part with its length, then mixed.
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     let mut feed = |byte: u8| hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     feed(salt);
@@ -115,7 +115,7 @@ mod tests {
         }
     }
 
-    /// It is a part of letters' numbers on Kafka: another hash would import everything a second time.
+    /// The hash is part of letter numbers on Kafka: a different one would import everything a second time.
     #[test]
     fn the_hash_stays_what_it_is() {
         let message = built(Message::builder("orders-dlt/0/17").key("c-7").payload("{}"));

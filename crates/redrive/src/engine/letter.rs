@@ -1,4 +1,4 @@
-//! A dead letter: a parked message with its whole story, and the states it can be in.
+//! A dead letter: a parked message with its history, and the states it can be in.
 
 #![warn(missing_docs)]
 
@@ -11,15 +11,15 @@ use super::history::{Attempt, History};
 /// `open → replaying → succeeded | open again | discarded → open (undo)`; all but `replaying` → `erased`
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum LetterState {
-    /// Waits for a decision.
+    /// It waits for a decision.
     Open,
-    /// Was put back to be delivered.
+    /// It was requeued and is not delivered yet.
     Replaying,
-    /// Was delivered after a replay.
+    /// It was delivered after a replay.
     Succeeded,
-    /// Was given up.
+    /// It was given up.
     Discarded,
-    /// What it said is gone for good; only a tombstone is left.
+    /// Its content is gone for good; only a tombstone is left.
     Erased,
 }
 
@@ -62,7 +62,7 @@ impl LetterState {
     }
 }
 
-/// A message that was given up, with why and what was tried.
+/// A message that was given up, with the reason and its attempts.
 ///
 /// ```
 /// # use redrive::{Failure, LetterState, MemoryStores, Message, Pipeline, Reason, Redrive};
@@ -92,7 +92,7 @@ impl LetterState {
 pub struct Letter {
     /// The message's number; stable over all replays.
     pub id: u64,
-    /// What became of it.
+    /// The state of the letter.
     pub state: LetterState,
     /// Why it was given up.
     pub reason: Reason,
@@ -102,20 +102,20 @@ pub struct Letter {
     pub job: Option<u64>,
     /// The message as it would be delivered.
     pub message: Message,
-    /// As of its last death; while it is replayed or after it succeeded, an engine may show a later state.
+    /// The summary of its attempts as of its last death. During and after a replay, an engine may show a later one.
     pub meta: Meta,
     /// Its attempts.
     pub history: History,
-    /// Which letters it belongs to: the group it is counted in, with the title it was stored with.
+    /// The group it is counted in, with the title it was stored with.
     pub group: Fingerprint,
-    /// The edits that made its message what it is, the latest last; empty if it is as it came in.
+    /// The edits of its message, the latest last; empty if the message is unchanged.
     pub edits: Vec<String>,
-    /// The resolved policy at its death, as JSON; letters from before it was stored have none.
+    /// The resolved policy at its death, as JSON; `None` for letters of versions that did not store it.
     pub options: Option<String>,
 }
 
-/// When a message's handler, its process or its receiver ended for the first time while it ran, as far as that is
-/// remembered.
+/// When the message first crashed: the first time its handler, its process or its receiver ended while it ran, as far
+/// as known.
 pub(crate) fn first_crash(meta: &Meta, history: &[Attempt]) -> Option<Time> {
     if meta.crashes == 0 {
         return None;
@@ -124,37 +124,37 @@ pub(crate) fn first_crash(meta: &Meta, history: &[Attempt]) -> Option<Time> {
         Some(attempt) if attempt.class != Class::Crash => {
             history.iter().find(|attempt| attempt.class == Class::Crash).map(|attempt| attempt.at)
         }
-        // A suspect has no attempt of its first crash, but its first failure is that one.
+        // The first crash of a suspect is not recorded as an attempt, but it is its first failure.
         _ => meta.first_failed,
     };
     first.or(meta.last_crash)
 }
 
 impl Letter {
-    /// When it crashed what ran it for the first time, as far as that is remembered; `None` if it never did.
+    /// When it first crashed its handler, process or receiver, as far as known; `None` if it never did.
     pub fn first_crash(&self) -> Option<Time> {
         first_crash(&self.meta, &self.history.attempts())
     }
 
-    /// The id that its message was accepted under. An edit may have given it another one since.
+    /// The id under which its message was accepted. Edits may have changed it since.
     pub fn accepted_id(&self) -> &str {
         accepted_id(self.message.id(), &self.edits)
     }
 
-    /// Whether it is the letter of a message with this id: the present one, or the one it was accepted under.
+    /// Whether it belongs to the message with this id: the current id, or the one it was accepted under.
     pub fn is_of(&self, id: &str) -> bool {
         self.message.id() == id || self.accepted_id() == id
     }
 
-    /// Bytes of the message and its story, nearly all there is to a large letter.
+    /// The bytes of message and history, which make up nearly all of a large letter.
     pub fn size(&self) -> usize {
         self.message.wire().len() + self.history.raw().len()
     }
 
-    /// The letter without the payload of its message, and without the memory that holds it.
+    /// Drops the payload of its message and frees its memory.
     #[must_use]
     pub fn without_payload(self) -> Self {
-        // The history may be a part of the same memory.
+        // The history may share its buffer with the payload.
         let history = History::from_raw(Bytes::copy_from_slice(self.history.raw()));
         Self { message: stripped(&self.message).unwrap_or(self.message), history, ..self }
     }
@@ -180,56 +180,56 @@ fn stripped(message: &Message) -> Option<Message> {
     builder.build().ok()
 }
 
-/// Letters of one [`LetterScan`] hold about this much; it ends with the one that goes beyond.
+/// A [`LetterScan`] ends with the letter that brings it to about this many bytes.
 pub const SCAN_BYTES: usize = 8 << 20;
 
-/// A part of all letters, as far as was looked.
+/// One page of a scan over all letters.
 #[derive(Clone, Debug, Default)]
 pub struct LetterScan {
-    /// Those that were found.
+    /// The letters found.
     pub letters: Vec<Letter>,
-    /// The last letter that was looked at; `None` at the end of all letters.
+    /// The last letter that was looked at, from which the scan goes on; `None` at the end.
     pub next: Option<u64>,
-    /// How many were looked at.
+    /// How many letters were looked at.
     pub scanned: u64,
 }
 
-/// How a letter stands towards a replay job, without its content.
+/// The state of a letter with regard to a replay job, without its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterStanding {
-    /// What became of it.
+    /// The state of the letter.
     pub state: LetterState,
     /// When it was given up.
     pub dead_at: Time,
     /// How often it was replayed.
     pub replays: u32,
-    /// Whether the job has put it back.
+    /// Whether this job has requeued it.
     pub in_job: bool,
-    /// Whether no other job has put it back since.
+    /// Whether no other job has requeued it since.
     pub is_last_job: bool,
 }
 
-/// One run of a replay over a frozen selection. A letter goes through a job at most once, also when the job is resumed.
+/// A replay of a frozen selection. It requeues each letter at most once, even if it is resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayJob {
-    /// The name of the job.
+    /// The id of the job.
     pub id: u64,
-    /// When the letters come due; pacing is the caller's.
+    /// When the letters come due; the caller does the pacing.
     pub due: Time,
-    /// Also take letters that were replayed [`REPLAYS_MAX`] times.
+    /// Whether to take letters too that were replayed [`REPLAYS_MAX`] times.
     pub force: bool,
-    /// Where letters are put back.
+    /// Where letters are requeued.
     pub target: ReplayTarget,
 }
 
-/// Where letters are put back.
+/// Where letters are requeued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum ReplayTarget {
-    /// Where only this pipeline sees them.
+    /// Only to this pipeline.
     #[default]
     Pipeline,
-    /// Onto the topic they came from, where every consumer group gets them again. An engine that is its own source
-    /// does the same for both.
+    /// To the topic they came from, where every consumer group gets them again. On an engine that is its own source,
+    /// both targets mean the same.
     Source,
 }
 
@@ -245,7 +245,7 @@ impl ReplayTarget {
         }
     }
 
-    /// The target of this name.
+    /// The target with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|target| target.name() == name)
     }
@@ -254,10 +254,10 @@ impl ReplayTarget {
 /// A letter that was replayed this often needs `force`.
 pub const REPLAYS_MAX: u32 = 3;
 
-/// Why a letter was or was not put back.
+/// Why a letter was or was not requeued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplayAnswer {
-    /// It was put back.
+    /// It was requeued.
     Replayed,
     /// This job has replayed it before.
     Already,
@@ -265,7 +265,7 @@ pub enum ReplayAnswer {
     NotFound,
     /// It is in another replay, succeeded, discarded or erased.
     NotOpen(LetterState),
-    /// It was replayed too often; needs force.
+    /// It was replayed too often and needs `force`.
     TooOften {
         /// How often it was replayed.
         replays: u32,
@@ -277,14 +277,14 @@ pub enum ReplayAnswer {
 /// An action on a letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LetterChange {
-    /// Gives it up.
+    /// Discards an open letter.
     Discard,
-    /// Takes a discard back.
+    /// Undoes a discard.
     Undo,
 }
 
 impl LetterChange {
-    /// The state a letter must be in, and the one it comes to.
+    /// The state a letter must be in, and the state it gets.
     pub const fn states(self) -> (LetterState, LetterState) {
         match self {
             Self::Discard => (LetterState::Open, LetterState::Discarded),

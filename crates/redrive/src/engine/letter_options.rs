@@ -1,4 +1,4 @@
-//! The policy that a letter died under, as it is stored with it: a small JSON object in the words of the configuration.
+//! The policy under which a letter died, stored with it as a small JSON object with the names of the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use redrive_core::{Policy, Schedule, duration};
 use serde_json::{Map, Value, json};
 
-/// Longer ones are not stored. A policy with the most tiers that are allowed has fewer.
+/// Longer ones are not stored. A policy with the maximum number of tiers stays below this.
 pub const OPTIONS_BYTES_MAX: usize = 4 * 1024;
 
 /// The resolved policy: attempts, delays, timeout, time to live.

@@ -1,4 +1,4 @@
-//! Where a message is, asked by its id, and its story so far.
+//! The state of a message looked up by its id, and its history.
 
 #![warn(missing_docs)]
 
@@ -8,30 +8,30 @@ use super::history::{Attempt, History};
 use super::letter::{Letter, LetterState};
 use super::pending::{PendingMessage, PendingState};
 
-/// Every state a message can be seen in.
+/// The phases of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum MessagePhase {
-    /// Waits for a permit, for the first time.
+    /// It waits for a permit for its first attempt.
     Ready,
-    /// Waits for its due time, or has come due and waits for a permit.
+    /// It waits for its due time, or has come due and waits for a permit.
     Delayed,
-    /// Like delayed, but because it was deferred: its sink, its endpoint or the budget did not allow an attempt.
+    /// Like `Delayed`, but it was deferred: its sink, its endpoint or the budget did not allow an attempt.
     Held,
-    /// A handler has it, or it was taken for one.
+    /// It is handed out: its handler runs, or is about to.
     InFlight,
-    /// Waits behind an earlier message of its key.
+    /// It waits behind an earlier message of its key.
     KeyWait,
-    /// Is an open dead letter.
+    /// It is an open dead letter.
     Dead,
-    /// Is a dead letter that was put back and waits for its delivery.
+    /// It is a dead letter that was requeued and waits for its delivery.
     Replaying,
-    /// Is a dead letter that was discarded.
+    /// It is a discarded dead letter.
     Discarded,
-    /// Is a dead letter whose content was erased.
+    /// It is a dead letter whose content was erased.
     Erased,
     /// It was delivered.
     Succeeded,
-    /// It was accepted, and what became of it was lost: damage, or a loss that was accepted.
+    /// It was accepted, but its record was lost, to damage or to a loss that an operator accepted.
     Unknown,
 }
 
@@ -99,31 +99,31 @@ impl From<LetterState> for MessagePhase {
     }
 }
 
-/// One message as it is now. Of one that succeeded without ever having been a letter, only that is kept.
+/// The current state of one message. For a message that succeeded and never was a letter, only the phase is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageState {
     /// The message's id.
     pub id: String,
-    /// Where it is.
+    /// Its phase.
     pub state: MessagePhase,
     /// Counted failed attempts; a replay starts again at zero.
     pub attempts: u32,
-    /// When it comes or came due, for one that waits for its time.
+    /// Its due time, if it waits or waited for one.
     pub due: Option<Time>,
-    /// When it is of no use any more.
+    /// When it expires.
     pub deadline: Option<Time>,
-    /// Its failed attempts, oldest first, as far as they are kept.
+    /// Its failed attempts that are still stored, oldest first.
     pub history: Vec<Attempt>,
     /// The number of its letter, if it was ever a dead letter.
     pub letter: Option<u64>,
     /// Why it died last.
     pub reason: Option<Reason>,
-    /// The number a repeat of its id would be answered with as a duplicate; `None` once the window is over.
+    /// The number with which a repeat of its id would be answered as a duplicate; `None` once the window is over.
     pub duplicate_of: Option<u64>,
 }
 
 impl MessageState {
-    /// A message of which only the phase is known.
+    /// The state of a message of which only the phase is known.
     pub fn new(id: &str, state: MessagePhase) -> Self {
         Self {
             id: id.to_owned(),
@@ -138,7 +138,7 @@ impl MessageState {
         }
     }
 
-    /// A message that was found by a listing. One that was put back out of the letters is `replaying` until it runs.
+    /// The state of a listed message. A requeued letter is `replaying` until it runs.
     pub fn of_pending(found: &PendingMessage) -> Self {
         let (state, number) = (found.at.state, found.at.number);
         let replays = found.meta.replays > 0;
@@ -150,29 +150,29 @@ impl MessageState {
         Self { due, letter: replays.then_some(number), ..state }
     }
 
-    /// A message that is a dead letter.
+    /// The state of a message that is a dead letter.
     pub fn of_letter(letter: &Letter) -> Self {
         let state =
             Self::new(letter.message.id(), letter.state.into()).with_history(&letter.meta, &letter.history);
         Self { letter: Some(letter.id), reason: Some(letter.reason), ..state }
     }
 
-    /// With its attempts so far.
+    /// Adds the attempts so far.
     #[must_use]
     pub(super) fn with_history(self, meta: &Meta, history: &History) -> Self {
         Self { attempts: meta.attempts, deadline: meta.deadline, history: history.attempts(), ..self }
     }
 }
 
-/// More than this are not counted: who asks must not hold up deliveries.
+/// Counting stops here, so that a lookup does not delay deliveries.
 pub const WAITING_MAX: usize = 10_000;
 
-/// A key of which a message has not come to its end.
+/// The line of a key that has at least one unfinished message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyLine {
-    /// The one that runs, or waits for its due time, and that the others wait for; with `block_key` the open letter that
+    /// The message that the others wait for: it runs or waits for its due time. With `block_key`, the open letter that
     /// blocks the key.
     pub head: MessageState,
-    /// How many stand behind it, as far as they were looked at; at most [`WAITING_MAX`].
+    /// How many messages wait behind it, as far as they were counted; at most [`WAITING_MAX`].
     pub waiting: u64,
 }

@@ -1,24 +1,24 @@
-//! [`Meta`] as bytes: the one form of it in journals and in the local files of other engines.
+//! The binary encoding of [`Meta`], used in journals and in the local files of other engines.
 
 use bytes::{Buf, BufMut};
 use redrive_core::{Meta, Time};
 
-/// The bytes of every [`Meta`].
+/// The encoded size of a [`Meta`].
 pub const META_BYTES: usize = 6 * 8 + 5 * 4;
-/// Stands for a time that is not set; no clock gets that far.
+/// Encodes an unset time; no clock gets that far.
 const NEVER: u64 = u64::MAX;
 
-/// Writes a time that may not be set, in eight bytes.
+/// Writes an optional time in eight bytes.
 pub fn put_time(out: &mut impl BufMut, time: Option<Time>) {
     out.put_u64_le(time.map_or(NEVER, Time::as_millis));
 }
 
-/// Reads such a time. The caller has checked that there are eight bytes.
+/// Reads an optional time. The caller has checked that eight bytes are left.
 pub fn get_time(bytes: &mut impl Buf) -> Option<Time> {
     Some(bytes.get_u64_le()).filter(|ms| *ms != NEVER).map(Time::from_millis)
 }
 
-/// Writes everything but [`Meta::deferred`], which each record has a place of its own for.
+/// Writes everything but [`Meta::deferred`], for which each record has its own place.
 pub fn put_meta(out: &mut impl BufMut, meta: &Meta) {
     out.put_u64_le(meta.created.as_millis());
     for time in [meta.deadline, meta.first_failed, meta.last_crash] {
@@ -31,7 +31,7 @@ pub fn put_meta(out: &mut impl BufMut, meta: &Meta) {
     }
 }
 
-/// Reads what [`put_meta`] has written; `None` if the bytes are too few.
+/// Reads a [`Meta`] written by [`put_meta`]; `None` if there are too few bytes.
 pub fn get_meta(bytes: &mut impl Buf) -> Option<Meta> {
     if bytes.remaining() < META_BYTES {
         return None;

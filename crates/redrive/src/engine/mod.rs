@@ -1,4 +1,4 @@
-//! Where messages live: the seam every engine implements, what the engines share, and the engines themselves.
+//! Where messages are stored: the seam that every engine implements, shared parts, and the engines themselves.
 
 pub mod condition;
 pub mod continued;
@@ -48,8 +48,8 @@ pub use pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 pub use position::SourcePosition;
 pub use seam::{
     AfterDead, Announced, Claimed, Counts, Deliver, Delivery, DeliveryOrder, Engine, Event, Execution,
-    KeepLetters, LastEnd, Oldest, OnBehalf, Query, Receipt, ReminderKind, Settlement, Settling, StoreOptions,
-    Suspect, TakeGate, Ticket, Verdict,
+    KeepLetters, LastEnd, Oldest, OnBehalf, OwnShare, Query, Receipt, ReminderKind, Settlement, Settling,
+    StoreOptions, Suspect, TakeGate, Ticket, Verdict,
 };
 pub use shared_records::SharedRecords;
 pub use store_notice::{StoreNotice, Upkeep};

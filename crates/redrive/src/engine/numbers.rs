@@ -6,8 +6,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 /// A map whose keys are such numbers.
 pub type NumberMap<K, V> = HashMap<K, V, BuildHasherDefault<NumberHasher>>;
 
-/// Leaves the low bits of a number as they are: messages in flight have neighbouring numbers, and so they lie beside each
-/// other in the map too. The highest bits, by which the map tells neighbours apart, are mixed.
+/// Keeps the low bits of a number: messages in flight have neighbouring numbers and so lie close together in the map.
+/// Only the highest bits, by which the map tells neighbours apart, are mixed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NumberHasher(u64);
 

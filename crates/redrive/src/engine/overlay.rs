@@ -1,7 +1,7 @@
-//! Changes that are not yet in the table behind them.
+//! An in-memory layer of changes that are not yet in the table behind it.
 //!
-//! What is true is the table with these changes on top. What comes and goes between two hand-overs never reaches the
-//! table at all, and a hand-over that is under way does not stop new changes.
+//! The source of truth is the table with these changes on top. An entry added and removed between two hand-overs never
+//! reaches the table, and new changes can be made while a hand-over is under way.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// One entry that differs from the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OverlayEntry<V> {
-    /// `fresh`: the table has no such entry, so that a removal may simply forget this change.
+    /// `fresh`: the table has no such entry, so that a removal can just drop this change.
     Put {
         value: V,
         fresh: bool,
@@ -29,18 +29,18 @@ impl<V> OverlayEntry<V> {
 
 pub type Changes<K, V> = BTreeMap<K, OverlayEntry<V>>;
 
-/// The table behind an overlay, read only.
+/// Read access to the table behind an overlay.
 pub trait Far<K, V> {
     type Error;
     fn get(&self, key: &K) -> Result<Option<V>, Self::Error>;
-    /// Entries at or after `from`, and not after `to` if it is given, in order, at most `limit`.
+    /// Entries in `[from, to]` (open-ended if `to` is `None`), in order, at most `limit`.
     fn range(&self, from: &K, to: Option<&K>, limit: usize) -> Result<Vec<(K, V)>, Self::Error>;
 }
 
 #[derive(Clone, Debug)]
 pub struct Overlay<K, V> {
     delta: Changes<K, V>,
-    /// Handed over, on its way into the table.
+    /// Changes handed over that are being written into the table.
     frozen: Arc<Changes<K, V>>,
 }
 
@@ -51,7 +51,7 @@ impl<K: Ord + Clone, V: Clone> Default for Overlay<K, V> {
 }
 
 impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
-    /// Adds an entry whose key is not in use.
+    /// Adds an entry; its key must not be in use.
     pub fn put(&mut self, key: K, value: V) {
         let fresh = !self.delta.contains_key(&key) && !self.frozen.contains_key(&key);
         self.delta.insert(key, OverlayEntry::Put { value, fresh });
@@ -94,8 +94,8 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
         self.range_until(from, Some(to), limit, far)
     }
 
-    /// The first entry of `[from, to]`. Looks at no more changes than it needs: it is asked for the first of a key's line
-    /// with hundreds of thousands of others, and of what is gone by now, behind it.
+    /// The first entry of `[from, to]`. Looks at no more changes than necessary: a key line may have hundreds of
+    /// thousands of further entries and removals behind its first one.
     pub fn first<F: Far<K, V>>(&self, from: &K, to: &K, far: &F) -> Result<Option<(K, V)>, F::Error> {
         Ok(self.range_until(from, Some(to), 1, far)?.pop())
     }
@@ -109,7 +109,7 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
     ) -> Result<Vec<(K, V)>, F::Error> {
         let mut found = Vec::new();
         let mut from = Bound::Included(from.clone());
-        // The table may hold entries that are gone by now: read on until enough are left.
+        // The table may hold entries that are removed in the overlay: read on until enough are left.
         while let Bound::Included(first) | Bound::Excluded(first) = &from
             && found.len() < limit
         {
@@ -130,7 +130,7 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
         Ok(found)
     }
 
-    /// Entries of the table with the changes of the same range on top, until `found` has `limit` entries.
+    /// Merges entries of the table with the changes of the same range, until `found` has `limit` entries.
     fn merge(
         &self,
         table: Vec<(K, V)>,
@@ -165,24 +165,24 @@ impl<K: Ord + Clone, V: Clone> Overlay<K, V> {
         }
     }
 
-    /// Hands the changes so far over to be written into the table. [`Overlay::thaw`] says that they are there.
+    /// Hands over the changes so far, to be written into the table. Call [`Overlay::thaw`] when they are written.
     pub fn freeze(&mut self) -> Arc<Changes<K, V>> {
         debug_assert!(self.frozen.is_empty(), "one hand-over at a time");
         self.frozen = Arc::new(std::mem::take(&mut self.delta));
         Arc::clone(&self.frozen)
     }
 
-    /// The table holds what was frozen.
+    /// Takes out the frozen changes, now that the table holds them.
     pub fn thaw(&mut self) -> Arc<Changes<K, V>> {
         std::mem::take(&mut self.frozen)
     }
 
-    /// The entries that wait to be handed over.
+    /// The entries not yet handed over.
     pub fn pending(&self) -> impl Iterator<Item = (&K, &V)> {
         self.delta.iter().filter_map(|(key, change)| Some((key, change.value()?)))
     }
 
-    /// How many changes wait to be handed over.
+    /// The number of changes not yet handed over.
     pub fn len(&self) -> usize {
         self.delta.len()
     }

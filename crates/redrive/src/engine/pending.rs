@@ -1,5 +1,5 @@
-//! Messages that are not terminal, as they are listed and steered: the state each is in, pages of them, and how one is taken
-//! out of the queue by name.
+//! Pending messages as they are listed and steered: their states, pages of them, and the reference by which one is
+//! taken out of the queue.
 
 #![warn(missing_docs)]
 
@@ -7,23 +7,23 @@ use redrive_core::{Message, Meta, Time};
 
 use super::history::History;
 
-/// The states of a message that is not terminal; each such message is in exactly one.
+/// The states of a pending message; each message is in exactly one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PendingState {
-    /// May start, and waits for a free slot.
+    /// It may start and waits for a permit.
     Ready,
-    /// Was deferred, or nothing may start for now.
+    /// It was deferred, or its pipeline may not start anything now.
     Held,
-    /// Waits for its due time.
+    /// It waits for its due time.
     Delayed,
-    /// Waits behind an earlier message of its key.
+    /// It waits behind an earlier message of its key.
     KeyWait,
-    /// Is being delivered.
+    /// It is handed out.
     InFlight,
 }
 
 impl PendingState {
-    /// In the order in which they are listed.
+    /// All states, in the order in which they are listed.
     pub const ALL: [Self; 5] = [Self::Ready, Self::Held, Self::Delayed, Self::KeyWait, Self::InFlight];
 
     /// The name in the API.
@@ -37,12 +37,12 @@ impl PendingState {
         }
     }
 
-    /// The state of this name.
+    /// The state with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// The state of a message that waits for its time.
+    /// The state of a message that waits for its due time.
     pub const fn timed(deferred: bool) -> Self {
         if deferred { Self::Held } else { Self::Delayed }
     }
@@ -54,49 +54,50 @@ impl std::fmt::Display for PendingState {
     }
 }
 
-/// Where a message waits, in the words of its engine: found by a listing, good for one [`super::Deliver::claim`]. The key is
-/// also the cursor from which the listing of its state goes on.
+/// Where a message waits, as its engine says it. A listing returns it, and it is good for one
+/// [`super::Deliver::claim`]. The
+/// key is also the cursor from which the listing of its state goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingAt {
     /// The message's number.
     pub number: u64,
-    /// What it waits for.
+    /// The state in which it waits.
     pub state: PendingState,
-    /// Where it waits; the engine's own order.
+    /// Its position in the engine's own order.
     pub key: (u64, u64),
 }
 
-/// One message that waits or runs.
+/// One pending message.
 #[derive(Clone, Debug)]
 pub struct PendingMessage {
     /// Where it waits.
     pub at: PendingAt,
     /// The message.
     pub message: Message,
-    /// What is known of its attempts.
+    /// The summary of its attempts.
     pub meta: Meta,
     /// Its attempts.
     pub history: History,
-    /// When it is or was due; `None` for a fresh message.
+    /// When it is or was due; `None` if it never had a due time.
     pub due: Option<Time>,
 }
 
 impl PendingMessage {
-    /// Bytes of the message and its story.
+    /// The bytes of message and history.
     pub fn size(&self) -> usize {
         self.message.wire().len() + self.history.raw().len()
     }
 }
 
-/// A part of what waits in one state, as far as was looked.
+/// One page of the messages in one state.
 #[derive(Clone, Debug, Default)]
 pub struct PendingScan {
-    /// Those that were found.
+    /// The messages found.
     pub messages: Vec<PendingMessage>,
-    /// Where to go on; `None` at the end.
+    /// The cursor to go on from; `None` at the end.
     pub next: Option<(u64, u64)>,
     /// How many entries were looked at.
     pub scanned: u64,
-    /// Messages of this state that are known to be there but cannot be shown: on Kafka, what was not read yet.
+    /// Messages known to be in this state that cannot be listed: on Kafka, records not read yet.
     pub unlisted: u64,
 }

@@ -1,14 +1,14 @@
-//! The place of a record in a topic, and the number of a message that is made from it.
+//! The position of a record in a topic, and the message number derived from it.
 
 #![warn(missing_docs)]
 
 use std::sync::Arc;
 
-/// Offsets take so many bits of a number: three thousand years at 3,000 records a second.
+/// The bits of a number that hold the offset: enough for three thousand years at 3,000 records a second.
 const OFFSET_BITS: u32 = 48;
 const OFFSET_MAX: u64 = (1 << OFFSET_BITS) - 1;
 
-/// A record in a topic.
+/// The position of a record in a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourcePosition {
     /// The topic.
@@ -28,11 +28,11 @@ pub struct PartitionOffset {
     pub offset: u64,
 }
 
-/// Partitions from here on are no partitions: letters that were imported from elsewhere have numbers made from their content.
+/// Partition numbers from here on are not real: they mark imported letters, which are numbered by their content.
 const MADE_FROM: u16 = 0xc000;
 
 impl PartitionOffset {
-    /// The place for a letter without one, from a hash of its content.
+    /// The position of a letter that has none, from a hash of its content.
     pub const fn made(hash: u64) -> Self {
         Self::of(((MADE_FROM as u64) << OFFSET_BITS) | (hash >> 2))
     }
@@ -47,12 +47,12 @@ impl PartitionOffset {
         (self.partition as u64) << OFFSET_BITS | (self.offset & OFFSET_MAX)
     }
 
-    /// The place with this number.
+    /// The position with this number.
     pub const fn of(number: u64) -> Self {
         Self { partition: (number >> OFFSET_BITS) as u16, offset: number & OFFSET_MAX }
     }
 
-    /// Reads `7/1182`.
+    /// Parses `7/1182`.
     pub fn parse(text: &str) -> Option<Self> {
         let (partition, offset) = text.split_once('/')?;
         let place = Self { partition: partition.parse().ok()?, offset: offset.parse().ok()? };

@@ -1,4 +1,4 @@
-//! What belongs to all processes that share a pipeline: records that each of them reads, of replay jobs and of actions.
+//! Records shared by all processes of a pipeline, for replay jobs and actions.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use bytes::Bytes;
 
 use super::error::EngineError;
 
-/// Records that all processes of a pipeline share, by key. The latest one of a key counts.
+/// Key-value records shared by all processes of a pipeline. The latest record of a key counts.
 pub trait SharedRecords: fmt::Debug + Send + Sync {
-    /// Writes a record, or removes it. This process knows it when it returns, the others at about that time. Blocks.
+    /// Writes a record, or removes it. On return this process sees the change; the others see it soon after. Blocks.
     fn write(&self, key: &str, value: Option<&[u8]>) -> Result<(), EngineError>;
 
-    /// Those whose keys begin so, in the order of their keys.
+    /// The records whose keys begin with `prefix`, in key order.
     fn records(&self, prefix: &str) -> Vec<(String, Bytes)>;
 
-    /// Whether what was written before this process began is known.
+    /// Whether everything written before this process started has been read.
     fn is_known(&self) -> bool;
 }

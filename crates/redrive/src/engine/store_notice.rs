@@ -1,4 +1,4 @@
-//! What a store has to say about itself while it runs. Nothing of it stops deliveries.
+//! Notices of a store about its own maintenance. None of them stops deliveries.
 
 #![warn(missing_docs)]
 
@@ -7,28 +7,28 @@ use std::time::Duration;
 
 use redrive_core::Time;
 
-/// Closed: whatever is repaired or found in the background has a case here.
+/// A notice. Everything that is repaired or found in the background has a variant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreNotice {
-    /// The index is damaged. It is being built anew from the journal.
+    /// The index is damaged and is being rebuilt from the journal.
     IndexDamaged {
         /// What was found.
         why: String,
     },
-    /// The index is whole again.
+    /// The index is rebuilt.
     IndexRebuilt {
         /// Frames that were read.
         frames: u64,
         /// How long it took.
         took: Duration,
     },
-    /// The index could not be tidied up; that is tried again.
+    /// Merging or cleaning the index failed and is tried again.
     IndexUntidy {
         /// What was found.
         why: String,
     },
-    /// Stored bytes cannot be read any more.
+    /// Stored bytes have become unreadable.
     Damage {
         /// The file.
         file: String,
@@ -37,37 +37,37 @@ pub enum StoreNotice {
         /// How many bytes.
         bytes: u64,
     },
-    /// Everything stored was read.
+    /// A scrub has read everything that is stored.
     Scrubbed {
-        /// How many bytes.
+        /// Bytes read.
         bytes: u64,
-        /// Of these, how many are damaged.
+        /// How many of them are damaged.
         damaged: u64,
         /// How long it took.
         took: Duration,
     },
-    /// Reading everything came to an early end; it is begun again later.
+    /// A scrub ended early; it is started again later.
     ScrubFailed {
-        /// What was found.
+        /// The cause.
         why: String,
     },
 }
 
-/// What a store has done for itself since it was opened.
+/// The maintenance a store has done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
-    /// How often the index was built anew because it was damaged.
+    /// How often the index was rebuilt because it was damaged.
     pub index_rebuilds: u64,
-    /// Bytes that were read to see whether they still can be.
+    /// Bytes read by scrubs.
     pub scrubbed_bytes: u64,
-    /// Damaged places in the logs, as of the last look.
+    /// Damaged places in the logs, as of the last scrub.
     pub damaged: u64,
-    /// When everything was last read from beginning to end.
+    /// When the last complete scrub ended.
     pub scrubbed: Option<Time>,
 }
 
 impl StoreNotice {
-    /// Whether a person should look at it.
+    /// Whether an operator should look at it.
     pub fn is_bad(&self) -> bool {
         match self {
             Self::IndexDamaged { .. }

@@ -1,11 +1,11 @@
-//! Counts of values in fixed buckets: what a quantile needs, in a size that never grows.
+//! Histograms with fixed buckets: enough for quantiles, in constant space.
 
 use std::time::Duration;
 
-/// Buckets of the largest shape, the one without an upper bound included.
+/// Buckets of the largest shape, including the unbounded one.
 const BUCKETS_MAX: usize = 24;
 
-/// Upper bounds, and what one unit of the counted numbers is in the unit that is shown.
+/// The upper bounds of the buckets, and the factor from the counted unit to the displayed one.
 #[derive(Debug, PartialEq)]
 struct Shape {
     bounds: &'static [u64],
@@ -15,7 +15,7 @@ struct Shape {
 const MS: u64 = 1_000;
 const S: u64 = 1_000 * MS;
 
-/// Measured with the clock by which messages come due, so nothing below a millisecond is known.
+/// Spans are measured with the message clock, so nothing below a millisecond is resolved.
 static SPANS: Shape = Shape {
     bounds: &[
         MS,
@@ -42,7 +42,7 @@ static SPANS: Shape = Shape {
     unit: 1e-6,
 };
 
-/// What a disk takes.
+/// Typical times of disk writes.
 static WRITES: Shape = Shape {
     bounds: &[
         50,
@@ -68,7 +68,7 @@ static WRITES: Shape = Shape {
 
 static NUMBERS: Shape = Shape { bounds: &[1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 50, 100, 1_000], unit: 1.0 };
 
-/// How often values fell into which range.
+/// Counts values by bucket.
 ///
 /// ```
 /// use std::time::Duration;
@@ -112,12 +112,12 @@ impl Histogram {
         self.observe_times(span, 1);
     }
 
-    /// A span of the message clock: once per message, so without a division.
+    /// Counts a span of the message clock. Called once per message, so it avoids a division.
     pub fn observe_ms(&mut self, ms: u64) {
         self.add(ms.saturating_mul(MS), 1);
     }
 
-    /// One value for many at once: what was written together took the same time.
+    /// Counts one value `times` times, for writes that were made together.
     pub fn observe_times(&mut self, span: Duration, times: u64) {
         self.add(u64::try_from(span.as_micros()).unwrap_or(u64::MAX), times);
     }
@@ -148,13 +148,13 @@ impl Histogram {
         self.sum as f64 * self.shape.unit
     }
 
-    /// The largest value that was seen.
+    /// The largest counted value.
     pub fn max(&self) -> Option<f64> {
         (self.count > 0).then_some(self.max as f64 * self.shape.unit)
     }
 
-    /// Upper bounds with how many values lie at or below each. The last bound is infinite and counts all, as Prometheus
-    /// wants it.
+    /// The upper bounds, with how many values lie at or below each. The last bound is infinite and counts all, as
+    /// Prometheus requires.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let bounds = self.shape.bounds.iter().map(|bound| *bound as f64 * self.shape.unit);
         let mut below = 0;
@@ -164,8 +164,8 @@ impl Histogram {
         })
     }
 
-    /// The value below which the share `q` of all values lies, spread evenly within its bucket and never beyond the
-    /// largest value seen; `None` if there are no values. `q` is taken between 0 and 1.
+    /// The `q` quantile, interpolated within its bucket and never above the largest value; `None` if there are no
+    /// values. `q` is clamped to 0 to 1.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         if self.count == 0 {
             return None;
@@ -187,7 +187,7 @@ impl Histogram {
         self.max()
     }
 
-    /// The values of both.
+    /// A histogram of the values of both.
     #[must_use]
     pub fn merged(mut self, other: &Self) -> Self {
         for (count, more) in self.counts.iter_mut().zip(other.counts) {

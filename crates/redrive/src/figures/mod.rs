@@ -1,7 +1,7 @@
-//! What a pipeline has done and what it holds, as plain numbers.
+//! The figures of a pipeline: its counters and its current state, as plain numbers.
 //!
-//! The dispatch thread counts in plain fields of its own, without an atomic or a lock per message, and publishes a copy at
-//! most every 50 ms. A reader gets that copy and never makes the thread wait.
+//! The dispatch thread counts in its own fields, without an atomic or a lock per message, and publishes a copy at
+//! most every 50 ms. Readers get that copy and never make the thread wait.
 
 mod histogram;
 pub(crate) mod recent;
@@ -37,70 +37,71 @@ pub struct Figures {
     pub succeeded: u64,
     /// Messages that became dead letters; a replayed letter that dies again counts again.
     pub dead: ByReason,
-    /// Ended calls. A call that was given up has no end and is in `repeats`.
+    /// Calls that returned. A call that was abandoned counts in `repeats` instead.
     pub attempts: ByClass,
-    /// Calls a message needed until it succeeded or died; a replay starts again at zero.
+    /// Calls that a message needed until it succeeded or died; a replay starts again at zero.
     pub attempts_per_message: Histogram,
     /// Messages that needed more than one call, by whether they succeeded in the end.
     pub retried_ended: RetriedEnded,
     /// Messages that were taken for the first time.
     pub consumed: u64,
-    /// Retries and deferrals that were decided, by tier.
+    /// Retries and deferrals after failed attempts, by tier.
     pub retries: Vec<TierRetries>,
-    /// Of these, those that burned no attempt.
+    /// Deferrals: those of the retries that used up no attempt, and messages deferred without a call.
     pub deferred: u64,
-    /// How late a message started that had a due time. A keyed one counts from its second attempt on: before that it may
-    /// have waited for its key, which is not lateness.
+    /// How late messages with a due time started. Messages with a key count from the second attempt on: before that
+    /// they may have waited for their key, which is not lateness.
     pub retry_lateness: Histogram,
-    /// How long a message waited behind others before its first attempt: the pipeline is one line here, and in blocking
-    /// mode whoever waits in place holds it up.
+    /// How long messages waited behind others before the first attempt. The pipeline counts as one queue, and in
+    /// blocking mode a message that waits in place holds it up.
     pub stall: Histogram,
     /// From a message's creation until it succeeded.
     pub end_to_end: Histogram,
     /// From giving verdicts to the engine until they are durable, once per verdict.
     pub settle_duration: Histogram,
-    /// From the moment a retry is decided until it is durable.
+    /// From the decision to retry until it is durable.
     pub schedule_write: Histogram,
-    /// How quick it was, how long messages were held and what failed in the last five minutes.
+    /// Latencies, held times and failures of the last five minutes.
     pub recent: RecentFigures,
-    /// How many messages and letters are in which state, at one moment: what is in flight holds a permit, and while
-    /// nothing may start (paused, breaker open, the sink asked to wait) what would be ready or delayed is held.
+    /// Messages and letters by state at one moment. Messages in flight hold a permit. While nothing may start
+    /// (paused, breaker open, the sink asked to wait), messages that would be ready or delayed count as held.
     pub pending: Counts,
-    /// Messages that came in a second, over the last minute.
+    /// Arriving messages per second, over the last minute.
     pub arrivals_per_second: f64,
-    /// When the oldest message was made that is not terminal. Looked for once a second among what runs, what is first in
-    /// the queue and what comes due next; one that waits far behind these is found when its turn comes.
+    /// The creation time of the oldest message that is not terminal. Determined once a second from the running
+    /// messages, the head of the queue and the next due one; one that waits far behind these is found when its turn
+    /// comes.
     pub oldest_pending: Option<Time>,
-    /// How long the first message has waited that may start and has not; zero if none waits. On Kafka each partition says it
-    /// (`condition`). Looked for once a second.
+    /// How long the first message that could start has been waiting; zero if none waits. On Kafka it is given per
+    /// partition (`condition`). Updated once a second.
     pub stalled_for: Duration,
-    /// When the first of the open letters, by number, became one. Letters are searched in steps, so after a start with
-    /// many resolved ones it takes a few seconds to show.
+    /// When the first open letter, by number, died. Letters are searched in steps, so after a start with many
+    /// resolved ones this takes a few seconds to appear.
     pub oldest_letter: Option<Time>,
-    /// Whether it was paused by an operator.
+    /// Whether it is paused, by an operator or by the dead-letter guard.
     pub paused: bool,
-    /// Handlers that run now.
+    /// Handlers that are running.
     pub running: usize,
     /// Calls that wait in place for their next attempt; only in blocking mode.
     pub waiting_in_place: usize,
-    /// Calls abandoned before they returned: their effect may have happened, and they will be made again.
+    /// Calls abandoned before they returned: their effect may have happened, and they will be repeated.
     pub repeats: u64,
-    /// How the sink is doing: breaker, permits, budget, suspects.
+    /// The health of the sink: breaker, permits, budget, suspects.
     pub health: HealthFigures,
     /// Keys whose order was not preserved. Always zero on engines with one owner.
     pub key_order_voided: u64,
-    /// How often the store repaired itself and how far it has checked itself.
+    /// How often the store repaired itself, and how far it has scrubbed itself.
     pub upkeep: Upkeep,
-    /// How the engine stands beside its messages.
+    /// The condition of the engine besides its messages.
     pub condition: Condition,
 }
 
-/// What became of messages whose first call did not succeed and that were called again. A replay starts again at zero.
+/// The outcome of messages whose first call failed and that were called again. A replay starts again at zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RetriedEnded {
-    /// Those that were delivered.
+    /// Messages that were delivered.
     pub succeeded: u64,
-    /// Those that became dead letters.
+    /// Messages that became dead letters.
     pub dead: u64,
 }
 
@@ -147,7 +148,7 @@ impl Figures {
         }
     }
 
-    /// Whether nothing may start but probes: it is paused, its breaker is open, or its sink asked to wait.
+    /// Whether only probes may start: it is paused, its breaker is open, or its sink asked to wait.
     pub fn is_gated(&self) -> bool {
         self.paused || self.health.is_gated()
     }
@@ -178,7 +179,7 @@ impl Figures {
 }
 
 impl Default for Figures {
-    /// Of a pipeline with the default policy that has done nothing yet.
+    /// The figures of a new pipeline with the default policy.
     fn default() -> Self {
         Self::new(&Policy::default())
     }

@@ -1,7 +1,8 @@
-//! What a pipeline did in the last five minutes: how quick it was, how long messages were held, and what failed.
+//! The last five minutes of a pipeline: latencies, how long messages were held, and failures.
 //!
-//! Counts since the start of the process remember an outage for ever. These forget it. Time during which nothing could be
-//! sent (breaker open, Retry-After, pause) is counted apart: it says nothing about how quick the pipeline is.
+//! Counters since the start of the process remember an outage for ever; these forget it. Time during which nothing
+//! could be sent (breaker open, Retry-After, pause) is counted separately, because it says nothing about how fast the
+//! pipeline is.
 
 use std::time::Duration;
 
@@ -10,22 +11,22 @@ use redrive_core::{FailureKind, Time};
 
 use super::histogram::Histogram;
 
-/// How far back it looks.
+/// The length of the window.
 pub const WINDOW: Duration = Duration::from_mins(5);
-/// Parts of the window; the oldest is dropped as a whole.
+/// Slots of the window; the oldest is dropped as a whole.
 const SLOTS: usize = 10;
 const SLOT_MS: u64 = WINDOW.as_millis() as u64 / SLOTS as u64;
-/// Kinds of failures that are counted separately in a part of the window.
+/// Kinds of failures that are counted separately in a slot.
 const KINDS_MAX: usize = 8;
 
-/// The last five minutes in figures.
+/// The figures of the last five minutes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecentFigures {
     /// From a message's creation until it succeeded, without the time it was held.
     pub end_to_end: Histogram,
-    /// How late a message started that had a due time, without the time it was held.
+    /// How late messages with a due time started, without the time they were held.
     pub lateness: Histogram,
-    /// How long messages that succeeded had been held; only of those that were.
+    /// How long messages had been held before they succeeded; only those that were held at all.
     pub held: Histogram,
     /// Calls that failed.
     pub failures: RecentFailures,
@@ -34,16 +35,16 @@ pub struct RecentFigures {
 /// Failed attempts by kind, the most frequent first.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RecentFailures {
-    /// By kind, the most first.
+    /// Counts by kind, the most frequent first.
     pub kinds: Vec<(FailureKind, u64)>,
-    /// Of kinds that were not counted separately.
+    /// Failures of kinds that were not counted separately.
     pub more: u64,
-    /// How many of all were attempts of replayed letters.
+    /// Of all failures, those of replayed letters.
     pub replayed: u64,
 }
 
 impl RecentFailures {
-    /// All of them.
+    /// All failures.
     pub fn total(&self) -> u64 {
         self.kinds.iter().map(|(_, count)| count).sum::<u64>() + self.more
     }
@@ -56,7 +57,7 @@ impl Default for RecentFigures {
     }
 }
 
-/// Counts into the part of the window that `now` falls into.
+/// Counts into the slot of the current time.
 #[derive(Debug, Default)]
 pub(crate) struct Recent {
     slots: Vec<RecentSlot>,
@@ -70,20 +71,20 @@ struct RecentSlot {
 }
 
 impl Recent {
-    /// Whether nothing may be sent from `now` on.
+    /// Records whether sending is blocked from `now` on.
     pub(crate) fn gate(&mut self, is_closed: bool, now: Time) {
         if is_closed { self.gate.block(now) } else { self.gate.unblock(now) }
     }
 
-    /// A message that was ready at `ready` starts; it is late if it had a due time.
+    /// A message starts that was ready at `ready`; it is late if it had a due time.
     pub(crate) fn late(&mut self, ready: Time, now: Time) {
         let late = now.as_millis().saturating_sub(ready.as_millis());
         let held = self.gate.blocked_ms_between(ready, now);
         self.slot(now).lateness.observe_ms(late.saturating_sub(held));
     }
 
-    /// A message succeeded that was created at `created`, deferred for `put_off_ms` in all without using up an attempt, and
-    /// last ready at `ready`.
+    /// A message succeeded that was created at `created`, deferred for `put_off_ms` in total without using up an
+    /// attempt, and last ready at `ready`.
     pub(crate) fn succeeded(&mut self, created: Time, put_off_ms: u64, ready: Time, now: Time) {
         let took = now.as_millis().saturating_sub(created.as_millis());
         let held = put_off_ms.saturating_add(self.gate.blocked_ms_between(ready, now)).min(took);

@@ -1,8 +1,8 @@
-//! Counters by a closed set of words: one field per word, so that counting is an addition and nothing can grow.
+//! Counters for closed vocabularies: one field per word, so that counting is an addition and nothing can grow.
 
 use redrive_core::{Class, Reason};
 
-/// Ended calls, by how they ended.
+/// Ended calls by outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ByClass {
     /// Calls that succeeded.
@@ -10,14 +10,14 @@ pub struct ByClass {
     failed: [u64; Class::ALL.len()],
 }
 
-/// Dead letters, by why they are.
+/// Dead letters by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ByReason {
     counts: [u64; Reason::ALL.len()],
 }
 
 impl ByClass {
-    /// Failures of a class.
+    /// Failed calls of a class.
     pub fn get(&self, class: Class) -> u64 {
         Class::ALL
             .into_iter()
@@ -32,7 +32,7 @@ impl ByClass {
         }
     }
 
-    /// Every class with its count, `ok` first; the words are those of metrics and logs.
+    /// Every class with its count, `ok` first, under the names used in metrics and logs.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let failed = Class::ALL.into_iter().map(Class::name).zip(self.failed);
         std::iter::once(("ok", self.ok)).chain(failed)
@@ -56,7 +56,7 @@ impl ByReason {
         }
     }
 
-    /// Every reason with its number.
+    /// Every reason with its count.
     pub fn iter(&self) -> impl Iterator<Item = (Reason, u64)> {
         Reason::ALL.into_iter().zip(self.counts)
     }

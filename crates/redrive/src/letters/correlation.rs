@@ -1,13 +1,14 @@
-//! The correlation id of a message: one word by which it is found in logs, ours and those of others.
+//! The correlation id of a message: one word by which it is found in our logs and in those of others.
 
 use redrive_core::Message;
 
-/// The longest correlation id that is taken over from a message.
+/// The longest correlation id that is accepted from a message.
 const BYTES_MAX: usize = 128;
 /// Headers in which callers usually send theirs.
 const HEADERS: [&str; 3] = ["correlation-id", "x-correlation-id", "x-request-id"];
 
-/// The sender's own, if it is a plain word; else one made from the message's id. The same for all attempts and replays.
+/// The sender's id if it is a plain word, otherwise one derived from the message's id. The same for all attempts and
+/// replays.
 pub fn correlation_id(message: &Message) -> String {
     let header = |wanted: &str| {
         let mut headers = message.headers();

@@ -1,14 +1,14 @@
-//! Decimal numbers of any length, compared by their digits: what a binary float rounds away still tells two ids apart.
+//! Decimal numbers of any length, compared by their digits, since a binary float would make different ids equal.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Longer exponents are not read; no sensible number has one.
+/// Longer exponents are rejected; no sensible number has one.
 const EXPONENT_DIGITS_MAX: usize = 18;
 /// Numbers with more zeros than this between digits and point are printed with an exponent.
 const ZEROS_PRINTED_MAX: i64 = 20;
 
-/// A number without its spelling: `42`, `42.0` and `4.2e1` are equal.
+/// The value of a number, whatever its spelling: `42`, `42.0` and `4.2e1` are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decimal {
     is_negative: bool,
@@ -18,7 +18,7 @@ pub struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a number as JSON writes it, and also `+1`, `.5` and `5.`; `None` if it is not one.
+    /// Parses a number as in JSON, and also `+1`, `.5` and `5.`; `None` if it is not a number.
     pub fn parse(text: &str) -> Option<Self> {
         let (is_negative, text) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),
@@ -43,7 +43,7 @@ impl Decimal {
         Some(Self { is_negative, digits: digits.to_owned(), scale })
     }
 
-    /// The order of what is behind the sign. Digits have no leading zeros, so a greater scale is a greater number.
+    /// Compares without the sign. Digits have no leading zeros, so a greater scale means a greater number.
     fn cmp_magnitude(&self, other: &Self) -> Ordering {
         match (self.digits.is_empty(), other.digits.is_empty()) {
             (false, false) => self.scale.cmp(&other.scale).then_with(|| self.digits.cmp(&other.digits)),

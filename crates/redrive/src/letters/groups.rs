@@ -6,7 +6,7 @@ use crate::engine::groups::list as groups;
 use crate::engine::{GroupMark, GroupMarks, GroupSummary, LetterScan};
 use crate::handle::{HandleError, PipelineHandle};
 
-/// All groups with an open letter or a decision. `kept` are the decisions where the engine does not keep them.
+/// All groups with an open letter or a decision. `kept` are the decisions if the engine does not store them.
 pub(crate) async fn list(
     handle: &PipelineHandle,
     kept: GroupMarks,
@@ -25,7 +25,7 @@ pub(crate) async fn letters(
     handle.ask_about_letters(move |asked| groups::letters(asked.engine, group, after, limit)).await
 }
 
-/// Keeps a decision about a group, where the engine does.
+/// Stores a decision about a group, if the engine stores them.
 pub(crate) async fn mark(handle: &PipelineHandle, mark: GroupMark) -> Result<(), HandleError> {
     handle.ask_about_letters(move |asked| asked.engine.mark_group(&mark)).await
 }

@@ -1,4 +1,4 @@
-//! Dead letters from outside: a language to say which, and selections made with it.
+//! Dead letters for users: a language to select them, and selections made with it.
 
 pub(crate) mod correlation;
 pub(crate) mod decimal;

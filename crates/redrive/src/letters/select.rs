@@ -1,4 +1,4 @@
-//! Selections of letters: paged for looking, frozen for acting. Never all letters in memory at once.
+//! Selections of letters: paged for viewing, frozen for changing. Never loads all letters into memory at once.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,20 +10,20 @@ use crate::engine::position::PartitionOffset;
 use crate::engine::{Letter, LetterScan, LetterState};
 use crate::handle::{HandleError, PipelineHandle};
 
-/// Letters that are looked at in one call of [`Selection::page`]; the cursor goes on from there.
+/// Letters scanned in one call of [`Selection::page`]; the cursor continues from there.
 pub const SCAN_MAX: usize = 10_000;
 /// The largest page.
 pub const PAGE_MAX: usize = 1_000;
-/// Letters of one page hold about this much, whatever their number; it ends with the piece that goes beyond.
+/// Approximate bytes of one page: it ends with the batch that exceeds this.
 pub const PAGE_BYTES: usize = 16 << 20;
-/// Letters in one frozen selection.
+/// Maximum letters in one frozen selection.
 pub const SELECTION_MAX: usize = 10_000_000;
-/// Letters that are read from the engine at once: reading must not hold up deliveries.
+/// Letters that are read from the engine at once, so that reading does not hold up deliveries.
 const READ_MAX: usize = 64;
-/// Letters that are looked at there at once, to find those.
+/// Letters that the engine scans at once to find them.
 const LOOK_MAX: usize = 1_024;
 
-/// Which letters are meant. What is given must all hold; to act on letters, something must be given.
+/// Selects letters by criteria that must all hold. To change letters, at least one criterion is required.
 ///
 /// ```
 /// use redrive::letters::{Filter, SelectError, Selection};
@@ -38,7 +38,7 @@ const LOOK_MAX: usize = 1_024;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
-    /// Letters that fit this filter.
+    /// Letters that match this filter.
     pub filter: Option<Filter>,
     /// Letters in this state.
     pub state: Option<LetterState>,
@@ -50,46 +50,45 @@ pub struct Selection {
     pub all: bool,
 }
 
-/// A part of a selection, in the order of letter ids.
+/// A page of a selection, in the order of letter ids.
 #[derive(Clone, Debug)]
 pub struct Page {
     /// The letters.
     pub letters: Vec<Letter>,
-    /// Where to go on; `None` at the end.
+    /// Where to continue; `None` at the end.
     pub next: Option<u64>,
-    /// Letters that were looked at.
+    /// Letters that were scanned.
     pub scanned: u64,
 }
 
-/// Why letters are not selected.
+/// Why letters could not be selected.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SelectError {
     /// Nothing says which letters are meant.
-    #[error("nothing was selected; give a filter, ids or a time, or say that all letters are meant")]
+    #[error("nothing was selected; give a filter, ids or a time, or select all letters explicitly")]
     Empty,
     /// There is no such letter.
     #[error("there is no letter `{id}` in pipeline `{pipeline}`")]
     NotFound {
         /// The pipeline.
         pipeline: String,
-        /// What was asked for.
+        /// The id that was asked for.
         id: String,
     },
-    /// A number that is also the id of a message, whose letter is another one.
     /// It is the number of one letter and the message id of another.
     #[error(
         "`{id}` names two letters: `{by_number}`, and `{by_message}`, which is the letter of message `{id}`"
     )]
     Ambiguous {
-        /// What was asked for.
+        /// The id that was asked for.
         id: String,
         /// The letter with this number.
         by_number: String,
         /// The letter of the message with this id.
         by_message: String,
     },
-    /// More letters are meant than can be handled at once.
+    /// More letters match than can be handled at once.
     #[error(
         "more than {SELECTION_MAX} letters are selected; narrow the selection down, for example by since"
     )]
@@ -105,23 +104,23 @@ impl Selection {
         Self { state: Some(state), all: true, ..Self::default() }
     }
 
-    /// Whether it says which letters are meant.
+    /// Whether it has any criterion besides the state.
     pub fn says_something(&self) -> bool {
         self.all || self.filter.is_some() || self.since.is_some() || self.ids.is_some()
     }
 
-    /// Whether a letter is meant, apart from the ids.
+    /// Whether a letter matches, apart from the ids.
     pub fn matches(&self, letter: &Letter, now: Time) -> bool {
         self.is_in_reach(letter) && self.filter.as_ref().is_none_or(|filter| filter.matches(letter, now))
     }
 
-    /// Whether its state and its death are meant.
+    /// Whether the state and the time of death match.
     fn is_in_reach(&self, letter: &Letter) -> bool {
         self.state.is_none_or(|state| state == letter.state)
             && self.since.is_none_or(|since| letter.dead_at >= since)
     }
 
-    /// Whether a letter is meant by one of the messages that its edits have replaced, apart from the ids.
+    /// Whether the letter matches with one of the messages that edits have replaced, apart from the ids.
     async fn matches_before(
         &self,
         handle: &PipelineHandle,
@@ -140,8 +139,8 @@ impl Selection {
         Ok(false)
     }
 
-    /// Up to `limit` letters after the id `after`. A call looks at a bounded number of letters and holds a bounded number
-    /// of bytes, so a page may be short, or empty, although there are more: `next` says where to go on.
+    /// Up to `limit` letters after the id `after`. A call scans a bounded number of letters and bytes, so a page may
+    /// be short or empty although there are more: `next` says where to continue.
     pub async fn page(
         &self,
         handle: &PipelineHandle,
@@ -151,7 +150,7 @@ impl Selection {
         self.page_with(handle, after, limit, |letter| letter).await
     }
 
-    /// Like [`Self::page`], with letters whose payloads are left out once the filter has seen them.
+    /// Like [`Self::page`], but drops the payloads of letters after filtering.
     pub async fn page_without_payloads(
         &self,
         handle: &PipelineHandle,
@@ -178,7 +177,7 @@ impl Selection {
         Ok(Page { letters: part.kept, next: part.next, scanned: part.scanned })
     }
 
-    /// The letters that were named, if any were, or those that the index knows under the ids of the filter.
+    /// The named letters, if any were named, or those that the index has for the ids of the filter.
     async fn resolved(&self, handle: &PipelineHandle) -> Result<Option<Vec<u64>>, SelectError> {
         if let Some(ids) = &self.ids {
             return resolve(handle, ids).await.map(Some);
@@ -192,7 +191,7 @@ impl Selection {
         Ok(Some(numbers.into_iter().collect()))
     }
 
-    /// Goes through the letters piece by piece and keeps of each one that is meant what `keep` says, and its bytes.
+    /// Scans letters batch by batch, and keeps the result of `keep` for each match, with its size in bytes.
     async fn part<T>(
         &self,
         handle: &PipelineHandle,
@@ -205,11 +204,11 @@ impl Selection {
         let (now, limit) = (handle.now(), limit.clamp(1, PAGE_MAX));
         let mut part = SelectionPart { kept: Vec::new(), next: after, scanned: 0 };
         let mut bytes = 0;
-        // Open letters are found by their group without a look at the others.
+        // Open letters can be found by their group without scanning others.
         let group =
             self.filter.as_ref().filter(|_| self.state == Some(LetterState::Open)).and_then(Filter::group);
         while part.kept.len() < limit && (part.scanned as usize) < SCAN_MAX && bytes < PAGE_BYTES {
-            // No more than the page still holds, so that none is looked at in vain.
+            // No more than still fit on the page.
             let wanted = READ_MAX.min(limit - part.kept.len());
             let scan = match (ids, group) {
                 (Some(ids), _) => next_of(handle, ids, part.next).await?,
@@ -235,19 +234,20 @@ impl Selection {
         Ok(part)
     }
 
-    /// The ids of all letters that are meant now, in order. What dies later is not among them.
+    /// The ids of all matching letters, in order. Letters that die later are not included.
     pub async fn freeze(&self, handle: &PipelineHandle) -> Result<Vec<u64>, SelectError> {
         let mut ids = Vec::new();
         self.each(handle, |letter| ids.push(letter.id)).await?;
         Ok(ids)
     }
 
-    /// Looks at all letters that are meant now, in order.
+    /// Calls `look` for all matching letters, in order.
     pub async fn each(&self, handle: &PipelineHandle, look: impl FnMut(&Letter)) -> Result<(), SelectError> {
         self.each_by(handle, Versions::Current, look).await
     }
 
-    /// Like [`Self::each`], and also letters that are meant by a message which an edit has replaced: it is kept with them.
+    /// Like [`Self::each`], including letters that match with a message that an edit has replaced and that is still
+    /// kept.
     #[doc(hidden)]
     pub async fn each_ever(
         &self,
@@ -267,7 +267,7 @@ impl Selection {
             return Err(SelectError::Empty);
         }
         let mut seen = 0;
-        // Resolved once, not once per part.
+        // Resolve once, not per batch.
         let ids = self.resolved(handle).await?;
         let mut after = None;
         loop {
@@ -285,23 +285,23 @@ impl Selection {
     }
 }
 
-/// By which messages of a letter it is meant.
+/// Which messages of a letter may match.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Versions {
-    /// The one that it has.
+    /// The current one.
     Current,
     /// Also those that its edits have replaced.
     Kept,
 }
 
-/// What is kept of a part of a selection; see [`Page`].
+/// The result of scanning a part of a selection; see [`Page`].
 struct SelectionPart<T> {
     kept: Vec<T>,
     next: Option<u64>,
     scanned: u64,
 }
 
-/// The first letter after `after` that was named; there is none at the end.
+/// The first named letter after `after`, if there is one.
 async fn next_of(
     handle: &PipelineHandle,
     ids: &[u64],
@@ -314,10 +314,10 @@ async fn next_of(
     Ok(LetterScan { letters, next, scanned: 1 })
 }
 
-/// The numbers of letters that were named as people name them, in order and each once.
+/// The numbers of letters named by users, sorted and without duplicates.
 ///
 /// `orders/17` is always the letter with that number. Any other text is the id of a message, or else the number of a
-/// letter; if it is both, of two letters, it is ambiguous and refused.
+/// letter. If it is both, for two different letters, it is ambiguous and refused.
 pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>, SelectError> {
     if ids.len() > SELECTION_MAX {
         return Err(SelectError::TooMany);
@@ -357,32 +357,32 @@ pub async fn resolve(handle: &PipelineHandle, ids: &[String]) -> Result<Vec<u64>
     Ok(numbers.into_iter().collect())
 }
 
-/// Of the letters that were named, those that are not open, with their states.
+/// The named letters that are not open, with their states.
 pub async fn not_open(
     handle: &PipelineHandle,
     ids: &[String],
 ) -> Result<Vec<(u64, LetterState)>, SelectError> {
     let numbers = resolve(handle, ids).await?;
-    // No job is meant: this is asked because it reads no content.
+    // The job 0 is a dummy: this query is used because it reads no content.
     let standings = handle.letter_standings(0, numbers.clone()).await?;
     let states =
         numbers.into_iter().zip(standings).filter_map(|(number, standing)| Some((number, standing?.state)));
     Ok(states.filter(|(_, state)| *state != LetterState::Open).collect())
 }
 
-/// The number in a letter's full id. Of another pipeline's there is none: a message id may have a slash too.
+/// The number in a letter's full id. `None` for another prefix: a message id may contain a slash too.
 fn full_number(handle: &PipelineHandle, id: &str) -> Option<u64> {
     LetterIds::of(handle).number(id)
 }
 
 /// The number, if there is such a letter.
 async fn existing(handle: &PipelineHandle, number: u64) -> Result<Option<u64>, SelectError> {
-    // No job is meant: this is asked because it reads no content.
+    // The job 0 is a dummy: this query is used because it reads no content.
     let standings = handle.letter_standings(0, [number]).await?;
     Ok(standings.first().is_some_and(Option::is_some).then_some(number))
 }
 
-/// The latest letter of a message, without a search; `None` if only a search can tell.
+/// The latest letter of a message, by the index; the outer `None` means that only a scan can tell.
 async fn indexed(handle: &PipelineHandle, id: &str) -> Result<Option<Option<u64>>, SelectError> {
     if let Some(numbers) = handle.letters_of(id).await? {
         for number in numbers.into_iter().rev() {
@@ -401,7 +401,7 @@ async fn indexed(handle: &PipelineHandle, id: &str) -> Result<Option<Option<u64>
     }
 }
 
-/// The slow way: looks through all letters for messages whose ids are in no index. The latest letter of an id counts.
+/// Scans all letters for messages whose ids are in no index, which is slow. The latest letter of an id counts.
 async fn find_by_message(
     handle: &PipelineHandle,
     unknown: &mut HashMap<&str, Option<u64>>,
@@ -423,17 +423,18 @@ async fn find_by_message(
     }
 }
 
-/// A letter's id as people write it.
+/// A letter's id in the form that users write.
 pub fn letter_id(pipeline: &str, number: u64) -> String {
     LetterIds { pipeline, are_places: false }.text(number)
 }
 
-/// How the letters of a pipeline are named: `orders/17`, or by the place of the record in its topic, `orders/7/1182`.
+/// How the letters of a pipeline are named: `orders/17`, or `orders/7/1182` by the record's partition and offset in
+/// its topic.
 #[derive(Clone, Copy, Debug)]
 pub struct LetterIds<'a> {
-    /// The pipeline whose letters they are.
+    /// The pipeline of the letters.
     pub pipeline: &'a str,
-    /// Whether messages come from a topic, and their numbers are places there.
+    /// Whether messages come from a topic, so that their numbers are positions there.
     pub are_places: bool,
 }
 
@@ -453,7 +454,7 @@ impl<'a> LetterIds<'a> {
         }
     }
 
-    /// The number of a full id; `None` if it is none of this pipeline.
+    /// The number in a full id; `None` if it is not an id of this pipeline.
     pub fn number(self, id: &str) -> Option<u64> {
         let number = id.strip_prefix(self.pipeline)?.strip_prefix('/')?;
         if self.are_places {

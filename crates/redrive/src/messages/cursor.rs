@@ -1,4 +1,4 @@
-//! Where a listing of messages goes on: a part of what is pending, and a place in it.
+//! The position of a listing of messages: a part of the pending messages, and a place in it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::engine::PendingState;
 use crate::run::steer::Part;
 
-/// In the order in which a listing goes through them.
+/// The parts, in the order in which a listing goes through them.
 pub(super) const PARTS: [Part; 6] = [
     Part::Waiting(PendingState::Ready),
     Part::Unstarted,
@@ -16,14 +16,14 @@ pub(super) const PARTS: [Part; 6] = [
     Part::Started,
 ];
 
-/// A place in a listing. To others it is a text: `delayed.1794778805120.17`.
+/// A position in a listing. Its text form, such as `delayed.1794778805120.17`, is opaque to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor {
     pub(super) part: Part,
     pub(super) after: Option<(u64, u64)>,
 }
 
-/// The text is no cursor of a listing of messages.
+/// The text is not a cursor of a listing of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a cursor of a listing of messages")]
 pub struct BadCursor;

@@ -1,4 +1,4 @@
-//! Finds one message by its id, or by the number it is listed with; where ids are not remembered, by a search.
+//! Finds one message by its id, or by the number shown in listings; by a scan if ids are not remembered.
 
 use super::cursor::PARTS;
 use super::page::{scan, shown_as};
@@ -8,40 +8,41 @@ use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::select::{self, LetterIds, SelectError};
 use crate::run::steer::{self, FoundMessages, Part};
 
-/// Messages that a search looks at before it gives up.
+/// Messages that are scanned before giving up.
 pub(crate) const SEARCH_MAX: u64 = 1_000_000;
-/// Messages that one step of it reads.
+/// Messages read in one step of the scan.
 const STEP: usize = 1_024;
 
 /// Where a named message is.
 #[derive(Clone, Debug)]
 pub(super) enum Located {
-    /// It waits, or was taken and not started.
+    /// It waits, or was taken but not started.
     Waits(PendingAt),
     InFlight,
     /// It is not pending.
     Ended(Box<MessageState>),
     NotFound,
-    /// The search has gone as far as it goes.
+    /// The scan reached its limit.
     TooMany,
 }
 
-/// How a search ended.
+/// The result of a scan.
 enum Searched {
     Found(Part, Box<PendingMessage>),
     NotFound,
     TooMany,
 }
 
-/// A message as it is now, by its id or by the number it is listed with (`orders/17`); `None` if this process knows none.
-/// Where ids are not remembered, what waits here and the dead letters are searched.
+/// The current state of a message, by its id or by the number shown in listings (`orders/17`); `None` if this process
+/// does not know it. If ids are not remembered, the pending messages of this process and the dead letters are
+/// scanned.
 pub async fn message(handle: &PipelineHandle, name: &str) -> Result<Option<MessageState>, HandleError> {
     let gated = handle.figures().is_gated();
     match handle.message(name).await {
-        // Ids that edits gave, and those of imported letters, are known to the letters alone.
+        // Ids given by edits and ids of imported letters are known only to the letters.
         Ok(None) if number_of(handle, name).is_none() => return letter(handle, name).await,
         Err(HandleError::NotRemembered(_)) | Ok(None) => {}
-        // In the words of a listing: while nothing may start, what would be ready or delayed is held.
+        // As in a listing: while nothing may start, messages that would be ready or delayed are shown as held.
         Ok(Some(known)) if gated && matches!(known.state, MessagePhase::Ready | MessagePhase::Delayed) => {
             return Ok(Some(MessageState { state: MessagePhase::Held, ..known }));
         }
@@ -69,12 +70,12 @@ async fn letter(handle: &PipelineHandle, name: &str) -> Result<Option<MessageSta
     let letter = handle.letter(*number).await?;
     Ok(letter.map(|letter| {
         let state = MessageState::of_letter(&letter);
-        // Under the id that was asked for, unless that was a number.
+        // Show the id that was asked for, unless that was a number.
         if letter.is_of(name) { MessageState { id: name.to_owned(), ..state } } else { state }
     }))
 }
 
-/// Where the message is that is meant by an id, or by a number.
+/// Locates the message with this id or number.
 pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Located, HandleError> {
     let number = number_of(handle, name);
     let id = name.to_owned();
@@ -88,7 +89,7 @@ pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Locate
         FoundMessages::Waits(at) => return Ok(Located::Waits(at)),
         FoundMessages::NotWaiting => match handle.message(name).await {
             Ok(Some(known)) => match known.state {
-                // Ready messages stand in no table.
+                // Ready messages are in no table.
                 MessagePhase::Ready => &[Part::Waiting(PendingState::Ready)],
                 MessagePhase::InFlight => return Ok(Located::InFlight),
                 MessagePhase::Dead | MessagePhase::Discarded | MessagePhase::Succeeded => {
@@ -113,7 +114,7 @@ pub(super) async fn locate(handle: &PipelineHandle, name: &str) -> Result<Locate
     })
 }
 
-/// Whether an edit may have given this id.
+/// Whether this id may have been given by an edit.
 fn is_continued(name: &str) -> bool {
     ids_before(name).next().is_some()
 }
@@ -123,8 +124,8 @@ fn number_of(handle: &PipelineHandle, name: &str) -> Option<u64> {
     LetterIds::of(handle).number(name)
 }
 
-/// Goes through what is pending, step by step. An id counts more than a number: whoever gave a message the id `orders/17`
-/// means that.
+/// Scans pending messages, step by step. An id takes precedence over a number, for messages with an id like
+/// `orders/17`.
 async fn search(handle: &PipelineHandle, name: &str, parts: &[Part]) -> Result<Searched, HandleError> {
     let number = number_of(handle, name);
     let (mut looked, mut by_number) = (0, None);

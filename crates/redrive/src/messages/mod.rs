@@ -1,4 +1,4 @@
-//! Messages that are not terminal: listed by state and filter, found by id, made due, cancelled, and taken back from a replay.
+//! Pending messages: listed by state and filter, found by id, made due, cancelled, and taken back from a replay.
 
 mod cursor;
 mod find;

@@ -1,4 +1,4 @@
-//! Pages of what is pending. A call looks at a bounded number of messages, piece by piece, so that deliveries go on.
+//! Pages of pending messages. A call scans a bounded number of messages, in small batches, so that deliveries go on.
 
 use redrive_core::Message;
 
@@ -8,17 +8,17 @@ use crate::handle::{HandleError, PipelineHandle};
 use crate::letters::Filter;
 use crate::run::steer::{self, Part};
 
-/// Messages that are looked at for one page; the cursor goes on from there.
+/// Messages scanned for one page; the cursor continues from there.
 pub const SCAN_MAX: usize = 10_000;
 /// The largest page.
 pub const PAGE_MAX: usize = 1_000;
-/// Messages of one page hold about this much.
+/// Approximate bytes of one page.
 pub const PAGE_BYTES: usize = 16 << 20;
-/// Messages that are read from the engine at once, and entries that are looked at there to find them.
+/// Messages read from the engine at once, and entries that the engine scans to find them.
 const READ_MAX: usize = 64;
 const LOOK_MAX: usize = 1_024;
 
-/// Which messages are meant.
+/// Selects pending messages.
 ///
 /// ```
 /// use redrive::messages::MessageQuery;
@@ -30,16 +30,17 @@ const LOOK_MAX: usize = 1_024;
 pub struct MessageQuery {
     /// Messages in this state.
     pub state: Option<PendingState>,
-    /// Messages that fit this filter.
+    /// Messages that match this filter.
     pub filter: Option<Filter>,
 }
 
-/// A message with the state it is shown in: while nothing may start, what would be ready or delayed is held.
+/// A message with its displayed state: while nothing may start, messages that would be ready or delayed are shown as
+/// held.
 #[derive(Clone, Debug)]
 pub struct ListedMessage {
-    /// The state it is shown in.
+    /// The displayed state.
     pub state: PendingState,
-    /// The message, and where it waits.
+    /// The message and its position.
     pub found: PendingMessage,
 }
 
@@ -50,21 +51,22 @@ impl ListedMessage {
     }
 }
 
-/// A part of a listing.
+/// A page of a listing.
 #[derive(Clone, Debug, Default)]
 pub struct MessagePage {
     /// The messages.
     pub messages: Vec<ListedMessage>,
-    /// Where to go on; `None` at the end.
+    /// Where to continue; `None` at the end.
     pub next: Option<Cursor>,
-    /// Messages that were looked at.
+    /// Messages that were scanned.
     pub scanned: u64,
-    /// Messages that are known to be pending and cannot be listed: what a Kafka member has not read yet.
+    /// Messages that are known to be pending but cannot be listed: those that a Kafka member has not read yet.
     pub unlisted: u64,
 }
 
 impl MessageQuery {
-    /// Up to `limit` messages from the cursor on. What changes its state meanwhile may be missed or come twice.
+    /// Up to `limit` messages from the cursor on. A message that changes state meanwhile may be missed or listed
+    /// twice.
     pub async fn page(
         &self,
         handle: &PipelineHandle,
@@ -101,7 +103,7 @@ impl MessageQuery {
         Ok(page)
     }
 
-    /// The beginning of the next part in which there may be messages that are meant.
+    /// The beginning of the next part that may contain matching messages.
     fn next_part(&self, after: Option<Part>, gated: bool) -> Option<Cursor> {
         let done = after.map_or(0, |after| 1 + PARTS.iter().take_while(|part| **part != after).count());
         let is_meant = |part: &&Part| self.state.is_none_or(|state| shown_as(**part, gated) == state);

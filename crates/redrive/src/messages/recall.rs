@@ -1,4 +1,5 @@
-//! Takes back what an aborted replay job has put back and has not started: such a message is the letter again that it was.
+//! Takes back the messages that an aborted replay job has published and that were not started: each becomes its
+//! former letter again.
 
 use std::collections::HashSet;
 
@@ -10,10 +11,11 @@ use crate::engine::{EngineError, LetterState, PendingMessage};
 use crate::handle::{HandleError, PipelineHandle};
 use crate::run::steer::{FormerLetter, Steer, Steered};
 
-/// Messages that one step reads.
+/// Messages read in one step.
 const STEP: usize = 256;
 
-/// Makes letters of those messages of a replay job that wait in this process; how many. What runs goes on.
+/// Turns the waiting messages of a replay job in this process back into letters. Returns how many; running ones
+/// continue.
 pub(crate) async fn recall(
     handle: &PipelineHandle,
     job: u64,

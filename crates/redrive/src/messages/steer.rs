@@ -9,9 +9,9 @@ use crate::letters::select::LetterIds;
 use crate::run::command::{EngineAccess, MachineAccess};
 use crate::run::steer::{Reply, Steer, Steered, steer_at_rest};
 
-/// A message may change its place between being found and being steered: then it is looked for again, so often.
+/// A message may move between being found and being steered. Then it is looked up again, at most this often.
 const TRIES_MAX: u32 = 4;
-/// How long an engine that cannot do it now is asked again, and how often.
+/// How long to retry while the engine is temporarily unavailable, and the interval.
 const NOT_NOW_MAX: Duration = Duration::from_secs(10);
 const NOT_NOW_STEP: Duration = Duration::from_millis(100);
 
@@ -19,7 +19,7 @@ const NOT_NOW_STEP: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SteerError {
-    /// No message with this id waits.
+    /// No message with this id is pending here.
     #[error("pipeline `{pipeline}` has no message `{id}` that is pending here")]
     NotFound {
         /// The pipeline.
@@ -33,7 +33,7 @@ pub enum SteerError {
         /// The message.
         id: String,
     },
-    /// It is due already.
+    /// It is already due.
     #[error("message `{id}` is ready and waits for a permit, not for its due time")]
     Ready {
         /// The message.
@@ -51,23 +51,23 @@ pub enum SteerError {
         /// The message.
         id: String,
     },
-    /// It is terminal; `letter` names its dead letter.
+    /// It is terminal; `letter` names its dead letter, if any.
     #[error("message `{id}` is not pending: it is {state}{}", letter.as_ref().map(|letter| format!(" as letter {letter}")).unwrap_or_default())]
     Ended {
         /// The message.
         id: String,
-        /// Where it is.
+        /// Its state.
         state: MessagePhase,
-        /// The letter it became.
+        /// The letter that it became.
         letter: Option<String>,
     },
-    /// More messages wait than are searched for an id.
+    /// More messages are pending than are scanned for an id.
     #[error("message `{id}` was not found among the first {SEARCH_MAX} that are pending")]
     TooMany {
         /// The message.
         id: String,
     },
-    /// It was never found where it had been a moment before.
+    /// It kept changing its place while it was looked up.
     #[error("message `{id}` changed state concurrently; try again")]
     Restless {
         /// The message.
@@ -78,8 +78,8 @@ pub enum SteerError {
     Handle(#[from] HandleError),
 }
 
-/// A request about one message, checked as far as it can be before it is done: so that it can be put on
-/// record first.
+/// A request for one message, checked as far as possible in advance, so that it can be recorded before it is carried
+/// out.
 #[derive(Clone, Debug)]
 pub struct Steering {
     handle: PipelineHandle,
@@ -89,18 +89,18 @@ pub struct Steering {
 }
 
 impl PipelineHandle {
-    /// Makes a message due that waits for its time: its next attempt comes as soon as a permit is free and the sink
-    /// allows it. Its id, or the number it is listed with. Durable on return.
+    /// Makes a delayed message due: its next attempt starts as soon as a permit is free and the sink allows it. `id`
+    /// is its id, or the number shown in listings. Durable on return.
     pub async fn retry_now(&self, id: &str) -> Result<(), SteerError> {
         self.steering(id, Steer::RetryNow).await?.carry_out().await
     }
 
-    /// Makes a dead letter of a message that waits, with the reason `cancelled`. Durable on return.
+    /// Dead-letters a waiting message with the reason `cancelled`. Durable on return.
     pub async fn cancel(&self, id: &str) -> Result<(), SteerError> {
         self.steering(id, Steer::Cancel).await?.carry_out().await
     }
 
-    /// Finds a message and says whether it can be steered so; nothing is changed yet.
+    /// Finds a message and checks whether it can be steered this way; changes nothing yet.
     #[doc(hidden)]
     pub async fn steering(&self, id: &str, how: Steer) -> Result<Steering, SteerError> {
         let refused = |how| Err(refusal(id, how));
@@ -130,7 +130,7 @@ impl Steering {
         self.at.number
     }
 
-    /// Does it; durable on return.
+    /// Carries out the request; durable on return.
     pub async fn carry_out(mut self) -> Result<(), SteerError> {
         for _ in 0..TRIES_MAX {
             let how = self.how;
@@ -145,7 +145,7 @@ impl Steering {
 }
 
 impl Steering {
-    /// Asks the pipeline, and again where its partitions are just being assigned.
+    /// Asks the pipeline, and retries while its partitions are being assigned.
     async fn ask(&self) -> Result<Steered, HandleError> {
         let (at, how) = (self.at, self.how);
         let mut waited = Duration::ZERO;
@@ -161,7 +161,7 @@ impl Steering {
     }
 }
 
-/// Steers a message, in the machine while the pipeline runs. The answer comes when it is durable.
+/// Steers a message, through the machine while the pipeline runs. The reply is sent when the change is durable.
 pub(super) fn steer(at: PendingAt, how: Steer, asked: &mut EngineAccess<'_>, reply: Reply) {
     match &mut asked.running {
         Some(MachineAccess { machine, answers }) => {

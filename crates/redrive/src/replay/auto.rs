@@ -1,9 +1,10 @@
-//! Auto-replay: a controller of one pipeline that replays letters which died of something that has passed.
+//! Auto-replay: a controller that replays letters of one pipeline whose cause of death has passed.
 //!
-//! It takes a letter at most once, only letters of classes that may heal, and only while the sink has been healthy for a
-//! while; each of its jobs begins with a canary and stops for failures as any other, and also when all of its letters were
-//! put back. After [`STOPS_MAX`] jobs in a row that were stopped it gives up until somebody resumes or aborts the last of them. What it has done is in the jobs and in the
-//! log of actions, so a restart changes nothing. Where several processes share the letters, one of them acts at a time.
+//! It takes a letter at most once, only letters whose class may heal, and only while the sink has been healthy for a
+//! while. Each of its jobs begins with a canary and stops on failures like any other job, even after all of its
+//! letters were put back. After [`STOPS_MAX`] stopped jobs in a row it gives up until a person resumes or aborts the
+//! last of them. Its history is in the jobs and in the action log, so a restart changes nothing. Of several processes
+//! that share the letters, one acts at a time.
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use redrive_core::{Time, duration};
 use super::error::ReplayError;
 pub use super::job::AUTO_ACTOR;
 use super::job::{ReplaySpec, ReplayState, ReplayView};
+use super::members::MembersHealth;
 use super::plan::{Ambiguous, PlanOptions};
 use super::records;
 use super::replays::Replays;
@@ -24,30 +26,37 @@ use crate::handle::{HandleError, PipelineHandle};
 use crate::lease::Lease;
 use crate::letters::{Filter, SelectError, Selection};
 
-/// Jobs in a row that were stopped for failures before it gives up.
+/// Jobs in a row that were stopped by failures before it gives up.
 pub const STOPS_MAX: usize = 2;
-/// After a job that was stopped it waits so many times as long.
+/// After a stopped job, the waiting time is multiplied by this.
 const BACKOFF: u32 = 6;
-/// How often it looks, at most.
+/// Longest interval between two looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Actions among which a stop that was recorded before is looked for.
+/// Actions that are searched for an earlier record of a stop.
 const LOG_MAX: usize = 10_000;
 
-/// When and how fast letters are replayed without anybody asking for it.
+/// When, and at which rate, letters are replayed automatically.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AutoReplay {
     /// Letters per second.
     pub rate: f64,
-    /// How long the sink has to be healthy before a job begins, how long a letter has to be dead, and how long it is
+    /// How long the sink must be healthy before a job begins, how long a letter must be dead, and the minimum time
     /// between two jobs.
     pub healthy_for: Duration,
-    /// Older letters are for people.
+    /// Older letters are left to people.
     pub age_max: Duration,
+    /// No more letters of one tenant than this in a job; the others have to wait for the next one.
+    pub tenant_max: Option<u64>,
 }
 
 impl Default for AutoReplay {
     fn default() -> Self {
-        Self { rate: 5.0, healthy_for: Duration::from_mins(10), age_max: Duration::from_hours(24) }
+        Self {
+            rate: 5.0,
+            healthy_for: Duration::from_mins(10),
+            age_max: Duration::from_hours(24),
+            tenant_max: None,
+        }
     }
 }
 
@@ -56,30 +65,30 @@ impl Default for AutoReplay {
 pub struct OwnJob {
     /// Its name.
     pub id: String,
-    /// How far it is.
+    /// Its state.
     pub state: ReplayState,
     /// When it was started.
     pub created: Time,
 }
 
-/// What there is to see of the pipeline.
+/// The state of the pipeline, as the controller sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// When this was seen.
     pub now: Time,
-    /// Whether nothing is known to be wrong with the sink, and the pipeline runs.
+    /// Whether nothing is known to be wrong with the sink, in any process that shares the letters, and the pipeline runs.
     pub is_healthy: bool,
-    /// Whether it is this process that acts, of all that share the letters.
+    /// Whether this process is the one that acts, of all that share the letters.
     pub acts: bool,
     /// Open letters of the pipeline.
     pub letters_open: u64,
     /// Whether a replay of the pipeline runs, whoever started it.
     pub is_replaying: bool,
-    /// The latest first.
+    /// Its own jobs, the latest first.
     pub own_jobs: Vec<OwnJob>,
 }
 
-/// What the controller remembers between two looks.
+/// The controller's state between two looks.
 #[derive(Clone, Debug)]
 pub struct Controller {
     settings: AutoReplay,
@@ -93,7 +102,7 @@ impl Controller {
         Self { settings, healthy_since: None, last_start: None }
     }
 
-    /// Whether to start a job now. Pure but for what it remembers; to be asked again and again.
+    /// Whether to start a job now. Pure, except for the state it remembers. Call it repeatedly.
     pub fn starts(&mut self, sight: &Sight) -> bool {
         let now = sight.now;
         if !sight.is_healthy {
@@ -121,12 +130,12 @@ impl Controller {
     }
 }
 
-/// How many of the latest jobs were stopped for failures, and nobody has decided about them.
+/// How many of the latest jobs were stopped by failures and are still in that state.
 pub fn stops_in_a_row(own_jobs: &[OwnJob]) -> usize {
     own_jobs.iter().take_while(|job| job.state == ReplayState::Stopped).count()
 }
 
-/// Whether nothing is known to be wrong with the sink.
+/// Whether no problem of the sink is known.
 fn is_healthy(figures: &Figures) -> bool {
     let health = &figures.health;
     health.breaker.state == BreakerState::Closed
@@ -136,8 +145,8 @@ fn is_healthy(figures: &Figures) -> bool {
         && !figures.paused
 }
 
-/// Letters that may heal, were never replayed, and died before the sink was healthy for a while: one that died since says
-/// that it still fails. Those of a message that was never tried have no class.
+/// Selects letters that may heal, were never replayed, and died before the sink became healthy: a later one shows
+/// that it still fails. Letters that were never attempted have no class.
 fn filter(settings: &AutoReplay) -> String {
     format!(
         "reason:max_retries,hold_expired,budget_exhausted -class:permanent,gone,crash,credential replays:<1 age:>={} age:<={}",
@@ -167,7 +176,7 @@ impl AutoReplayError {
     }
 }
 
-/// Looks at the pipeline and replays what may have healed, until the pipeline stops. `tell` hears what went wrong.
+/// Watches the pipeline and replays letters that may succeed now, until the pipeline stops. `tell` gets the errors.
 pub async fn run(
     settings: AutoReplay,
     handle: PipelineHandle,
@@ -183,11 +192,12 @@ pub async fn run(
     let stopped = |jobs: &[OwnJob]| {
         jobs.first().filter(|job| job.state == ReplayState::Stopped).map(|job| job.id.clone())
     };
-    // Of this process; what another one has recorded is found in the log.
+    // The last stop recorded by this process; those recorded by others are found in the log.
     let mut recorded_stop = None;
     let mut controller = Controller::new(settings.clone());
     let shared = handle.shared_records();
     let mut lease = Lease::new(records::LEASE, replays.runner());
+    let mut others = MembersHealth::new(&replays.runner());
     let pause = LOOK_EVERY.min(settings.healthy_for / 4).max(Duration::from_millis(10));
     loop {
         tokio::time::sleep(pause).await;
@@ -196,10 +206,15 @@ pub async fn run(
             None => true,
         };
         let figures = handle.figures();
+        let is_well = is_healthy(&figures);
+        let are_others_well = match &shared {
+            Some(shared) => others.look(shared, is_well).await,
+            None => true,
+        };
         let running = |job: &ReplayView| job.pipeline == handle.name() && job.state == ReplayState::Running;
         let sight = Sight {
             now: handle.now(),
-            is_healthy: is_healthy(&figures),
+            is_healthy: is_well && are_others_well,
             acts,
             letters_open: figures.pending.letters_open,
             is_replaying: replays.list().iter().any(running),
@@ -231,15 +246,18 @@ async fn start(
     actions: &Actions,
 ) -> Result<(), AutoReplayError> {
     let words = filter(settings);
-    // Made of words that are all known; should they not be, nothing is selected.
+    // The filter is valid. If it ever is not, select nothing.
     let Ok(filter) = Filter::parse(&words) else { return Ok(()) };
     let selection =
         Selection { filter: Some(filter), state: Some(LetterState::Open), ..Selection::default() };
-    // A retry would have taken the ambiguous ones too, with the same id.
+    // Retries would also have sent the ambiguous ones again, with the same id.
     let options = PlanOptions {
         ambiguous: Ambiguous::Ok,
         skip_superseded: true,
+        skip_unjudged: true,
         skip_beyond_ledger: true,
+        canary: CANARY_DEFAULT,
+        tenant_max: settings.tenant_max,
         ..PlanOptions::default()
     };
     let plan = replays.plan(handle, &selection, options).await?;
@@ -253,10 +271,15 @@ async fn start(
         selection: words,
         ..ReplaySpec::default()
     };
-    let job = replays.start_planned(handle, spec, plan, AUTO_ACTOR).await?;
-    let action = Action::new(handle.now(), AUTO_ACTOR, ActionKind::Replay, handle.name());
     let why = format!("the sink has been healthy for {}", duration::print(settings.healthy_for));
-    Ok(actions.record(action.of(job.id, job.total).note(why)).await?)
+    let actions = actions.clone();
+    let record = move |action: Action| {
+        let actions = actions.clone();
+        let action = if action.action == ActionKind::Replay { action.note(&why) } else { action };
+        async move { actions.record(action).await }
+    };
+    replays.start_recorded(handle, spec, plan, AUTO_ACTOR, record).await.map(drop)?;
+    Ok(())
 }
 
 async fn record_stop(
@@ -318,7 +341,7 @@ mod tests {
         OwnJob { id: format!("r-{minute}"), state, created: at(minute) }
     }
 
-    /// The minutes at which it starts a job, seen once a minute.
+    /// The minutes at which it starts a job, when asked once a minute.
     fn starts(
         controller: &mut Controller,
         minutes: std::ops::Range<u64>,
@@ -361,7 +384,7 @@ mod tests {
             ..well(minute)
         };
         assert!(starts(&mut controller(), 0..10_000, twice).is_empty());
-        // Somebody has aborted or resumed the last one.
+        // A person has aborted or resumed the last one.
         for state in [ReplayState::Aborted, ReplayState::Done] {
             let decided = |minute| Sight {
                 own_jobs: vec![job(state, 1), job(ReplayState::Stopped, 0)],

@@ -1,4 +1,4 @@
-//! The jobs that a process knows: its own, with their files, and those of the group.
+//! The jobs that a process knows: its own, with their files, and those of other processes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use super::records::{self, JobRecord};
 use super::taken::TakenLetters;
 use crate::naming::Naming;
 
-/// Jobs that are remembered; beyond it the oldest that are over are forgotten.
+/// Maximum jobs that are kept; beyond that the oldest finished ones are forgotten.
 const KEPT_MAX: usize = 1_000;
 
 /// The jobs that a process knows.
@@ -26,14 +26,14 @@ pub(super) struct JobBook {
     jobs: Mutex<BTreeMap<u64, Arc<Job>>>,
     others: Others,
     next: Mutex<u64>,
-    /// Jobs start one after the other, so that each sees what the one before has taken.
+    /// Serializes starts, so that each job sees which letters the previous one took.
     starting: tokio::sync::Mutex<()>,
     faults: Vec<String>,
     listener: Listener,
 }
 
 impl JobBook {
-    /// Reads the jobs in `dir`, or keeps them in memory only.
+    /// Reads the jobs in `dir`; without a directory they are kept in memory only.
     pub(super) fn open(dir: Option<&Path>, naming: Naming) -> io::Result<Self> {
         let (files, found) = match dir {
             Some(dir) => {
@@ -53,12 +53,12 @@ impl JobBook {
         Ok(Self { naming, files, jobs, others, next, starting, faults: found.faults, listener })
     }
 
-    /// Only the first listener counts.
+    /// Sets the listener. Later calls are ignored.
     pub(super) fn listen(&self, listener: Box<dyn Fn(&ReplayView) + Send + Sync>) {
         let _ = self.listener.set(listener);
     }
 
-    /// Job files that could not be read, with why.
+    /// Job files that could not be read, with the errors.
     pub(super) fn faults(&self) -> &[String] {
         &self.faults
     }
@@ -72,12 +72,12 @@ impl JobBook {
         &self.others
     }
 
-    /// What this process is called where jobs are shared.
+    /// The name of this process in shared jobs.
     pub(super) fn runner(&self) -> String {
         self.naming.prefix('r')
     }
 
-    /// How many of the own jobs are not over.
+    /// The number of own jobs that are not over.
     pub(super) fn live(&self) -> usize {
         self.jobs().values().filter(|job| !job.progress().state.is_over()).count()
     }
@@ -90,14 +90,14 @@ impl JobBook {
         unsettled.cloned().collect()
     }
 
-    /// Of those, the ones that are not shared, and that nothing is at work on.
+    /// Of those, the ones that are neither shared nor have a task.
     pub(super) fn unshared(&self, pipeline: &str, is_shared: impl Fn(&str) -> bool) -> Vec<Arc<Job>> {
         let mut jobs = self.unsettled(pipeline);
         jobs.retain(|job| !job.is_attached() && !is_shared(&job.id));
         jobs
     }
 
-    /// All jobs that are remembered, the latest first.
+    /// All known jobs, the latest first.
     pub(super) fn views(&self) -> Vec<ReplayView> {
         let mut views: Vec<ReplayView> = self.jobs().values().rev().map(|job| job.view()).collect();
         let others = self.others.views();
@@ -123,18 +123,19 @@ impl JobBook {
         Err(ReplayError::Elsewhere { id: id.to_owned(), ours })
     }
 
-    /// The job that a record of the group is about.
+    /// The job that a shared record describes.
     pub(super) fn known(&self, record: &JobRecord) -> Arc<Job> {
         let own = self.jobs().get(&record.facts.number).filter(|job| job.id == record.id).cloned();
         own.unwrap_or_else(|| self.others.known(record, &self.listener))
     }
 
-    /// Holds back other starts for as long as it lives.
+    /// Blocks other starts while the guard lives.
     pub(super) async fn alone(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.starting.lock().await
     }
 
-    /// Letters of a pipeline that jobs have still to put back; `shared` are the records of all processes that share it.
+    /// Letters of a pipeline that jobs still have to put back. `shared` are the records of all processes that share
+    /// it.
     pub(super) async fn taken(&self, pipeline: &str, shared: &[(String, Bytes)]) -> TakenLetters {
         let mut taken = TakenLetters::default();
         let elsewhere = records::jobs_in(shared);
@@ -144,7 +145,7 @@ impl JobBook {
                 Some(ids) => ids,
                 // Another process runs it.
                 None if elsewhere.iter().any(|record| record.id == job.id) => continue,
-                // Not taken up yet. If its selection cannot be read, it will put nothing back.
+                // No task has taken it up yet. If its selection cannot be read, it will put nothing back.
                 None => self.read_ids(job).await.unwrap_or_default().into(),
             };
             let offered = (job.progress().offered as usize).min(ids.len());
@@ -166,8 +167,9 @@ impl JobBook {
         *next - 1
     }
 
-    /// Adds a job that starts here, with its selection; both are on disk when this returns. A task is at work on it.
-    pub(super) async fn add(
+    /// Writes down a job that is about to start here, with its selection. Nobody sees it before [`Self::add`], but after a
+    /// crash it goes on.
+    pub(super) async fn write_new(
         &self,
         facts: Facts,
         progress: JobProgress,
@@ -185,12 +187,16 @@ impl JobBook {
             })
             .await?;
         }
-        job.attach();
-        self.jobs().insert(number, Arc::clone(&job));
         Ok((job, ids))
     }
 
-    /// Removes a job that could not be shared. If its file cannot be removed, it goes on after a restart.
+    /// Adds a job that was written down; a task is at work on it from now on.
+    pub(super) fn add(&self, job: &Arc<Job>) {
+        job.attach();
+        self.jobs().insert(job.facts.number, Arc::clone(job));
+    }
+
+    /// Removes a job that could not be recorded or shared. If its file cannot be removed, it goes on after a restart.
     pub(super) async fn withdraw(&self, job: &Job) {
         let number = job.facts.number;
         self.jobs().remove(&number);
@@ -205,7 +211,7 @@ impl JobBook {
             let was = progress.state;
             match (was, state) {
                 (was, _) if was.is_over() => {}
-                // It does not run already, and why is worth more.
+                // It is not running anyway, and the reason for the stop is worth keeping.
                 (ReplayState::Stopped, ReplayState::Paused) => {}
                 (ReplayState::Stopped, ReplayState::Running) => {
                     progress.state = state;
@@ -236,12 +242,12 @@ impl JobBook {
         blocking(move || Ok(files.read_ids(&facts))).await.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// Where the progress of a job is written on this machine.
+    /// Writes the progress of a job to its file on this machine, if it has one.
     pub(super) fn keep_of(&self, job: &Job) -> JobWriter {
         JobWriter { files: self.files.clone().filter(|_| self.started_here(job)) }
     }
 
-    /// Forgets the oldest own jobs that are over, beyond the number that is remembered.
+    /// Forgets the oldest finished own jobs beyond the limit.
     pub(super) async fn forget_oldest(&self) {
         let surplus: Vec<u64> = {
             let mut jobs = self.jobs();
@@ -252,7 +258,7 @@ impl JobBook {
             over
         };
         if let Some(files) = self.files.clone().filter(|_| !surplus.is_empty()) {
-            // One that cannot be removed is found again at the next start, and goes then.
+            // A file that cannot be removed is found again at the next start, and removed then.
             let _ = blocking(move || surplus.iter().try_for_each(|number| files.forget(*number))).await;
         }
     }

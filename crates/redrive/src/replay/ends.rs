@@ -1,11 +1,11 @@
-//! How the letters of a job ended: the latest of them, and those that went first. Pure.
+//! How the letters of a job ended: the latest ones, and those of the canary. Pure.
 
 use std::collections::VecDeque;
 
-/// How many of the letters that ended last are judged.
+/// How many of the latest ends are judged.
 pub(crate) const WINDOW: usize = 50;
 
-/// How the latest letters ended, oldest first; `true` is dead again.
+/// The ends of the latest letters, oldest first; `true` means dead again.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Latest {
     ends: VecDeque<bool>,
@@ -19,13 +19,13 @@ impl Latest {
         self.ends.push_back(died);
     }
 
-    /// Ends whose order is not known, spread evenly.
+    /// Adds ends whose order is unknown, spread evenly.
     pub(super) fn push_unordered(&mut self, succeeded: u64, died: u64) {
         let total = succeeded + died;
         (0..total).for_each(|n| self.push((n + 1) * died / total > n * died / total));
     }
 
-    /// How many of them are remembered, at most [`WINDOW`].
+    /// The number of remembered ends, at most [`WINDOW`].
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -34,7 +34,7 @@ impl Latest {
         self.ends.iter().filter(|died| **died).count()
     }
 
-    /// One character for each, `x` for dead again.
+    /// One character per end, `x` for dead again.
     pub(super) fn text(&self) -> String {
         self.ends.iter().map(|died| if *died { 'x' } else { '.' }).collect()
     }
@@ -46,19 +46,19 @@ impl Latest {
     }
 }
 
-/// Letters that go first while nothing else goes.
+/// The canary: letters that go first, while the others wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trial {
-    /// Letters that were put back, and those that had died again, before it began.
+    /// Letters that had been put back, and those that had died again, before it began.
     pub(super) published_before: u64,
     pub(super) died_before: u64,
     pub(super) letters: u64,
 }
 
-/// How the letters that went first ended.
+/// The result of the canary, the letters that go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Canary {
-    /// How many go first.
+    /// How many letters go first.
     pub letters: u64,
     /// How many of them were delivered.
     pub succeeded: u64,

@@ -1,24 +1,25 @@
-//! Why a replay job is not started, found or changed.
+//! Errors of replay jobs.
 
 use super::job::{LIVE_MAX, ReplayState};
 use super::pace::RATE_MAX;
 use super::taken::TakenCounts;
+use crate::actions::ActionError;
 use crate::letters::select::SELECTION_MAX;
 
 /// Why a replay job is not started, found or changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
-    /// Nothing is selected.
+    /// No letter is selected.
     #[error("no letter is selected, so there is nothing to replay")]
     Nothing,
-    /// Every selected letter waits in a job that has still to put it back.
+    /// Every selected letter is taken by a job that still has to put it back.
     #[error("all letters that are selected wait in other replays: {0}")]
     Taken(TakenCounts),
     /// More letters are selected than a job may have.
     #[error("more than {SELECTION_MAX} letters are selected; narrow the selection down")]
     TooMany,
-    /// The rate cannot be kept.
+    /// The rate is out of range.
     #[error("`rate` is {0} letters per second, and has to be above 0 and at most {RATE_MAX}")]
     Rate(f64),
     /// The pipeline does not read a topic.
@@ -32,14 +33,14 @@ pub enum ReplayError {
     /// No job has this name.
     #[error("there is no replay `{0}`")]
     NotFound(String),
-    /// The job was started by another process.
+    /// Another process started the job.
     #[error(
-        "replay `{id}` is not of this process, whose replays are called `{ours}…`; ask the one that started it"
+        "replay `{id}` belongs to another process (this one's ids start with `{ours}`); ask that process"
     )]
     Elsewhere {
         /// The job.
         id: String,
-        /// How names of this process begin.
+        /// The prefix of this process's job names.
         ours: String,
     },
     /// The process that runs the job has not answered.
@@ -55,9 +56,12 @@ pub enum ReplayError {
     Over {
         /// The job.
         id: String,
-        /// How it ended.
+        /// Its final state.
         state: ReplayState,
     },
+    /// Its start could not be recorded, so it did not start.
+    #[error(transparent)]
+    Unrecorded(#[from] ActionError),
     /// There is no tokio runtime.
     #[error("replays need a tokio runtime; call this from within one")]
     NoRuntime,
@@ -67,7 +71,7 @@ pub enum ReplayError {
 }
 
 impl ReplayError {
-    /// What is wrong with a pace, if anything is. A dry run asks for it too.
+    /// Checks a rate. Also used by dry runs.
     pub fn check_rate(rate: Option<f64>) -> Result<(), Self> {
         match rate {
             Some(rate) if !(rate > 0.0 && rate <= RATE_MAX) => Err(Self::Rate(rate)),

@@ -1,7 +1,7 @@
-//! Where replay jobs live: `r-1.json` says how far a job is, `r-1.ids` holds its frozen selection.
+//! Replay jobs on disk: `r-1.json` holds the job and its progress, `r-1.ids` its frozen selection.
 //!
-//! Two files, because one is written every second and the other, which may be large, only once. A file is complete or
-//! not there at all: it is written under another name, synced and renamed.
+//! They are two files because one is written every second, and the other, which may be large, only once. A file is
+//! either complete or missing: it is written under another name, synced and renamed.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, ErrorKind, Write};
@@ -18,18 +18,18 @@ pub(super) struct Files {
     dir: PathBuf,
 }
 
-/// What was found in the directory.
+/// The contents of the directory.
 #[derive(Debug, Default)]
 pub(super) struct FoundJobs {
     pub jobs: Vec<(Facts, JobProgress)>,
-    /// The highest number in use, also by what cannot be read.
+    /// The highest number in use, including that of unreadable files.
     pub highest: u64,
-    /// Files that cannot be read, with why.
+    /// Files that cannot be read, with the errors.
     pub faults: Vec<String>,
 }
 
 impl Files {
-    /// Opens or makes the directory and reads all jobs.
+    /// Opens or creates the directory and reads all jobs.
     pub(super) fn open(dir: &Path) -> io::Result<(Self, FoundJobs)> {
         let files = Self { dir: dir.join("replays") };
         match owner_only::create_dir(&files.dir) {
@@ -55,7 +55,7 @@ impl Files {
                     Err(error) => found.faults.push(format!("{}: {error}", path.display())),
                 },
                 Some("ids") => selections.push((number, path)),
-                // A write that the process did not finish.
+                // An incomplete write.
                 Some("new") => fs::remove_file(&path)?,
                 _ => {}
             }
@@ -63,7 +63,7 @@ impl Files {
         for (facts, progress) in named.into_iter().map(|at: usize| &found.jobs[at]) {
             files.write(facts, progress)?;
         }
-        // A selection without a job: the process died before the job began and was acknowledged.
+        // A selection without a job: the process died before the job was acknowledged.
         for (number, path) in selections {
             let json = files.path(number, "json");
             if !json.exists() {
@@ -101,7 +101,7 @@ impl Files {
         File::open(&self.dir)?.sync_all()
     }
 
-    /// The frozen selection, or why it cannot be believed.
+    /// The frozen selection, or why it cannot be trusted.
     pub(super) fn read_ids(&self, facts: &Facts) -> Result<Vec<u64>, String> {
         let path = self.path(facts.number, "ids");
         let wrong = |what: &str| format!("its selection {} {what}", path.display());
@@ -109,7 +109,7 @@ impl Files {
         let mut ids = Vec::with_capacity(facts.total.min(10_000_000) as usize);
         for line in BufReader::new(file).lines() {
             let line = line.map_err(|error| wrong(&format!("cannot be read: {error}")))?;
-            ids.push(line.parse().map_err(|_| wrong("holds something that is no letter"))?);
+            ids.push(line.parse().map_err(|_| wrong("holds something that is not a letter"))?);
             if ids.len() as u64 > facts.total {
                 break;
             }
@@ -120,7 +120,7 @@ impl Files {
         Ok(ids)
     }
 
-    /// The selection of a job that is over is not needed any more.
+    /// Removes the selection of a finished job.
     pub(super) fn forget_ids(&self, number: u64) -> io::Result<()> {
         gone(fs::remove_file(self.path(number, "ids")))
     }
@@ -146,7 +146,7 @@ fn gone(removed: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// The job, and whether its file names tenants.
+/// The job, and whether its file contains names of tenants.
 fn read_job(path: &Path) -> Result<(Facts, JobProgress, bool), String> {
     let len = fs::metadata(path).map_err(|error| error.to_string())?.len();
     if len > JOB_BYTES_MAX {

@@ -1,6 +1,6 @@
-//! Jobs where several processes share the letters: each job is run by one of them and seen by all. Its runner writes down
-//! how it stands every few seconds; if it does not any more, another takes the job over. Should two of them run a job for a
-//! moment, the marks with the letters still let each letter go once.
+//! Jobs that several processes share: each job is run by one process and seen by all. Its runner writes its progress
+//! every few seconds; if it stops writing, another process takes the job over. Should two of them run a job for a
+//! moment, the marks on the letters still ensure that each letter is replayed once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::handle::{HandleError, PipelineHandle};
 use crate::messages::recall;
 
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// How often a runner writes a job down that has not changed.
+/// How often a runner writes a job that has not changed.
 const BEAT_EVERY: Duration = Duration::from_secs(3);
-/// A job whose runner has not written for so long is taken over.
+/// A job whose runner has not written for this long is taken over.
 const SILENCE_MAX: Duration = Duration::from_secs(12);
-/// How long between two looks for letters of a job that was aborted elsewhere.
+/// Interval between searches for letters of a job that was aborted elsewhere.
 const RECALL_EVERY: Duration = Duration::from_secs(1);
-/// How long the process that runs a job may take to do what was asked for at another.
+/// How long to wait until the runner of a job carries out a request made at another process.
 const ANSWER_MAX: Duration = Duration::from_secs(20);
-/// Jobs that are over and still listed; the oldest beyond are forgotten.
+/// Finished jobs that are still listed; older ones are forgotten.
 const OVER_MAX: usize = 200;
 
 /// Follows the shared jobs of one pipeline.
@@ -36,9 +36,9 @@ pub(super) struct Follower {
     handle: PipelineHandle,
     jobs: Arc<dyn SharedRecords>,
     silence: Silence,
-    /// Jobs that run here, with what was written last.
+    /// Jobs that run here, with their last written state.
     own: BTreeMap<String, Own>,
-    /// When letters of jobs that were aborted elsewhere were last looked for here.
+    /// When letters of jobs that were aborted elsewhere were last searched for here.
     recalled: BTreeMap<String, Instant>,
 }
 
@@ -60,7 +60,7 @@ impl Follower {
         }
     }
 
-    /// Until the pipeline stops.
+    /// Runs until the pipeline stops.
     pub(super) async fn run(mut self) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -68,7 +68,7 @@ impl Follower {
                 return;
             }
             if self.jobs.is_known() {
-                // What cannot be written now is tried again with the next look.
+                // A failed write is retried at the next look.
                 let _ = self.look().await;
             }
         }
@@ -77,7 +77,7 @@ impl Follower {
     async fn look(&mut self) -> std::io::Result<()> {
         let shared = self.jobs.records(records::PREFIX);
         let all = records::jobs_in(&shared);
-        // Begun before jobs were shared.
+        // A job begun before jobs were shared.
         for job in self.book.unshared(self.handle.name(), |id| all.iter().any(|record| record.id == id)) {
             self.take_up(job, 0, &shared).await;
         }
@@ -110,7 +110,7 @@ impl Follower {
         let wish = shared.iter().find(|(key, _)| *key == wish_key);
         if let Some((key, value)) = wish {
             if let Some(state) = records::wish_of(value) {
-                // One that is over by now has nothing to do any more.
+                // A job that is already over ignores the request.
                 let _ = self.book.set(&job, state).await;
             }
             self.write(key.clone(), None).await?;
@@ -135,7 +135,7 @@ impl Follower {
         Ok(())
     }
 
-    /// What a job that was aborted elsewhere has put back may wait here. What cannot be taken back now is with the next look.
+    /// Takes back letters here that a job aborted elsewhere has put back. Failures are retried at the next look.
     async fn recall(&mut self, record: &JobRecord, shared: &[(String, Bytes)]) {
         let JobRecord { id, facts, progress, .. } = record;
         if progress.state != ReplayState::Aborted || progress.is_settled() {
@@ -152,10 +152,10 @@ impl Follower {
         self.recalled.insert(id.clone(), Instant::now());
     }
 
-    /// Goes on with a job here. Its selection is in its file, or with the others.
+    /// Continues a job here. Its selection is in its file, or in the shared records.
     async fn take_up(&mut self, job: Arc<Job>, beat: u64, shared: &[(String, Bytes)]) {
         if job.is_attached() && job.is_elsewhere() {
-            // Its task has not ended yet; it is taken up with the next look.
+            // Its task has not ended yet; the next look takes it up.
             return;
         }
         if !job.is_attached() && !job.progress().is_settled() {
@@ -182,7 +182,7 @@ impl Follower {
         self.own.insert(job.id.clone(), Own { job, beat, written: None });
     }
 
-    /// Writes down how the jobs stand that run here.
+    /// Writes the progress of the jobs that run here.
     async fn write_own(&mut self) -> std::io::Result<()> {
         let now = Instant::now();
         let due = |own: &Own| {
@@ -217,7 +217,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The process that ran a job forgets it.
+    /// Forgets finished jobs beyond the limit; each process forgets those that it ran.
     async fn forget_oldest(&self, all: &[JobRecord], shared: &[(String, Bytes)]) -> std::io::Result<()> {
         let mut over: Vec<&JobRecord> = all.iter().filter(|record| record.progress.is_settled()).collect();
         over.sort_by_key(|record| record.facts.created);
@@ -237,7 +237,7 @@ impl Follower {
     }
 }
 
-/// Lets the other processes know of a new job. Its selection comes first: a job is known only with all of it.
+/// Shares a new job with the other processes. Its selection is written first, so that a visible job is complete.
 pub(super) async fn share(
     jobs: &Arc<dyn SharedRecords>,
     runner: String,
@@ -252,7 +252,7 @@ pub(super) async fn share(
     write(jobs, records::job_key(&job.id), Some(record.to_bytes())).await
 }
 
-/// Asks the process that runs a job, and waits until it has done so; `None` if it has not for too long.
+/// Asks the process that runs a job to change its state, and waits until it has; `None` after a timeout.
 pub(super) async fn ask_runner(
     jobs: &Arc<dyn SharedRecords>,
     job: &Arc<Job>,
@@ -267,13 +267,13 @@ pub(super) async fn ask_runner(
     Ok(tokio::time::timeout(ANSWER_MAX, done).await.ok().map(|()| job.view()))
 }
 
-/// Writes a record on a thread that may wait.
+/// Writes a record on a thread that may block.
 async fn write(jobs: &Arc<dyn SharedRecords>, key: String, value: Option<Vec<u8>>) -> std::io::Result<()> {
     let jobs = Arc::clone(jobs);
     blocking(move || jobs.write(&key, value.as_deref()).map_err(std::io::Error::other)).await
 }
 
-/// How long runners have said nothing, by this process's own clock.
+/// How long each runner has been silent, by this process's own clock.
 #[derive(Debug, Default)]
 struct Silence {
     heard: BTreeMap<String, (String, u64, Instant)>,

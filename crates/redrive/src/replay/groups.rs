@@ -1,29 +1,29 @@
-//! The groups of letters that a replay has touched, so that the next one of such a group hears of it. Bounded.
+//! The groups whose letters a replay has touched, so that the next replay of such a group can mention it. Bounded.
 
 use std::collections::BTreeSet;
 
 use redrive_core::GroupId;
 use serde_json::{Value, json};
 
-/// Groups that are named with a job. Its file is written every second.
+/// Groups that are stored with a job, whose file is written every second.
 const GROUPS_MAX: usize = 50;
 
-/// Groups that letters of a selection belong to.
+/// The groups of the letters of a selection.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct TouchedGroups {
     named: BTreeSet<GroupId>,
-    /// Whether there were more of them.
+    /// Whether there were more groups.
     more: bool,
 }
 
-/// Whether a replay had letters of some groups.
+/// Whether a replay had letters of certain groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touched {
     /// It had.
     Yes,
-    /// It had so many groups that not all of them were written down.
+    /// It had so many groups that not all of them were stored.
     Perhaps,
-    /// It had not, or is of a version that did not write its groups down.
+    /// It had not, or its version did not store groups.
     No,
 }
 
@@ -47,7 +47,7 @@ impl TouchedGroups {
         }
     }
 
-    /// Whether letters of the same groups are in both.
+    /// Whether both have letters of the same group.
     pub fn touches(&self, other: &Self) -> Touched {
         if !self.named.is_disjoint(&other.named) {
             return Touched::Yes;
@@ -61,7 +61,7 @@ impl TouchedGroups {
         json!({ "named": named, "more": self.more })
     }
 
-    /// None at all if the job is of a version that did not write them down.
+    /// Reads the groups; empty for a job of a version that did not store them.
     pub(super) fn of_json(value: Option<&Value>) -> Self {
         let named = value.and_then(|value| value.get("named")?.as_array());
         let named = named.into_iter().flatten().filter_map(|name| name.as_str()?.parse().ok());

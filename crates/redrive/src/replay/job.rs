@@ -1,4 +1,4 @@
-//! A replay job as it is described, seen and stored.
+//! A replay job: its parameters, its progress, its view and its stored form.
 
 use std::fmt;
 
@@ -11,26 +11,28 @@ use crate::engine::{LetterState, ReplayAnswer, ReplayTarget};
 use crate::naming;
 use crate::timestamp;
 
-/// Jobs that run, are paused or stopped at the same time.
+/// Maximum jobs that are running, paused or stopped at the same time.
 pub(crate) const LIVE_MAX: usize = 64;
 
-/// Who the jobs and actions of auto-replay are by.
+/// The actor of auto-replay, in jobs and actions.
 pub const AUTO_ACTOR: &str = "auto-replay";
 
-/// What is requested.
+/// The parameters of a replay job.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ReplaySpec {
-    /// Letters per second; `None` is as fast as it goes.
+    /// Letters per second; `None` means as fast as possible.
     pub rate: Option<f64>,
-    /// Also take letters that were replayed three times.
+    /// Also replay letters that were replayed three times.
     pub force: bool,
-    /// Where letters are put back.
+    /// Where letters are replayed to.
     pub target: ReplayTarget,
-    /// So many letters go first, and the rest only once these have ended and no more than `stop_at` of them died again.
+    /// This many letters go first; the rest follow once these have ended and no more than `stop_at` of them died
+    /// again.
     pub canary: u64,
-    /// Stops the job when more than this share of the letters that ended last, 50 at most, died again.
+    /// Stops the job when more than this share of the canary, or of the letters that ended last, 50 at most, died again;
+    /// `None` is never.
     pub stop_at: Option<Ratio>,
-    /// How the letters were chosen, in words, for people.
+    /// A description of the selection in words.
     pub selection: String,
 }
 
@@ -38,17 +40,17 @@ pub struct ReplaySpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ReplayState {
-    /// Letters are put back.
+    /// Letters are being put back.
     Running,
     /// It was paused.
     Paused,
-    /// Every letter was put back or skipped, and every one that was put back has come to its end.
+    /// Every letter was put back or skipped, and all that were put back have ended.
     Done,
-    /// It was aborted; letters it had not come to are untouched, and what had not started yet is taken back.
+    /// It was aborted. Letters it had not reached are untouched, and those not started yet are taken back.
     Aborted,
-    /// Too many of its letters died again; the note says how many. It goes on when it is resumed.
+    /// Too many of its letters died again; the note says how many. It continues when resumed.
     Stopped,
-    /// It cannot go on; the note says why. Letters it had not come to are untouched.
+    /// It cannot continue; the note says why. Letters it had not reached are untouched.
     Failed,
 }
 
@@ -69,17 +71,18 @@ impl ReplayState {
         }
     }
 
-    /// The state of this name.
+    /// The state with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// Whether its letters wait for it: no other job takes them. Those of a job that was stopped for failures are free.
+    /// Whether its remaining letters are reserved, so that no other job takes them. Those of a job stopped by
+    /// failures are free.
     pub(crate) const fn holds_letters(self) -> bool {
         matches!(self, Self::Running | Self::Paused)
     }
 
-    /// Whether it will never put a letter back again.
+    /// Whether it will never put back another letter.
     pub const fn is_over(self) -> bool {
         matches!(self, Self::Done | Self::Aborted | Self::Failed)
     }
@@ -91,20 +94,20 @@ impl fmt::Display for ReplayState {
     }
 }
 
-/// Letters that were not put back, by the reason.
+/// Letters that were not put back, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Skipped {
-    /// Letters that are gone.
+    /// Letters that no longer exist.
     pub not_found: u64,
-    /// In another replay at that moment.
+    /// Letters that were in another replay at that moment.
     pub in_replay: u64,
-    /// Letters that were delivered after another replay.
+    /// Letters that were delivered by another replay.
     pub succeeded: u64,
     /// Letters that were discarded.
     pub discarded: u64,
     /// Letters that were erased before their turn.
     pub erased: u64,
-    /// Replayed three times before, and not forced.
+    /// Letters that were replayed three times before, without `force`.
     pub too_often: u64,
     /// Letters whose stored bytes are damaged.
     pub damaged: u64,
@@ -124,7 +127,7 @@ impl Skipped {
         ]
     }
 
-    /// All of them.
+    /// The number of skipped letters.
     pub fn total(&self) -> u64 {
         self.by_reason().iter().map(|(_, count)| count).sum()
     }
@@ -136,7 +139,7 @@ impl Skipped {
             in_replay: count("in_replay")?,
             succeeded: count("succeeded")?,
             discarded: count("discarded")?,
-            // Jobs of before letters could be erased have none.
+            // Jobs from before letters could be erased lack this field.
             erased: count("erased").unwrap_or(0),
             too_often: count("too_often")?,
             damaged: count("damaged")?,
@@ -144,10 +147,10 @@ impl Skipped {
     }
 }
 
-/// A job as others see it.
+/// The public view of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayView {
-    /// `r-1`, `r-2` …; with the tag of the process, `r-k3x9q-1`, where several share the letters.
+    /// The name: `r-1`, `r-2` …; with the tag of the process, `r-k3x9q-1`, if several share the letters.
     pub id: String,
     /// The pipeline.
     pub pipeline: String,
@@ -157,34 +160,34 @@ pub struct ReplayView {
     pub selection: String,
     /// Letters in the frozen selection.
     pub total: u64,
-    /// Letters that were put back by this job: those that are under way, succeeded, dead again or forgotten.
+    /// Letters that were put back by this job: under way, succeeded, dead again or forgotten.
     pub published: u64,
-    /// Of these: not at their end yet.
+    /// Of these, letters that have not ended yet.
     pub under_way: u64,
-    /// Of these: delivered.
+    /// Of these, letters that were delivered.
     pub succeeded: u64,
-    /// Of these: dead again.
+    /// Of these, letters that died again.
     pub dead_again: u64,
-    /// Of these: resolved so long ago that the letter is gone.
+    /// Of these, letters that were resolved so long ago that they no longer exist.
     pub forgotten: u64,
     /// Letters that were not put back.
     pub skipped: u64,
-    /// Letters that the job has not come to, or that were taken back when it was aborted: what is neither published nor
-    /// skipped.
+    /// Letters that are neither published nor skipped: the job has not reached them, or they were taken back when it
+    /// was aborted.
     pub untouched: u64,
-    /// Why they were not.
+    /// Skipped letters by reason.
     pub skips: Skipped,
-    /// Letters per second.
+    /// Letters per second; `None` means as fast as possible.
     pub rate: Option<f64>,
-    /// Whether letters are taken that were replayed three times.
+    /// Whether letters that were replayed three times are included.
     pub force: bool,
-    /// Where letters are put back.
+    /// Where letters are replayed to.
     pub target: ReplayTarget,
-    /// How the letters ended that went first, where some did.
+    /// The result of the canary, if there was one.
     pub canary: Option<Canary>,
     /// The share of failures that stops it.
     pub stop_at: Option<Ratio>,
-    /// Deliveries that may have been made twice, because a process ended in the middle of them. Zero if none did.
+    /// The most deliveries that may have been made twice because a process ended halfway; 0 if none did.
     pub sent_twice_max: u64,
     /// When it was started.
     pub created: Time,
@@ -196,12 +199,12 @@ pub struct ReplayView {
     pub note: Option<String>,
 }
 
-/// What never changes about a job.
+/// The constant part of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Facts {
     pub number: u64,
-    /// The job's name towards the engine. Not the number: should the job files be lost while the letters are kept, a new
-    /// `r-1` must not be taken for the old one.
+    /// The engine's id of the job. Not its number: if the job files are lost but the letters are kept, a new `r-1`
+    /// must not be confused with the old one.
     pub engine_job: u64,
     pub pipeline: String,
     pub spec: ReplaySpec,
@@ -214,24 +217,24 @@ pub(super) struct Facts {
     pub groups: TouchedGroups,
 }
 
-/// What changes while it runs.
+/// The changing part of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JobProgress {
     pub state: ReplayState,
-    /// Letters of the selection, from the first, that were offered to the engine; its answers are counted.
+    /// Letters of the selection, from the first on, whose answer from the engine has been counted.
     pub offered: u64,
     pub published: u64,
     pub skips: Skipped,
-    /// Counted from the letters' own state.
+    /// Letters by their final state.
     pub succeeded: u64,
     pub dead_again: u64,
     pub forgotten: u64,
-    /// Put back, and taken back untried when the job was aborted.
+    /// Letters that were put back and then taken back untried when the job was aborted.
     pub recalled: u64,
     pub sent_twice_max: u64,
-    /// How the latest ones ended.
+    /// The ends of the latest letters.
     pub latest: Latest,
-    /// The canary that is being tried.
+    /// The canary in progress.
     pub trial: Option<Trial>,
     pub canary: Option<Canary>,
     pub note: Option<String>,
@@ -256,19 +259,19 @@ impl JobProgress {
         }
     }
 
-    /// Letters that were put back and have not come to their end, as far as is known.
+    /// Letters that were put back and have not ended, as far as is known.
     pub(super) fn under_way(&self) -> u64 {
         self.published.saturating_sub(self.succeeded + self.dead_again + self.forgotten + self.recalled)
     }
 
-    /// How many of `total` letters may have been under way when the process ended that wrote this. A job that runs has put
-    /// more back since; one that stands still has not.
+    /// How many of `total` letters may have been under way when the process that wrote this ended. A running job may
+    /// have put back more since the last write; an idle one has not.
     pub(super) fn in_flight_max(&self, total: u64) -> u64 {
         let ended = self.succeeded + self.dead_again + self.forgotten + self.recalled + self.skips.total();
         if self.state == ReplayState::Running { total.saturating_sub(ended) } else { self.under_way() }
     }
 
-    /// Whether there is nothing left to do and nothing left to count. A job that failed cannot count any more.
+    /// Whether nothing is left to do or to count. A failed job cannot count any more.
     pub(super) fn is_settled(&self) -> bool {
         match self.state {
             ReplayState::Done | ReplayState::Failed => true,
@@ -277,12 +280,12 @@ impl JobProgress {
         }
     }
 
-    /// Counts an answer; whether the letter is on its way by this job.
+    /// Counts an answer. Returns whether the letter is being delivered by this job.
     pub(super) fn count(&mut self, answer: ReplayAnswer) -> bool {
         self.offered += 1;
         let skips = &mut self.skips;
         let skipped = match answer {
-            // It was put back, and the process died before that was counted.
+            // `Already`: it was put back, but the process died before counting it.
             ReplayAnswer::Replayed | ReplayAnswer::Already => {
                 self.published += 1;
                 return true;
@@ -300,7 +303,7 @@ impl JobProgress {
     }
 }
 
-/// What its file is called: the number alone, since the directory is its own.
+/// The name of its file, with the number alone, because each process has its own directory.
 pub(super) fn name(number: u64) -> String {
     format!("r-{number}")
 }
@@ -310,7 +313,7 @@ pub(super) fn number(id: &str) -> Option<u64> {
     naming::number('r', id)
 }
 
-/// The job as others see it; `id` is what it is called.
+/// The public view of the job named `id`.
 pub(super) fn view(id: String, facts: &Facts, progress: &JobProgress) -> ReplayView {
     ReplayView {
         id,
@@ -385,7 +388,7 @@ pub(super) fn from_json(value: &Value) -> Option<(Facts, JobProgress)> {
     let spec = ReplaySpec {
         rate: value.get("rate")?.as_f64(),
         force: value.get("force")?.as_bool()?,
-        // Jobs of an earlier version have none.
+        // Jobs of an earlier version lack this field.
         target: match value.get("target") {
             Some(target) => ReplayTarget::from_name(target.as_str()?)?,
             None => ReplayTarget::Pipeline,
@@ -437,8 +440,8 @@ fn triple(value: Option<&Value>) -> Option<[u64; 3]> {
     values.try_into().ok()
 }
 
-/// Whether an earlier version wrote the names of tenants down, which would outlive the letters they came from. It is
-/// written again without them.
+/// Whether an earlier version stored names of tenants, which would outlive their letters. The file is rewritten
+/// without them.
 pub(super) fn names_tenants(text: &[u8]) -> bool {
     const FIELD: &[u8] = b"\"tenants\"";
     text.windows(FIELD.len()).any(|part| part == FIELD)
@@ -497,7 +500,7 @@ mod tests {
         assert_eq!((shown.skipped, shown.under_way, shown.untouched), (28, 67, 95));
         let ended = shown.succeeded + shown.dead_again + shown.forgotten;
         assert_eq!(ended + shown.under_way + shown.skipped + shown.untouched, shown.total);
-        // A job of a version that did not write its groups down.
+        // A job of a version that did not store groups.
         let mut earlier = to_json(&facts, &progress);
         earlier.as_object_mut().unwrap().remove("groups");
         let ungrouped = Facts { groups: TouchedGroups::default(), ..facts.clone() };

@@ -1,4 +1,4 @@
-//! One job while it is known, and how it is written down.
+//! One job in memory, and writing it to disk.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -8,26 +8,26 @@ use tokio::sync::Notify;
 use super::files::Files;
 use super::job::{self, Facts, JobProgress, ReplayView};
 
-/// One job while it is known.
+/// One known job.
 pub(super) struct Job {
-    /// What it is called.
+    /// Its name.
     pub(super) id: String,
     pub(super) facts: Facts,
     progress: Mutex<JobProgress>,
-    /// Its letters in the order they go, while a task is at work on it.
+    /// Its letters in replay order, while a task works on it.
     selection: Mutex<Option<Arc<[u64]>>>,
-    /// Its state was changed.
+    /// Notified when its state changes.
     pub(super) changed: Notify,
-    /// Whether a task is at work on it.
+    /// Whether a task works on it.
     attached: AtomicBool,
     /// Whether another process runs it.
     elsewhere: AtomicBool,
-    /// One write at a time, each of the latest progress.
+    /// Serializes writes, each of the latest progress.
     writing: tokio::sync::Mutex<()>,
     listener: Listener,
 }
 
-/// Hears of every new state of a job.
+/// Called for every state change of a job.
 pub(super) type Listener = Arc<OnceLock<Box<dyn Fn(&ReplayView) + Send + Sync>>>;
 
 impl Job {
@@ -62,19 +62,19 @@ impl Job {
         changed
     }
 
-    /// Reports its progress to listeners.
+    /// Reports its state to the listener.
     pub(super) fn tell(&self) {
         if let Some(listener) = self.listener.get() {
             listener(&self.view());
         }
     }
 
-    /// Takes the job up; `false` if a task is at work on it already.
+    /// Marks the job as having a task; `false` if it has one already.
     pub(super) fn attach(&self) -> bool {
         !self.attached.swap(true, Ordering::SeqCst)
     }
 
-    /// Its letters, for the task that works on it and for questions about which are left.
+    /// Sets its letters, for the task and for queries about what is left.
     pub(super) fn select(&self, ids: Vec<u64>) -> Arc<[u64]> {
         let ids: Arc<[u64]> = ids.into();
         *self.selection.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&ids));
@@ -85,7 +85,7 @@ impl Job {
         self.selection.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Its task has ended; another may take it up.
+    /// Its task has ended; another one may take the job up.
     pub(super) fn detach(&self) {
         *self.selection.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.attached.store(false, Ordering::SeqCst);
@@ -95,7 +95,7 @@ impl Job {
         self.attached.load(Ordering::SeqCst)
     }
 
-    /// Another process runs it now: a task that is at work on it here ends.
+    /// Another process runs the job now, so a task for it in this process ends.
     pub(super) fn leave_to_others(&self) {
         if !self.elsewhere.swap(true, Ordering::SeqCst) {
             self.changed.notify_one();
@@ -119,14 +119,15 @@ impl Job {
     }
 }
 
-/// Writes jobs down, where there is a directory for it.
+/// Writes jobs to disk, if there is a directory.
 #[derive(Clone)]
 pub(super) struct JobWriter {
     pub(super) files: Option<Files>,
 }
 
 impl JobWriter {
-    /// Writes the job as it is now. A task that cannot write goes on: the letters themselves say what was done.
+    /// Writes the current progress. A task continues even if that fails, because the letters themselves record what
+    /// was done.
     pub(super) async fn write(&self, job: &Arc<Job>) {
         if let Err(error) = self.try_write(job).await {
             job.change(|progress| progress.note = Some(format!("its progress cannot be stored: {error}")));

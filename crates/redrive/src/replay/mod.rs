@@ -1,12 +1,14 @@
-//! Replay jobs: a frozen selection of letters is put back, paced, each letter once, also over restarts.
+//! Replay jobs: a frozen selection of letters is put back at a given pace, each letter once, even across restarts.
 //!
-//! - `plan`: what a replay would do, and the letters in the order they go; `fair` mixes the letters of tenants; `taken`: letters
-//!   that wait in another job; `groups`: the groups of its letters
-//! - `ends`: how the letters of a job ended; `job`: a job as it is described, seen and stored; `pace` and `stop`: how fast it goes, and when it must not go on
+//! - `plan`: what a replay would do, and the letters in replay order; `fair` interleaves the letters of tenants;
+//!   `taken`: letters reserved by other jobs; `groups`: the groups of its letters
+//! - `ends`: how the letters of a job ended; `job`: parameters, progress and view of a job; `pace` and `stop`: its
+//!   speed, and when it must stop
 //! - `files`, `live`, `run`: one job on disk, in memory and at work
 //! - `records`, `others`, `group`: jobs that several processes share
-//! - `book`: the jobs that a process knows; `replays`: all of them, to start and steer
-//! - `auto`: a controller that starts them by itself, in one process at a time (`lease`); `stopped`: what to say of jobs that were stopped
+//! - `book`: the jobs that a process knows; `replays`: the entry point to start and steer them
+//! - `auto`: a controller that starts jobs by itself, in one process at a time (`lease`); `stopped`: notices about
+//!   stopped jobs
 
 mod fair;
 mod groups;
@@ -23,6 +25,7 @@ mod book;
 mod error;
 mod files;
 mod live;
+mod members;
 mod others;
 mod records;
 mod run;

@@ -1,4 +1,4 @@
-//! Jobs that were started by other processes of the group, as this one knows them.
+//! Jobs that other processes of the group started, as this process knows them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +16,13 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// The jobs of a pipeline are shared from now on; `false` if they were before.
+    /// Shares the jobs of a pipeline from now on; `false` if they were shared before.
     pub(super) fn share(&self, pipeline: &str, jobs: Arc<dyn SharedRecords>) -> bool {
         let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
         groups.insert(pipeline.to_owned(), jobs).is_none()
     }
 
-    /// Where the jobs of a pipeline are shared, if they are.
+    /// The shared records of a pipeline, if its jobs are shared.
     pub(super) fn group(&self, pipeline: &str) -> Option<Arc<dyn SharedRecords>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
     }
@@ -31,7 +31,7 @@ impl Others {
         self.jobs().get(id).cloned()
     }
 
-    /// The job that a record is about.
+    /// The job that a record describes.
     pub(super) fn known(&self, record: &JobRecord, listener: &Listener) -> Arc<Job> {
         let mut jobs = self.jobs();
         let job = jobs.entry(record.id.clone()).or_insert_with(|| {

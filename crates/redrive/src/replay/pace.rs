@@ -1,26 +1,26 @@
-//! How many letters may go now. Pure: the time and the randomness are arguments, the time counted from wherever the caller
-//! likes.
+//! The rate of a replay. Pure: the time and the randomness are arguments, and the time may be counted from any
+//! origin.
 
 use std::time::Duration;
 
 use redrive_core::Random;
 
-/// The fastest pace that can be asked for, in letters per second.
+/// The highest allowed rate, in letters per second.
 pub const RATE_MAX: f64 = 1_000_000.0;
-/// What was not used within this time is lost: after a pause or a standstill a job goes on at its pace and does not make
-/// up for the time.
+/// Unused capacity older than this is lost: after a pause or a standstill a job continues at its rate and does not
+/// catch up.
 const BURST: Duration = Duration::from_millis(100);
-/// A letter goes up to this part of an interval before or after its place in the even schedule. The rate is kept: what one
-/// letter is early, the next has to wait longer.
+/// A letter may be early or late by this fraction of an interval. The rate is kept: after an early letter the next
+/// one waits longer.
 const JITTER: f64 = 0.4;
 
-/// A bucket of letters that fills at the rate.
+/// A token bucket that fills at the rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Letters per second; `None` is as fast as it goes.
+    /// Letters per second; `None` means as fast as possible.
     rate: Option<f64>,
     filled: f64,
-    /// How full it has to be for the next letter: 1, give or take the jitter.
+    /// The fill level that the next letter needs: 1, give or take the jitter.
     needed: f64,
     at: Duration,
 }
@@ -31,7 +31,7 @@ impl Pace {
         Self { rate: rate.filter(|rate| *rate > 0.0), filled: 1.0, needed: 1.0, at: now }
     }
 
-    /// How many of `wanted` letters may go at `now`. `random` spreads the one after them.
+    /// How many of `wanted` letters may go at `now`. `random` gives the jitter of the next one.
     pub fn take(&mut self, now: Duration, wanted: usize, random: Random) -> usize {
         let Some(rate) = self.rate else { return wanted };
         let room = (rate * BURST.as_secs_f64()).max(1.0 + JITTER);
@@ -47,7 +47,7 @@ impl Pace {
         granted
     }
 
-    /// Letters that were granted and did not go after all.
+    /// Returns the tokens of letters that were granted but did not go.
     pub fn give_back(&mut self, unused: usize) {
         self.filled += unused as f64;
     }
@@ -70,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// Goes on from grant to grant as a job does, on a clock of its own, and says when each letter went.
+    /// Takes one grant after the other, like a job, on a clock of its own, and returns when each letter went.
     fn times(rate: f64, letters: usize) -> Vec<Duration> {
         let mut now = Duration::from_secs(7);
         let (begun, mut pace) = (now, Pace::new(Some(rate), now));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     proptest! {
-        /// However a caller asks: never more than the rate allows, and a caller that keeps asking is not slowed down.
+        /// Whatever the calls: never more than the rate allows, and a caller that keeps asking is not slowed down.
         #[test]
         fn the_rate_is_kept(
             rate in 0.1f64..5_000.0,

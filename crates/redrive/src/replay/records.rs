@@ -1,5 +1,5 @@
-//! Jobs as records that all processes of a pipeline share: who runs a job, how far it is, and its frozen selection in
-//! pieces. Pure.
+//! Jobs as records that all processes of a pipeline share: the runner of a job, its progress, and its frozen
+//! selection in pieces. Pure.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,21 +7,23 @@ use serde_json::{Value, json};
 use super::files::checksum;
 use super::job::{self, Facts, JobProgress, ReplayState};
 
-/// In front of all keys.
+/// Prefix of all keys.
 pub(super) const PREFIX: &str = "replay/";
-/// Which process runs the controller of auto-replay. No job has this name.
+/// The process that runs the controller of auto-replay. No job has this name.
 pub(super) const LEASE: &str = "replay/auto/lease";
+/// In front of the names of processes for which something is wrong with the sink.
+pub(super) const UNHEALTHY: &str = "replay/auto/unhealthy/";
 /// Bytes of one piece of a selection; a broker takes a megabyte unless told otherwise.
 const PIECE_BYTES_MAX: usize = 256 << 10;
 
-/// How a job stood when its runner last wrote it down.
+/// The state of a job as its runner last wrote it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JobRecord {
-    /// What the job is called.
+    /// The name of the job.
     pub id: String,
     /// The process that runs it.
     pub runner: String,
-    /// Grows with every write, so that others see that its runner lives.
+    /// Incremented with every write, as a heartbeat of the runner.
     pub beat: u64,
     pub facts: Facts,
     pub progress: JobProgress,
@@ -50,7 +52,7 @@ pub(super) fn job_key(id: &str) -> String {
     format!("{PREFIX}{id}/job")
 }
 
-/// The job that a record is about, if it says how one stands.
+/// Whether the key is that of a job's state.
 fn is_job_key(key: &str) -> bool {
     key.strip_prefix(PREFIX).is_some_and(|rest| rest.ends_with("/job"))
 }
@@ -61,14 +63,14 @@ pub(super) fn jobs_in(shared: &[(String, Bytes)]) -> Vec<JobRecord> {
     of_jobs.filter_map(|(_, value)| JobRecord::of_bytes(value)).collect()
 }
 
-/// Jobs that are over and whose records an earlier version wrote with the names of tenants.
+/// Finished jobs whose records contain names of tenants, written by an earlier version.
 pub(super) fn naming_tenants(shared: &[(String, Bytes)]) -> Vec<JobRecord> {
     let named = shared.iter().filter(|(key, value)| is_job_key(key) && job::names_tenants(value));
     let named = named.filter_map(|(_, value)| JobRecord::of_bytes(value));
     named.filter(|record| record.progress.is_settled()).collect()
 }
 
-/// An order for a job that runs in another process.
+/// The key of a request to change a job that runs in another process.
 pub(super) fn wish_key(id: &str) -> String {
     format!("{PREFIX}{id}/wish")
 }
@@ -77,7 +79,7 @@ pub(super) fn wish_of(value: &[u8]) -> Option<ReplayState> {
     ReplayState::from_name(std::str::from_utf8(value).ok()?)
 }
 
-/// In front of the keys of a selection's pieces.
+/// Prefix of the keys of a selection's pieces.
 pub(super) fn pieces_prefix(id: &str) -> String {
     format!("{PREFIX}{id}/ids/")
 }
@@ -86,13 +88,13 @@ pub(super) fn piece_key(id: &str, number: usize) -> String {
     format!("{}{number:06}", pieces_prefix(id))
 }
 
-/// Ids as differences, each in as few bytes as it needs.
+/// Encodes ids as differences of variable length.
 pub(super) fn pieces(ids: &[u64]) -> Vec<Vec<u8>> {
     let mut pieces = Vec::new();
     let (mut piece, mut before) = (Vec::new(), 0_u64);
     for id in ids {
         let step = id.wrapping_sub(before).cast_signed();
-        // Small steps back are small numbers too.
+        // Zigzag encoding, so that small negative steps are small numbers too.
         let mut left = ((step << 1) ^ (step >> 63)).cast_unsigned();
         while left >= 0x80 {
             piece.push(left as u8 | 0x80);
@@ -111,7 +113,7 @@ pub(super) fn pieces(ids: &[u64]) -> Vec<Vec<u8>> {
     pieces
 }
 
-/// The ids in pieces that were read in order; `None` if they are no ids.
+/// Decodes pieces in order; `None` if they are malformed.
 pub(super) fn ids_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<Vec<u64>> {
     let mut ids = Vec::new();
     for piece in pieces {
@@ -133,7 +135,7 @@ pub(super) fn ids_of<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Option<V
     Some(ids)
 }
 
-/// The letters that a job has still to put back, by what its runner last wrote; `None` if that is not known.
+/// The letters that a job still has to put back, according to its last written state; `None` if that is unknown.
 pub(super) fn left_of(shared: &[(String, Bytes)], record: &JobRecord) -> Option<Vec<u64>> {
     let mut ids = selection_in(shared, &record.id, &record.facts)?;
     let offered = (record.progress.offered as usize).min(ids.len());

@@ -1,4 +1,4 @@
-//! The task of one replay job: puts letters back at their pace and counts what becomes of them.
+//! The task of one replay job: puts letters back at the given pace and counts how they end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use crate::handle::{HandleError, PipelineHandle};
 use crate::messages::recall;
 use crate::run::random_source::RandomSource;
 
-/// Letters that are put back in one go. The pipeline waits for the disk that long.
+/// Letters that are put back in one batch, while the pipeline waits for the disk.
 const BATCH_MAX: usize = 256;
-/// Letters whose state is asked for in one go.
+/// Letters whose state is queried in one batch.
 const ASK_MAX: usize = 1024;
-/// How long between two looks at what has not come to its end.
+/// Interval at which letters under way are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-/// How long between two writes of the progress. What is lost is asked of the engine again.
+/// Interval at which the progress is written. Progress that was lost is recounted from the engine.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
-/// How long between two looks for what an aborted job has put back and has not started.
+/// Interval between searches for letters that an aborted job has put back and that have not started.
 const RECALL_EVERY: Duration = Duration::from_millis(500);
-/// How long a job waits before it asks again after no answer.
+/// Delay before retrying after the engine was unavailable.
 const NOT_NOW: Duration = Duration::from_secs(1);
 
-/// Whether something was not done yet, or so long ago that it is done again.
+/// Whether an action is due: it was never done, or `every` has passed since the last time.
 pub(super) fn is_due(last: Option<Instant>, every: Duration) -> bool {
     last.is_none_or(|last| last.elapsed() >= every)
 }
@@ -42,14 +42,14 @@ pub(super) struct Task {
     pub is_resumed: bool,
 }
 
-/// How letters stand that were asked for.
+/// The answer to a query about letters.
 #[derive(Default)]
 struct Asked {
-    /// How those ended that have, in order; `true` is dead again.
+    /// The ends of letters that have ended, in order; `true` means dead again.
     ended: Vec<bool>,
-    /// Have no letter of this job.
+    /// Letters that no longer exist or are not in this job.
     gone: u64,
-    /// Were taken back.
+    /// Letters that were taken back.
     recalled: u64,
 }
 
@@ -59,13 +59,13 @@ impl Asked {
     }
 }
 
-/// Why a task ends before its job does.
+/// Why a task ends before its job.
 enum Halt {
-    /// The pipeline has stopped: the job goes on when it runs again.
+    /// The pipeline has stopped; the job continues when it runs again.
     Later,
-    /// Where the letters are did not answer: the job goes on in a moment.
+    /// The engine is unavailable; the job continues shortly.
     NotNow(String),
-    /// It can never go on.
+    /// The job can never continue.
     Failed(String),
 }
 
@@ -85,10 +85,10 @@ impl Task {
         let ended = loop {
             let changed = self.job.changed.notified();
             match self.work(std::mem::take(&mut is_resumed)).await {
-                // Letters that were put back and not counted answer so when they are offered again.
+                // Letters that were put back but not counted are recognised when they are offered again.
                 Err(Halt::NotNow(why)) => {
                     self.job.change(|progress| {
-                        // Why a job was stopped is worth more.
+                        // The reason for a stop is worth keeping.
                         if progress.state != ReplayState::Stopped {
                             progress.note = Some(why);
                         }
@@ -118,7 +118,7 @@ impl Task {
         let mut pace = Pace::new(spec.rate, begun.elapsed());
         let mut random = RandomSource::from_entropy();
         if is_resumed {
-            // No more of them can have been in flight when the process ended than may run at once.
+            // When the process ended, no more calls can have been in flight than may run at once.
             let (most, total) = (self.handle.concurrency() as u64, self.ids.len() as u64);
             self.job.change(|progress| {
                 let in_flight = progress.in_flight_max(total).min(most);
@@ -162,7 +162,7 @@ impl Task {
         }
     }
 
-    /// The letters that may be put back now, as far as it is not for the pace to say.
+    /// The letters that may be put back now, regardless of the pace.
     fn may_go(&self) -> &[u64] {
         let progress = self.job.progress();
         if progress.state != ReplayState::Running {
@@ -173,7 +173,7 @@ impl Task {
         &left[..most as usize]
     }
 
-    /// How the letters of this job have ended, and which have not, by what the letters say of themselves.
+    /// Recounts how the letters of this job have ended, from the letters themselves. Returns those still under way.
     async fn recount(&self) -> Result<VecDeque<u64>, Halt> {
         let offered = (self.job.progress().offered as usize).min(self.ids.len());
         let (mut under_way, mut succeeded, mut dead_again, mut recalled) = (VecDeque::new(), 0, 0, 0);
@@ -186,20 +186,20 @@ impl Task {
             under_way.append(&mut asked);
         }
         self.job.change(|progress| {
-            // Letters that were resolved long ago may be gone; they were counted before.
+            // Letters that were resolved long ago may no longer exist, but were counted before.
             let (succeeded, dead_again) =
                 (succeeded.max(progress.succeeded), dead_again.max(progress.dead_again));
-            // What ended since the progress was written.
+            // Letters that ended since the progress was written.
             progress.latest.push_unordered(succeeded - progress.succeeded, dead_again - progress.dead_again);
             (progress.succeeded, progress.dead_again, progress.forgotten) = (succeeded, dead_again, 0);
             progress.recalled = recalled.max(progress.recalled);
-            // What was put back and is neither under way nor at an end that a letter tells of has no letter any more.
+            // Letters that were put back and are neither under way nor counted by their end no longer exist.
             progress.forgotten = progress.under_way().saturating_sub(under_way.len() as u64);
         });
         Ok(under_way)
     }
 
-    /// Puts letters back that the pace has granted; how many were answered.
+    /// Puts back the letters that the pace has granted. Returns how many got an answer.
     async fn publish(
         &self,
         granted: &[u64],
@@ -226,9 +226,9 @@ impl Task {
         Ok(answers.len())
     }
 
-    /// Looks at a part of what is under way; how many have ended.
+    /// Checks a part of the letters under way. Returns how many have ended.
     async fn look(&self, under_way: &mut VecDeque<u64>) -> Result<usize, Halt> {
-        // A thirtieth at least, so that a large job is seen as a whole every few seconds.
+        // At least a thirtieth, so that all letters of a large job are checked every few seconds.
         let mut looks = (under_way.len() / 32).max(ASK_MAX).min(under_way.len());
         let mut ended = 0;
         while looks > 0 {
@@ -249,7 +249,7 @@ impl Task {
         Ok(ended)
     }
 
-    /// Leaves in `asked` what has not ended, and says how the others did.
+    /// Queries the letters in `asked`, leaves those that have not ended, and returns how the others ended.
     async fn ask(&self, asked: &mut VecDeque<u64>) -> Result<Asked, Halt> {
         let ids: Vec<u64> = asked.iter().copied().collect();
         let standings = self.handle.letter_standings(self.job.facts.engine_job, ids).await?;
@@ -257,7 +257,7 @@ impl Task {
         let is_aborted = self.is_aborted();
         let mut standing = standings.into_iter();
         asked.retain(|_| {
-            // A letter that is gone was resolved long ago, and one that is not in the job was skipped.
+            // A letter that does not exist was resolved long ago, and one that is not in the job was skipped.
             let Some(letter) = standing.next().flatten().filter(|letter| letter.in_job) else {
                 answered.gone += 1;
                 return false;
@@ -265,13 +265,13 @@ impl Task {
             match letter.state {
                 LetterState::Replaying if letter.is_last_job => return true,
                 LetterState::Succeeded if letter.is_last_job => answered.ended.push(false),
-                // How it ended is no longer known.
+                // The end is no longer known.
                 LetterState::Erased => answered.gone += 1,
-                // It has not died since: it was taken back.
+                // It has not died since, so it was taken back.
                 LetterState::Open if is_aborted && letter.dead_at <= self.job.facts.created => {
                     answered.recalled += 1;
                 }
-                // Open, discarded since, or taken by a later job: by this one it died again.
+                // Open, discarded since, or taken by a later job: it died again in this one.
                 _ => answered.ended.push(true),
             }
             false
@@ -283,7 +283,7 @@ impl Task {
         self.job.progress().state == ReplayState::Aborted
     }
 
-    /// Whether there is nothing left to do or to count.
+    /// Whether nothing is left to do or to count.
     fn is_over(&self, all_ended: bool) -> bool {
         let total = self.ids.len() as u64;
         self.job.change(|progress| {
@@ -302,7 +302,7 @@ impl Task {
         changed: tokio::sync::futures::Notified<'_>,
     ) {
         let until_next = (!self.may_go().is_empty()).then(|| pace.wait());
-        // Looking must not keep the pipeline busy: it may take a fifth of the time.
+        // Checks must not keep the pipeline busy: they may take a fifth of the time.
         let until_look = (!all_ended).then(|| LOOK_EVERY.max(look_took * 4));
         let wait = until_next.into_iter().chain(until_look).min();
         match wait {

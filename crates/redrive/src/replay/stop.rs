@@ -1,28 +1,28 @@
-//! When a job must not go on by itself: its canary failed, or too many of the letters that ended last died again. Pure.
+//! Decides when a job must stop by itself: its canary failed, or too many of the latest letters died again. Pure.
 
 use redrive_core::Ratio;
 
 use super::ends::{Canary, Latest, Trial, WINDOW};
 use super::job::{JobProgress, ReplaySpec, ReplayState};
 
-/// Letters that go first, unless set.
+/// Default number of letters in the canary.
 pub const CANARY_DEFAULT: u64 = 10;
-/// The share of the latest letters that may die again, unless set.
+/// Default share of the latest letters that may die again.
 pub const STOP_AT_DEFAULT: Ratio = Ratio::percent(20);
-/// Letters that may be under way at once where failures stop a job: what has not ended says nothing about the rest yet.
+/// Letters that may be under way at once if failures can stop the job, since only ended letters can be judged.
 const UNDER_WAY_MAX: u64 = 1_024;
 
-/// What becomes of a job whose letters were all put back, and too many of them died again.
+/// What happens to a job if too many letters died again, but all were already put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AtEnd {
-    /// It is done: its caller sees the figures.
+    /// The job is done: its caller sees the figures.
     Done,
-    /// It is stopped: it was started automatically, and the next one of its kind would fail as well.
+    /// The job is stopped: it was started automatically, and the next one would probably fail as well.
     Stopped,
 }
 
 impl JobProgress {
-    /// Begins with a canary, if the job has one and is not too small for it.
+    /// Begins a canary, if the job has one.
     pub(super) fn begin_trial(&mut self, spec: &ReplaySpec) {
         self.latest = Latest::default();
         self.trial = (spec.canary > 0).then_some(Trial {
@@ -32,11 +32,11 @@ impl JobProgress {
         });
     }
 
-    /// How many more letters may be put back now, whatever the pace says.
+    /// How many more letters may be put back now, regardless of the pace.
     pub(super) fn allowance(&self, spec: &ReplaySpec) -> u64 {
         let of_trial = match self.trial {
             None => u64::MAX,
-            // What was under way before has to end first, or it would be unclear whose failures these are.
+            // Letters from before must end first, or failures could not be attributed.
             Some(trial) if self.published == trial.published_before && self.under_way() > 0 => 0,
             Some(trial) => (trial.published_before + trial.letters).saturating_sub(self.published),
         };
@@ -44,8 +44,9 @@ impl JobProgress {
         of_trial.min(of_rule)
     }
 
-    /// Ends the canary once its letters have ended, and stops the job if its rule says so; whether it did one of both.
-    /// Once all of the `total` letters were put back nothing is left to stop, unless the job counts as failed even so.
+    /// Ends the canary once its letters have ended, and stops the job if its rule says so. Returns whether it did
+    /// either. Once all of the `total` letters were put back there is nothing left to stop, except with
+    /// [`AtEnd::Stopped`].
     pub(super) fn judge(&mut self, spec: &ReplaySpec, total: u64, at_end: AtEnd) -> bool {
         if self.state != ReplayState::Running {
             return false;
@@ -55,15 +56,15 @@ impl JobProgress {
         if all_offered && at_end == AtEnd::Done {
             return tried.is_some();
         }
-        let limit = spec.stop_at.unwrap_or(STOP_AT_DEFAULT);
-        if let Some((letters, died)) = tried
+        // Without a limit the canary only goes first.
+        if let (Some((letters, died)), Some(limit)) = (tried, spec.stop_at)
             && exceeds(died, letters, limit)
         {
             self.stop(format!("{died} of the first {letters} failed (canary, {})", in_words(limit)));
             return true;
         }
         let (died, ended) = (self.latest.died() as u64, self.latest.len() as u64);
-        // While more are to end, a few say nothing about all of them.
+        // While more letters are to end, judge against a full window.
         let of = if all_offered && self.under_way() == 0 { ended } else { WINDOW as u64 };
         if let Some(limit) = spec.stop_at
             && exceeds(died, of, limit)
@@ -79,13 +80,13 @@ impl JobProgress {
         self.note = Some(why);
     }
 
-    /// The canary's letters and how many of them died, once all have ended. With `all_offered` there may be fewer letters
-    /// than it was meant to have.
+    /// The number of the canary's letters and how many of them died, once all have ended. With `all_offered` there
+    /// may be fewer letters than intended.
     fn finish_trial(&mut self, all_offered: bool) -> Option<(u64, u64)> {
         let trial = self.trial.as_mut()?;
         let letters = self.published.saturating_sub(trial.published_before);
         if letters == 0 {
-            // What was under way before says nothing about what goes now.
+            // Letters from before say nothing about the canary.
             trial.died_before = self.dead_again;
             self.latest = Latest::default();
         }
@@ -106,7 +107,7 @@ fn exceeds(died: u64, of: u64, limit: Ratio) -> bool {
     died * 10_000 > of * limit.basis_points()
 }
 
-/// `limit 20 %`
+/// As in `limit 20 %`.
 fn in_words(limit: Ratio) -> String {
     format!("limit {} %", limit.to_string().trim_end_matches('%'))
 }
@@ -119,7 +120,8 @@ mod tests {
         ReplaySpec { canary, stop_at: stop_at.map(Ratio::percent), ..ReplaySpec::default() }
     }
 
-    /// A job in virtual time: as many letters go in each step as it allows, and end in the next one as `dies` says.
+    /// A job in virtual time: each step puts back as many letters as allowed, and they end in the next step as `dies`
+    /// says.
     fn run(spec: &ReplaySpec, progress: &mut JobProgress, total: u64, dies: impl Fn(u64) -> bool) {
         run_to(AtEnd::Done, spec, progress, total, dies);
     }
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(progress.dead_again, 11);
         assert!(progress.published < 340, "{progress:?}");
 
-        // Somebody resumes it: another canary, and what failed before is not counted again.
+        // It is resumed: another canary begins, and earlier failures are not counted again.
         progress.state = ReplayState::Running;
         progress.begin_trial(&spec);
         let before = progress.published;
@@ -220,7 +222,7 @@ mod tests {
     #[test]
     fn a_second_canary_is_judged_by_its_own_letters() {
         let spec = spec(10, Some(20));
-        // Stopped with eight under way.
+        // Stopped with eight letters under way.
         let mut progress =
             JobProgress { offered: 100, published: 100, succeeded: 81, dead_again: 11, ..JobProgress::new() };
         progress.begin_trial(&spec);
@@ -254,7 +256,7 @@ mod tests {
         assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 5));
     }
 
-    /// The kill switch of auto-replay counts failed jobs, and most of its jobs are small.
+    /// The limit of auto-replay counts stopped jobs, and most of its jobs are small.
     #[test]
     fn a_job_that_nobody_asked_for_is_stopped_at_its_end_by_the_same_share() {
         let spec = spec(10, Some(20));
@@ -274,13 +276,23 @@ mod tests {
         assert_eq!(ended(70, |letter| letter >= 59), stopped(70, "11 of the last 50 failed (limit 20"));
         assert_eq!(ended(5, |_| false), done(5));
 
-        // Somebody resumes it: nothing is left to do, and what failed before is not counted again.
+        // It is resumed: nothing is left to do, and earlier failures are not counted again.
         let mut progress = begun(&spec);
         run_to(AtEnd::Stopped, &spec, &mut progress, 5, |_| true);
         progress.state = ReplayState::Running;
         progress.begin_trial(&spec);
         run_to(AtEnd::Stopped, &spec, &mut progress, 5, |_| true);
         assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 5));
+    }
+
+    #[test]
+    fn without_a_limit_a_canary_goes_first_and_stops_nothing() {
+        let spec = spec(10, None);
+        let mut progress = begun(&spec);
+        assert_eq!(progress.allowance(&spec), 10);
+        run(&spec, &mut progress, 500, |_| true);
+        assert_eq!((progress.state, progress.dead_again), (ReplayState::Done, 500));
+        assert_eq!(progress.canary, Some(Canary { letters: 10, succeeded: 0, is_over: true }));
     }
 
     #[test]

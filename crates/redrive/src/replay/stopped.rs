@@ -1,4 +1,5 @@
-//! Jobs that were stopped because too many letters died again, and wait for an operator. Pure: what attention and alerts say.
+//! Jobs that were stopped because too many letters died again, and wait for an operator. Pure: the texts of notices
+//! and alerts.
 
 use super::auto::{OwnJob, STOPS_MAX, stops_in_a_row};
 use super::job::{AUTO_ACTOR, ReplayState, ReplayView};
@@ -6,18 +7,18 @@ use super::job::{AUTO_ACTOR, ReplayState, ReplayView};
 /// The stopped jobs of one pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoppedReplays {
-    /// How many there are.
+    /// The number of stopped jobs.
     pub jobs: u64,
-    /// The latest of them.
+    /// The name of the latest one.
     pub last: String,
-    /// Why that one was stopped.
+    /// Why the latest one was stopped.
     pub why: String,
     /// Whether auto-replay starts no more jobs until an operator decides about its last one.
     pub auto_is_off: bool,
 }
 
 impl StoppedReplays {
-    /// The stopped jobs among all that are remembered, the latest first; `None` if there are none.
+    /// The stopped jobs among `jobs`, which are sorted latest first; `None` if there are none.
     pub fn of(pipeline: &str, jobs: &[ReplayView]) -> Option<Self> {
         let own = || jobs.iter().filter(|job| job.pipeline == pipeline);
         let is_stopped = |job: &&ReplayView| job.state == ReplayState::Stopped;
@@ -33,7 +34,7 @@ impl StoppedReplays {
         })
     }
 
-    /// In a sentence.
+    /// A sentence for people.
     pub fn sentence(&self) -> String {
         let Self { jobs, last, why, auto_is_off } = self;
         let others = match jobs {

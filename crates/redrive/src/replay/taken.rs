@@ -1,16 +1,16 @@
-//! Letters that jobs have still to put back. A letter waits in one job at a time: two would share their pace, and it would
-//! be counted in both.
+//! Letters that jobs still have to put back. A letter belongs to one job at a time: two would share their pace, and
+//! both would count it.
 
-/// Letters that jobs have still to put back, by job.
+/// Letters that jobs still have to put back, by job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct TakenLetters {
+pub(crate) struct TakenLetters {
     jobs: Vec<TakenBy>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct TakenBy {
     job: String,
-    /// In order.
+    /// Sorted.
     letters: Vec<u64>,
 }
 
@@ -21,7 +21,7 @@ pub struct TakenCounts {
 }
 
 impl TakenLetters {
-    /// Letters that a job has not put back yet.
+    /// Adds the letters that a job has not put back yet.
     pub(super) fn add(&mut self, job: &str, left: &[u64]) {
         if left.is_empty() {
             return;
@@ -31,8 +31,13 @@ impl TakenLetters {
         self.jobs.push(TakenBy { job: job.to_owned(), letters });
     }
 
+    /// Whether no job has letters to put back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
     /// The job that a letter waits in, if it waits in one.
-    pub(super) fn job_of(&self, letter: u64) -> Option<&str> {
+    pub(crate) fn job_of(&self, letter: u64) -> Option<&str> {
         let taken = self.jobs.iter().find(|taken| taken.letters.binary_search(&letter).is_ok());
         taken.map(|taken| taken.job.as_str())
     }
@@ -60,18 +65,18 @@ impl TakenCounts {
         }
     }
 
-    /// Whether none is taken.
+    /// Whether no letter is taken.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// The jobs, each with how many letters of the selection wait in it.
+    /// The jobs, each with its number of letters of the selection.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.jobs.iter().map(|(job, letters)| (job.as_str(), *letters))
     }
 }
 
-/// `300 by r-1, 2 by r-4`
+/// Prints as `300 by r-1, 2 by r-4`.
 impl std::fmt::Display for TakenCounts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         for (index, (job, letters)) in self.jobs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How many messages come in a second, over the last minute, from totals that are looked at now and then.
+//! The rate of arriving messages over the last minute, from totals that are sampled every second.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// So many have come in all. How many that is a second; zero until a second has passed.
+    /// Messages per second, given the total so far; zero until a second has passed.
     pub(crate) fn per_second(&mut self, came: u64, now: Instant) -> f64 {
         if self.looks.back().is_none_or(|(at, _)| now.duration_since(*at) >= EVERY) {
             if self.looks.len() > OVER {
@@ -24,7 +24,8 @@ impl Arrivals {
             return 0.0;
         };
         let span = last.duration_since(*first).as_secs_f64();
-        // What is counted twice for a moment, while it moves from one place to another, is no arrival that goes away.
+        // A message that moves may be counted twice for a moment, so the total can shrink. That is not a negative
+        // arrival.
         if span == 0.0 { 0.0 } else { after.saturating_sub(*before) as f64 / span }
     }
 }

@@ -1,4 +1,5 @@
-//! A pipeline that passed every check and has its store open: everything a run needs, and what its handle reaches.
+//! A pipeline that passed all checks and has an open store: everything that a run needs, and what its handle
+//! accesses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ pub(crate) struct Built {
     pub(crate) wake: Arc<Wake>,
 }
 
-/// What a user decided about a pipeline, after the checks.
+/// The user's settings of a pipeline, checked.
 pub(crate) struct Settings {
     pub(crate) name: Arc<str>,
     pub(crate) policy: Arc<Policy>,
@@ -41,7 +42,7 @@ pub(crate) struct Settings {
     pub(crate) grouping: Grouping,
     /// How long the receiver remembers ids, if set.
     pub(crate) ledger_horizon: Option<Duration>,
-    /// 0 is no limit.
+    /// 0 means no limit.
     pub(crate) max_pending: u64,
 }
 

@@ -1,17 +1,17 @@
-//! The one clock of a run: the wall clock, or one that a test moves.
+//! The clock of a run: the wall clock, or one that a test controls.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use redrive_core::Time;
 
-/// Tells the time by which messages come due.
+/// The clock that determines when messages are due.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Time;
 
-    /// Nothing runs, and only time can bring the next work, at `due`. A clock that can be moved may jump there and say
-    /// `true`; the wall clock lets the thread sleep.
+    /// Called when nothing runs and the next work is at `due`. A virtual clock may jump there and return `true`; the
+    /// wall clock returns `false`, so that the thread sleeps.
     fn idle_until(&self, due: Time) -> bool {
         let _ = due;
         false
@@ -25,12 +25,12 @@ pub struct WallClock;
 impl Clock for WallClock {
     fn now(&self) -> Time {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Cut, not rounded up: a delivery must not be early by a part of a millisecond.
+        // Truncated rather than rounded, because a delivery must not be early by a fraction of a millisecond.
         Time::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
     }
 }
 
-/// A clock for tests that jumps over every wait: minutes of backoff pass in no time. Handler timeouts stay real.
+/// A clock for tests that skips every wait: minutes of backoff pass in no time. Handler timeouts are real.
 ///
 /// ```
 /// use redrive::{MemoryStores, Message, Pipeline, Redrive, VirtualClock};
@@ -61,7 +61,7 @@ impl VirtualClock {
 }
 
 impl Default for VirtualClock {
-    /// Begins on a day that is far from zero, as real time is.
+    /// Starts at a realistic time, far from zero.
     fn default() -> Self {
         Self::starting_at(Time::from_millis(1_700_000_000_000))
     }

@@ -1,5 +1,4 @@
-//! What the outside may ask of an engine, and where it is while it is asked: at rest, owned by its dispatch thread, or
-//! closed.
+//! Commands for an engine, and its owner: at rest, owned by its dispatch thread, or closed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +11,7 @@ use super::wake::Wake;
 use crate::dispatch::Machine;
 use crate::engine::{Engine, EngineError, TakeGate};
 
-/// One question or order, which answers by itself. A caller that is gone is no reason not to act.
+/// A query or an order, which replies by itself. It is carried out even if the caller is gone.
 pub(crate) type Command = Box<dyn FnOnce(&mut EngineAccess<'_>) + Send>;
 
 /// What a command works on: the engine, and the machine while the pipeline runs.
@@ -23,14 +22,14 @@ pub(crate) struct EngineAccess<'a> {
     paused: &'a AtomicBool,
 }
 
-/// What the dispatch thread has beside the engine.
+/// The state that the dispatch thread has besides the engine.
 pub(crate) struct MachineAccess<'a> {
     pub(crate) machine: &'a mut Machine,
     pub(crate) answers: &'a mut DurableAnswers,
 }
 
 impl EngineAccess<'_> {
-    /// Closes or opens the gate of all processes that share the pipeline. After an error it is as it was.
+    /// Shuts or opens the take gate of all processes that share the pipeline. After an error it is unchanged.
     pub(crate) fn gate_all(&mut self, gate: TakeGate) -> Result<(), EngineError> {
         self.engine.gate_all(gate)?;
         self.paused.store(gate.is_shut(), Ordering::SeqCst);
@@ -38,7 +37,7 @@ impl EngineAccess<'_> {
     }
 }
 
-/// Holds a pipeline's engine before it runs, and the commands for it while it runs.
+/// Holds a pipeline's engine before it runs, and its commands while it runs.
 pub(crate) struct EngineSlot {
     state: Mutex<EngineState>,
     /// Whether the engine's gate is shut.
@@ -46,9 +45,9 @@ pub(crate) struct EngineSlot {
 }
 
 enum EngineState {
-    /// Not running yet: the caller carries out the command.
+    /// Not running yet: the caller carries out commands.
     AtRest(Box<dyn Engine>),
-    /// Owned by the dispatch thread, which carries out what is collected here.
+    /// Owned by the dispatch thread, which carries out the collected commands.
     Running(Vec<Command>),
     Closed,
 }
@@ -66,7 +65,7 @@ impl EngineSlot {
         TakeGate::of_pause(self.is_paused())
     }
 
-    /// Carries out a command on the engine, which is the caller's now; `running` if that is the dispatch thread.
+    /// Carries out a command on the engine, which the caller owns. `running` is set if that is the dispatch thread.
     pub(crate) fn carry_out(
         &self,
         command: Command,
@@ -77,21 +76,21 @@ impl EngineSlot {
         command(&mut EngineAccess { engine, running, now, paused: &self.paused });
     }
 
-    /// Another process has paused or resumed the pipeline for all.
+    /// Follows another process that has paused or resumed the pipeline for all.
     pub(crate) fn follow(&self, gate: TakeGate) {
         self.paused.store(gate.is_shut(), Ordering::SeqCst);
     }
 
-    /// Pauses an engine, which is the caller's, for all who share it if they can be told.
+    /// Pauses an engine that the caller owns, for all processes that share it if possible.
     pub(crate) fn pause(&self, engine: &mut dyn Engine) {
-        // If the others cannot be told, this process is paused alone.
+        // If the others cannot be reached, only this process is paused.
         if engine.gate_all(TakeGate::Shut).is_err() {
             engine.gate(TakeGate::Shut);
         }
         self.paused.store(true, Ordering::SeqCst);
     }
 
-    /// Looks at the engine while it is at rest; `None` if it is not.
+    /// Accesses the engine while it is at rest; `None` otherwise.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&mut dyn Engine) -> T) -> Option<T> {
         match &mut *self.lock() {
             EngineState::AtRest(engine) => Some(look(engine.as_mut())),
@@ -99,12 +98,13 @@ impl EngineSlot {
         }
     }
 
-    /// Gives a command to the owner of the engine. If that is closed the command is dropped, which its caller sees.
+    /// Passes a command to the owner of the engine. If the engine is closed the command is dropped, which its caller
+    /// notices.
     pub(crate) fn ask(&self, command: Command, now: Time, wake: &Wake) {
         match &mut *self.lock() {
             EngineState::AtRest(engine) => {
-                // What was ingested before is taken in first. Nothing was settled yet, so there is nothing to hear, and
-                // a store that has failed says so again when it runs.
+                // Process earlier ingests first. Nothing was settled yet, so no events are lost, and a store that has
+                // failed reports that when it runs.
                 let _ = engine.poll(&mut Vec::new());
                 return self.carry_out(command, engine.as_mut(), None, now);
             }
@@ -129,7 +129,7 @@ impl EngineSlot {
         }
     }
 
-    /// What was asked since the last time.
+    /// The commands since the last call.
     pub(crate) fn commands(&self) -> Vec<Command> {
         match &mut *self.lock() {
             EngineState::Running(commands) => std::mem::take(commands),
@@ -137,7 +137,7 @@ impl EngineSlot {
         }
     }
 
-    /// The engine is gone; commands that were not carried out are dropped.
+    /// Closes the slot; pending commands are dropped.
     pub(crate) fn close(&self) {
         *self.lock() = EngineState::Closed;
     }

@@ -1,4 +1,4 @@
-//! The dispatch thread of one pipeline: owns the engine, drives the machine, sleeps when there is nothing to do.
+//! The dispatch thread of one pipeline: owns the engine, drives the machine, and sleeps when there is nothing to do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -24,33 +24,33 @@ use crate::dispatch::{AttemptFailed, Ended, HealthEntry, Machine, Parked, Start,
 use crate::engine::{Announced, Delivery, Engine, EngineError, Event, ReminderKind, StoreNotice, TakeGate};
 use crate::handler::ShareListener;
 
-/// The longest sleep: a step of the wall clock is noticed within it.
+/// Longest sleep, so that a step of the wall clock is noticed in time.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// The shortest: what is due but may not start yet must not keep the thread spinning.
+/// Shortest sleep, so that work that is due but cannot start yet does not make the thread spin.
 const SLEEP_MIN: Duration = Duration::from_millis(1);
-/// How long calls may run without any news before the runtime is nudged.
+/// How long calls may run without any event before the runtime is nudged.
 const NUDGE_AFTER: Duration = Duration::from_millis(20);
-/// Ends that are heard before the engine is served again.
+/// Ended calls that are processed before the engine is served again.
 const ENDS_PER_ROUND_MAX: usize = 4096;
 
 const RUN: u8 = 0;
 const DRAIN: u8 = 1;
 const STOP: u8 = 2;
 
-/// Asks a dispatch thread to come to an end.
+/// Asks a dispatch thread to end.
 #[derive(Debug, Default)]
 pub(crate) struct Stop {
     phase: AtomicU8,
 }
 
 impl Stop {
-    /// Lets what runs finish, within the drain time.
+    /// Lets running calls finish, within the drain time.
     pub(crate) fn drain(&self, wake: &Wake) {
         self.phase.fetch_max(DRAIN, Ordering::SeqCst);
         wake.call();
     }
 
-    /// Gives up what runs.
+    /// Abandons running calls.
     pub(crate) fn now(&self, wake: &Wake) {
         self.phase.fetch_max(STOP, Ordering::SeqCst);
         wake.call();
@@ -76,12 +76,12 @@ pub(crate) struct Dispatcher {
     pub(crate) name: Arc<str>,
     pub(crate) on_share: Option<ShareListener>,
     pub(crate) answers: DurableAnswers,
-    /// The gate of all processes that share the pipeline, as far as this one has followed.
+    /// The take gate of the group, as far as this process has followed it.
     pub(crate) group_gate: TakeGate,
     pub(crate) buffers: Buffers,
 }
 
-/// Reused from round to round.
+/// Buffers that are reused in each round.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     random: RandomSource,
@@ -110,11 +110,11 @@ impl Default for Buffers {
 }
 
 impl Dispatcher {
-    /// Runs until it is told to stop. Afterwards nothing is in flight and the engine is closed.
+    /// Runs until it is stopped. Afterwards nothing is in flight and the engine is closed.
     pub(crate) fn run(mut self) -> Result<PipelineReport, EngineError> {
         let wake = Arc::clone(&self.wake);
         self.engine.on_wake(Arc::new(move || wake.call()));
-        // Without a reminder the breaker finds out by itself; an engine that fails says so soon enough.
+        // Without saved state the breaker has to learn anew. If the engine has failed, it will report that soon.
         let reminder = self.engine.reminder(ReminderKind::Health).unwrap_or_default();
         self.machine.remember(&reminder);
         let successes = self.engine.reminder(ReminderKind::KeySuccesses).unwrap_or_default();
@@ -124,7 +124,7 @@ impl Dispatcher {
             self.machine.note_unclean_ends(runs, self.clock.now());
         }
         let ended = self.run_and_drain();
-        // Whatever the reason for the end: handlers that still run are told, and no answer is awaited any more.
+        // Whatever the reason for the end: cancel running handlers, and wait for no answers any more.
         let _ = self.cancel.send(true);
         self.turn.busy(false);
         self.turn.leave();
@@ -136,7 +136,7 @@ impl Dispatcher {
         let successes = self.machine.last_key_successes(self.clock.now());
         self.engine.keep_reminder(ReminderKind::KeySuccesses, &successes)?;
         self.engine.close()?;
-        // The last figures say how it ended. An engine that is closed still has its counts.
+        // The last figures show how it ended. A closed engine still has its counts.
         let _ = self.watch.publish_end(self.engine.as_mut(), &mut self.machine, self.clock.now());
         let Tally { succeeded, retried, dead, .. } = self.machine.tally();
         Ok(PipelineReport { succeeded, retried, dead, drained, interrupted })
@@ -166,14 +166,15 @@ impl Dispatcher {
         Ok((running - interrupted, interrupted))
     }
 
-    /// One round: hear, settle, take, start. Whether anything happened.
+    /// Runs one round: process events, settle, take, start. Returns whether anything happened.
     fn round(&mut self) -> Result<bool, EngineError> {
         let stood_still = self.watch.round_begins();
         let now = self.clock.now();
         if let Some(span) = stood_still {
             self.machine.stood_still(span, now);
         }
-        // Who asks after an answer must find what the answer was about: the engine is heard in between.
+        // A caller that follows up on an answer must see the state it was about, so poll the engine between fetching
+        // the commands and carrying them out.
         let commands = self.slot.commands();
         let heard_engine = self.hear_engine()?;
         for command in commands {
@@ -194,7 +195,7 @@ impl Dispatcher {
         Ok(happened)
     }
 
-    /// Does as others do who have paused or resumed the pipeline for all.
+    /// Follows other processes that have paused or resumed the pipeline for all.
     fn follow_group(&mut self) {
         let Some(gate) = self.engine.shared_gate().filter(|gate| *gate != self.group_gate) else {
             return;
@@ -211,14 +212,14 @@ impl Dispatcher {
         self.watch.happened();
     }
 
-    /// Tells of the sink's health, pauses what the guard wants paused, and looks for handlers that are stuck.
+    /// Reports health changes, pauses the pipeline if the guard wants that, and looks for stuck handlers.
     fn look_after(&mut self) -> Result<(), EngineError> {
         if self.machine.is_halted() && !self.slot.is_paused() {
             self.slot.pause(self.engine.as_mut());
             self.machine.gate(TakeGate::Shut);
             self.watch.happened();
         }
-        // A message that cannot start now holds up no other.
+        // A suspect that cannot start now must not hold up others.
         if !self.machine.suspect_runs() && self.machine.suspect_turn().is_none() {
             self.turn.leave();
         }
@@ -343,7 +344,7 @@ impl Dispatcher {
         Ok(true)
     }
 
-    /// What no runner has begun goes back.
+    /// Takes back calls that no runner has begun.
     fn take_back_starts(&mut self) {
         let now = self.clock.now();
         while let Some(call) = self.exchange.take_back() {

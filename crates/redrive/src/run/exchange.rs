@@ -1,4 +1,5 @@
-//! Between the dispatch thread and the runners: starts go one way, ends the other. No lock and no syscall per message.
+//! Queues between the dispatch thread and the runners: starts in one direction, ended calls in the other. No lock and
+//! no syscall per message.
 
 use std::pin::pin;
 
@@ -9,14 +10,14 @@ use crate::sync::{Arc, ArrayQueue, AtomicBool, AtomicUsize, Notify, Ordering, Se
 
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// As large as there are permits: a start always fits.
+    /// As large as the number of permits, so a start always fits.
     starts: ArrayQueue<Start>,
-    /// Bounded by the calls that run: each ends once.
+    /// Bounded by the running calls, since each ends once.
     ends: SegQueue<(CallId, Ended)>,
     dispatch: Arc<Wake>,
     idle_runners: AtomicUsize,
     more_starts: Notify,
-    /// Ends wait to be passed to the dispatch thread, and a task that will do so is running.
+    /// Whether ended calls wait for the dispatch thread to be notified, and a task is about to do that.
     telling: AtomicBool,
     more_ends: Notify,
 }
@@ -44,11 +45,11 @@ impl Exchange {
                 self.ends.push((start.call, Ended::Unfinished));
             }
         }
-        // Both sides change the same number, so one comes first: a runner that comes later has the starts in view when it
-        // looks, and one that came earlier is seen to be idle here. A load would not do.
+        // A read-modify-write on both sides orders them: a runner that becomes idle later sees the starts when it
+        // checks, and one that became idle earlier is counted here. A plain load would not guarantee that.
         if self.idle_runners.fetch_add(0, Ordering::AcqRel) > 0 {
-            // All of them, and from here: a runner that is woken by another one is queued on that one's thread, where
-            // nobody can take it from once a handler blocks the thread.
+            // Wake all of them, and from this thread: a task woken by another runner is queued on that runner's
+            // thread, where no other thread can steal it once a handler blocks the thread.
             self.more_starts.notify_waiters();
         }
     }
@@ -59,8 +60,8 @@ impl Exchange {
         }
     }
 
-    /// Nothing has ended for a while although calls run. Perhaps one of them blocks the very thread that was to watch the
-    /// runtime's timers and sockets, while the other threads sleep; a runner that wakes up makes its thread take over.
+    /// Called when no call has ended for a while although some run. A handler may be blocking the thread that drives
+    /// the runtime's timers and sockets while the other threads sleep; waking a runner makes its thread take over.
     pub(crate) fn nudge(&self) {
         self.wake_a_runner();
     }
@@ -81,14 +82,14 @@ impl Exchange {
         self.idle_runners.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Reports how a call ended.
+    /// Reports the end of a call.
     pub(crate) fn end(&self, call: CallId, ended: Ended) {
         self.ends.push((call, ended));
         self.dispatch.call();
     }
 
-    /// Like [`Self::end`], for a call that had a task of its own: the dispatch thread is called once for all the calls
-    /// that a thread of the runtime brings to their end in one go, and not for each.
+    /// Like [`Self::end`], for a call that had its own task: the dispatch thread is woken once for all calls that a
+    /// runtime thread completes in one go, not for each of them.
     pub(crate) fn end_soon(&self, call: CallId, ended: Ended) {
         self.ends.push((call, ended));
         if !self.telling.swap(true, Ordering::SeqCst) {
@@ -96,14 +97,15 @@ impl Exchange {
         }
     }
 
-    /// Tells the dispatch thread of ends, as a task of the runtime. Where it cannot run, the thread looks by itself
-    /// before long, as it does while calls run.
+    /// Notifies the dispatch thread of ended calls, as a task of the runtime. If this task cannot run, the thread
+    /// still finds them soon, because it polls while calls run.
     pub(crate) async fn tell_ends(&self) {
         loop {
             self.more_ends.notified().await;
             // The tasks that are ready now may end calls too.
             let_others_run().await;
-            // Before the call: an end that comes between the two is told by the call, or once more.
+            // Reset before the call: a call that ends in between is covered by this notification, or causes another
+            // one.
             self.telling.store(false, Ordering::SeqCst);
             self.dispatch.call();
         }

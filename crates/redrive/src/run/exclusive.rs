@@ -1,5 +1,5 @@
-//! Coordinates exclusive runs of suspects across all pipelines of a process. They crash together, so suspects run one at a
-//! time in all of them, and an exclusive run stops every pipeline.
+//! Coordinates exclusive runs of suspects across all pipelines of a process. Since a crash hits all pipelines,
+//! suspects of all of them run one at a time, and an exclusive run stops every pipeline.
 
 use redrive_core::suspects::Run;
 
@@ -12,15 +12,15 @@ const NONE: usize = usize::MAX;
 pub(crate) struct ExclusiveRuns {
     /// The pipeline whose suspect has its turn.
     turn: AtomicUsize,
-    /// Whether that suspect runs with nothing else.
+    /// Whether that suspect runs exclusively.
     exclusive: AtomicBool,
-    /// Which pipelines have something running.
+    /// Which pipelines have running calls.
     busy: Box<[AtomicBool]>,
-    /// Whether a message of any of them is suspected of having ended the process.
+    /// Whether a message of any pipeline is suspected of having crashed the process.
     suspected: AtomicBool,
 }
 
-/// The part of one pipeline.
+/// One pipeline's view of it.
 #[derive(Clone, Debug)]
 pub(crate) struct PipelineTurn {
     all: Arc<ExclusiveRuns>,
@@ -37,25 +37,25 @@ impl ExclusiveRuns {
 }
 
 impl PipelineTurn {
-    /// Whether this pipeline may start something. It is busy from here on, until it says otherwise. An exclusive run looks
-    /// at the pipelines after it has been asked for, so one of the two sees the other.
+    /// Whether this pipeline may start calls. It counts as busy from here on, until it says otherwise. An exclusive
+    /// run checks the pipelines after announcing itself, so at least one of the two sees the other.
     pub(crate) fn enter(&self) -> bool {
         self.all.busy[self.own].store(true, SeqCst);
         let excluded = self.all.exclusive.load(SeqCst) && self.all.turn.load(SeqCst) != self.own;
         !excluded
     }
 
-    /// Says whether something runs here.
+    /// Sets whether calls are running here.
     pub(crate) fn busy(&self, busy: bool) {
         self.all.busy[self.own].store(busy, SeqCst);
     }
 
-    /// Whether this pipeline speaks for the process.
+    /// Whether this pipeline reports on behalf of the process.
     pub(crate) fn is_first(&self) -> bool {
         self.own == 0
     }
 
-    /// A message of this pipeline is suspected of having ended the process, which all pipelines share.
+    /// Records that a message of this pipeline is suspected of having crashed the process, which all pipelines share.
     pub(crate) fn suspects(&self) {
         self.all.suspected.store(true, SeqCst);
     }
@@ -65,7 +65,7 @@ impl PipelineTurn {
         self.all.suspected.load(SeqCst)
     }
 
-    /// Asks for the turn. Whether the suspect may start now.
+    /// Asks for the turn. Returns whether the suspect may start now.
     pub(crate) fn ask(&self, run: Run) -> bool {
         let taken = self.all.turn.compare_exchange(NONE, self.own, SeqCst, SeqCst);
         if taken.is_err_and(|holder| holder != self.own) {
@@ -79,7 +79,7 @@ impl PipelineTurn {
         others.into_iter().all(|(_, busy)| !busy.load(SeqCst))
     }
 
-    /// The suspect has come to its end, or this pipeline ends.
+    /// Ends the turn, because the suspect is settled or this pipeline ends.
     pub(crate) fn leave(&self) {
         if self.all.turn.load(SeqCst) == self.own {
             self.all.exclusive.store(false, SeqCst);

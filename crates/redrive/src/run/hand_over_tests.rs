@@ -1,4 +1,4 @@
-//! The hand-overs between threads, one step after the other; `redrive-models` tries the orders of their steps.
+//! Tests hand-overs between threads step by step; `redrive-models` explores the interleavings.
 
 use std::sync::Arc;
 use std::thread;

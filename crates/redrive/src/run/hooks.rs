@@ -1,4 +1,5 @@
-//! Tells the user's code about dead letters and failed attempts, on the caller's runtime: a slow hook holds back new work, never settling.
+//! Calls the user's hooks for dead letters, failed attempts, health changes and store notices, on the caller's
+//! runtime: a slow hook holds back new work, but never settling.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -13,10 +14,10 @@ use crate::dispatch::{AttemptFailed, HealthChanged, HealthEntry, Parked};
 use crate::engine::StoreNotice;
 use crate::failure::Failure;
 
-/// Events that wait for a hook; beyond it nothing new is taken.
+/// Events that wait for a hook; beyond this nothing new is taken.
 const WAITING_MAX: usize = 1024;
 
-/// A message that has just become a dead letter. It is stored already.
+/// A message that has just become a dead letter. The letter is already stored.
 ///
 /// ```
 /// use redrive::{DeadLetter, Failure, Message, Pipeline};
@@ -41,13 +42,13 @@ pub struct DeadLetter {
     pub number: u64,
     /// The message.
     pub message: Message,
-    /// Why it was given up.
+    /// Why it died.
     pub reason: Reason,
-    /// What is known of its attempts.
+    /// The state of its attempts.
     pub meta: Meta,
-    /// Of a poison pill, when it first crashed what ran it; another failure may have come before.
+    /// For a poison pill, when it first crashed its process or receiver; other failures may have come before.
     pub first_crash: Option<Time>,
-    /// What the handler returned last, with its cause as its own type; `None` if no attempt led to this.
+    /// The last failure that the handler returned, with its original cause; `None` if no attempt led to this.
     pub failure: Option<Failure>,
 }
 
@@ -67,7 +68,7 @@ pub(crate) type FailureHook = Arc<dyn Fn(&AttemptFailed) + Send + Sync>;
 pub(crate) type HealthHook = Arc<dyn Fn(&HealthChanged) + Send + Sync>;
 pub(crate) type StoreHook = Arc<dyn Fn(&StoreNotice) + Send + Sync>;
 
-/// Everything that wants to hear of something.
+/// The hooks of a pipeline.
 #[derive(Clone, Default)]
 pub(crate) struct Listeners {
     pub(crate) dead: Option<Hook>,
@@ -76,7 +77,7 @@ pub(crate) struct Listeners {
     pub(crate) store: Option<StoreHook>,
 }
 
-/// What a hook is called with.
+/// The argument of a hook.
 #[derive(Debug)]
 enum HookEvent {
     Parked(Parked),
@@ -85,7 +86,7 @@ enum HookEvent {
     Store(StoreNotice),
 }
 
-/// The dispatch thread's end: hands over what it can and keeps the rest.
+/// The dispatch thread's end of the queue: passes on events as far as possible and keeps the rest.
 #[derive(Debug)]
 pub(crate) struct Hooks {
     sender: Option<mpsc::Sender<HookEvent>>,
@@ -96,7 +97,7 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// The dispatch thread's end, and the task that calls the hooks if there are any.
+    /// The dispatch thread's end of the queue, and the task that calls the hooks, if there are any.
     pub(crate) fn new(
         pipeline: &Arc<str>,
         listeners: Listeners,
@@ -141,7 +142,7 @@ impl Hooks {
         }
     }
 
-    /// Hands over what fits. Whether all of it did.
+    /// Passes on as many events as fit. Returns whether none is left.
     pub(crate) fn flush(&mut self) -> bool {
         let Some(sender) = &self.sender else { return true };
         while let Some(event) = self.waiting.pop_front() {
@@ -151,7 +152,7 @@ impl Hooks {
                     self.waiting.push_front(event);
                     return false;
                 }
-                // The runtime is gone and the hooks with it.
+                // The runtime is gone, and the hooks with it.
                 Err(mpsc::error::TrySendError::Closed(_)) => self.waiting.clear(),
             }
         }
@@ -166,7 +167,7 @@ async fn call_all(
     wake: Arc<Wake>,
 ) {
     while let Some(event) = receiver.recv().await {
-        // A panic in a hook is printed by the panic hook; the next event is delivered all the same.
+        // A panic in a hook is printed by the panic hook; the next event is still delivered.
         let _ = catch_unwind(AssertUnwindSafe(|| match event {
             HookEvent::Parked(Parked { number, message, reason, meta, first_crash, failure }) => {
                 let pipeline = Arc::clone(&pipeline);

@@ -1,9 +1,9 @@
-//! Counts runs of the process that ended without a clean stop although no message was suspected of it, as a line of the
-//! reminder that an engine keeps. A process that keeps dying without a suspect reports it.
+//! Counts runs of the process that ended without a clean stop and without a suspect, in a line of the reminder that
+//! an engine stores. A process that keeps dying without a suspect reports it.
 
-/// So many in a row are worth a look at the system.
+/// This many in a row are worth reporting.
 const REPEATED: u32 = 3;
-/// The first word of the line; another one is another version, and not understood.
+/// The first word of the line. A different word means a different version, which is not read.
 const RUNS: &str = "runs1";
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct LastRuns {
 }
 
 impl LastRuns {
-    /// What the reminder of the run before says. A run that ended cleanly has taken its line away.
+    /// Reads the reminder of the previous run. A run that ended cleanly has removed its line.
     pub(crate) fn after(reminder: &[u8]) -> Self {
         let (mut unclean, mut others) = (0, Vec::new());
         for line in reminder.split_inclusive(|byte| *byte == b'\n') {
@@ -28,20 +28,20 @@ impl LastRuns {
         Self { unclean, others, is_unwritten: true }
     }
 
-    /// How many runs in a row ended without a clean stop and without a suspect, if they are many. The last one is not
-    /// among them: whom it makes a suspect shows later.
+    /// How many runs in a row ended without a clean stop and without a suspect, if they are many. The last run is not
+    /// included: its suspects only show later.
     pub(crate) fn unexplained(&self) -> Option<u32> {
         let before_the_last = self.unclean.saturating_sub(1);
         (before_the_last >= REPEATED).then_some(before_the_last)
     }
 
-    /// A message is suspected of the last end.
+    /// A message is suspected of the last crash.
     pub(crate) fn explained(&mut self) {
         self.is_unwritten |= self.unclean > 0;
         self.unclean = 0;
     }
 
-    /// What is to be kept, if it is something else than before; `others` if these lines have changed.
+    /// The reminder to store, if it has changed; `others` are the other lines if they have changed.
     pub(crate) fn reminder(&mut self, others: Option<Vec<u8>>) -> Option<Vec<u8>> {
         self.is_unwritten |= others.is_some();
         self.others = others.unwrap_or_else(|| std::mem::take(&mut self.others));
@@ -52,13 +52,13 @@ impl LastRuns {
         })
     }
 
-    /// What is kept after a clean end.
+    /// The reminder to store after a clean end.
     pub(crate) fn reminder_at_end(&self) -> &[u8] {
         &self.others
     }
 }
 
-/// The number in a line of ours that is whole.
+/// The number in a complete line of this kind.
 fn read(line: &[u8]) -> Option<u32> {
     let mut words = str::from_utf8(line).ok()?.split_ascii_whitespace();
     let is_ours = words.next()? == RUNS;

@@ -1,5 +1,5 @@
-//! What runs: one dispatch thread per pipeline, which owns its engine, and the runners that call handlers on the caller's
-//! runtime.
+//! The running part: one dispatch thread per pipeline, which owns its engine, and the runners that call handlers on
+//! the caller's runtime.
 
 pub(crate) mod clock;
 pub(crate) mod random_source;

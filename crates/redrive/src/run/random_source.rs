@@ -23,8 +23,8 @@ mod tests {
 
     use super::*;
 
-    /// What is asserted here fails by chance less than once in a billion runs, and with a constant, a counter or a few bits
-    /// of randomness always.
+    /// These assertions fail by chance less than once in a billion runs, but always with a constant, a counter or a
+    /// few bits of randomness.
     #[test]
     fn numbers_are_spread_evenly_and_no_two_pipelines_draw_the_same() {
         let mut seen = HashSet::new();

@@ -1,36 +1,37 @@
-//! How a run went, or why it could not go on.
+//! How a run went, or why it could not continue.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::engine::EngineError;
 
-/// How a pipeline's run went.
+/// The result of a pipeline's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PipelineReport {
     /// Messages that were delivered.
     pub succeeded: u64,
-    /// Retries and deferrals that were decided, in place or written.
+    /// Retries and deferrals, in place or written.
     pub retried: u64,
     /// Messages that became dead letters.
     pub dead: u64,
-    /// Calls that were running when the run was stopped, and finished.
+    /// Calls that were running when the stop was requested, and finished.
     pub drained: u64,
-    /// Calls that were given up at the end of the drain time; their messages wait as if they had not been started.
+    /// Calls that were abandoned at the end of the drain time; their messages stay pending as if they had not been
+    /// started.
     pub interrupted: u64,
 }
 
-/// How a run of all pipelines went.
+/// The result of a run of all pipelines.
 #[derive(Clone, Debug, Default)]
 pub struct RunReport {
-    /// By the pipeline's name, in the order they were built.
+    /// The reports by pipeline name, in the order of the builder.
     pub pipelines: Vec<(String, PipelineReport)>,
-    /// From the word to stop until everything was settled.
+    /// From the stop request until everything was settled.
     pub drain_took: Duration,
 }
 
 impl RunReport {
-    /// All pipelines together.
+    /// The sum of all pipelines.
     pub fn total(&self) -> PipelineReport {
         let add = |sum: PipelineReport, one: &PipelineReport| PipelineReport {
             succeeded: sum.succeeded + one.succeeded,
@@ -63,7 +64,7 @@ pub enum RunError {
         "the tokio runtime has no timer, and handlers need a timeout: build it with enable_time() or enable_all()"
     )]
     NoTimer,
-    /// It ran before.
+    /// The pipelines have been run before.
     #[error("these pipelines have been run before: build them again for another run")]
     RanBefore,
     /// A store failed.
@@ -71,7 +72,7 @@ pub enum RunError {
     Engine {
         /// The pipeline.
         pipeline: String,
-        /// Why.
+        /// The error.
         source: EngineError,
     },
     /// A thread could not be started.
@@ -79,7 +80,7 @@ pub enum RunError {
     Thread {
         /// The pipeline.
         pipeline: String,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
     /// A dispatch thread panicked.

@@ -1,7 +1,7 @@
 //! Calls handlers on the caller's runtime.
 //!
-//! Each handler is polled once where it was picked up. One that is ready costs no task and no timer; one that waits gets a
-//! task of its own with a timeout. Whatever happens to that task, the end of its call is reported.
+//! Each handler is polled once where it was picked up. If it is ready, it costs no task and no timer; otherwise it
+//! gets its own task with a timeout. Whatever happens to that task, the end of its call is reported.
 
 use std::any::Any;
 use std::future::Future;
@@ -20,17 +20,17 @@ use crate::dispatch::{CallId, Ended, Start};
 use crate::failure::{Failure, TimedOut};
 use crate::handler::{AnyHandler, Attempting, Calling};
 
-/// Handlers that are ready at once, called in a row before the runner lets other tasks of its thread run.
+/// Calls in a row that are ready at once before the runner lets other tasks of its thread run.
 const CALLS_IN_A_ROW_MAX: u32 = 64;
 
-/// One of the tasks that call handlers; there is one per worker thread of the runtime.
+/// A task that calls handlers; there is one per worker thread of the runtime.
 #[derive(Clone, Debug)]
 pub(crate) struct Runner {
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) pipeline: Arc<str>,
     pub(crate) handler: AnyHandler,
     pub(crate) timeout: Duration,
-    /// Turns `true` when calls that still run are given up.
+    /// Becomes `true` when running calls are abandoned.
     pub(crate) cancelled: watch::Receiver<bool>,
 }
 
@@ -47,8 +47,8 @@ impl Runner {
             };
             in_a_row += 1;
             let waits = self.begin(start);
-            // A new task sits where only this thread can run it. Should the next handler block the thread, it would wait
-            // with it; so it goes first.
+            // A new task is queued where only this thread can run it. If the next handler blocked the thread, the
+            // task would be stuck behind it, so let it run first.
             if waits || in_a_row == CALLS_IN_A_ROW_MAX {
                 in_a_row = 0;
                 let_others_run().await;
@@ -56,7 +56,7 @@ impl Runner {
         }
     }
 
-    /// Polls a call once. Whether it waits for something and got a task of its own.
+    /// Polls a call once. Returns whether it is pending and got its own task.
     fn begin(&self, start: Start) -> bool {
         let Start { call, message, attempt, replays, origin } = start;
         let calling = Calling { message, attempt, replays, origin, pipeline: &self.pipeline };
@@ -80,7 +80,7 @@ impl Runner {
     }
 }
 
-/// Brings a call that waits to its end.
+/// Completes a pending call.
 async fn finish(
     attempt: Attempting,
     report: CallReport,
@@ -94,7 +94,7 @@ async fn finish(
         _ = cancelled.wait_for(|cancelled| *cancelled) => Ok(Ended::Unfinished),
     };
     let ended = ended.unwrap_or_else(|_| Ended::Failed(timed_out(timeout)));
-    // What the handler holds is dropped before its end is reported: a panic there counts like any other.
+    // Drop the handler's future before reporting the end, so that a panic in its destructors counts too.
     let dropped = catch_unwind(AssertUnwindSafe(|| drop(attempt)));
     report.send(dropped.map_or_else(|panic| crashed(&*panic), |()| ended));
 }
@@ -103,7 +103,7 @@ fn timed_out(after: Duration) -> Failure {
     Failure::transient(TimedOut { after }).of_kind(FailureKind::Timeout).ambiguous()
 }
 
-/// Reports the end of a call exactly once; if it is dropped before, the call is unfinished.
+/// Reports the end of a call exactly once; if it is dropped before that, the call is unfinished.
 struct CallReport {
     exchange: Arc<Exchange>,
     call: Option<CallId>,
@@ -125,7 +125,7 @@ impl Drop for CallReport {
     }
 }
 
-/// An attempt whose panic is its end.
+/// An attempt that a panic ends.
 struct CatchPanic(Attempting);
 
 impl Future for CatchPanic {

@@ -1,4 +1,4 @@
-//! Pipelines while they run: dispatch threads and handler tasks, started together and ended together.
+//! Running pipelines: dispatch threads and handler tasks, started and stopped together.
 
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -26,17 +26,17 @@ use super::watchdog::Watchdog;
 use crate::dispatch::{Machine, ProtectionSettings};
 use crate::engine::{Engine, TakeGate};
 
-/// Hooks that are late at the end of the drain time have this long at least.
+/// Minimum time for hooks that are late at the end of the drain time.
 const HOOKS_LAST: Duration = Duration::from_millis(100);
 
 type End = (Arc<str>, Result<PipelineReport, RunError>);
 
-/// Dropping it stops everything at once.
+/// The running pipelines. Dropping this stops everything at once.
 #[derive(Debug)]
 pub(crate) struct Running {
     stops: Vec<(Arc<Stop>, Arc<Wake>)>,
     ends: mpsc::UnboundedReceiver<End>,
-    /// Threads whose end was not heard yet.
+    /// Threads that have not reported their end yet.
     left: usize,
     runners: JoinSet<()>,
     hooks: JoinSet<()>,
@@ -132,7 +132,7 @@ impl Running {
         spawned.map(drop).map_err(|source| RunError::Thread { pipeline: settings.name.to_string(), source })
     }
 
-    /// The first pipeline that ends unasked.
+    /// The first pipeline that ends on its own.
     pub(crate) async fn first_end(&mut self) -> End {
         match self.next_end().await {
             Some(end) => end,
@@ -175,7 +175,7 @@ impl Drop for Running {
     }
 }
 
-/// Says how a dispatch thread ended, also if it died.
+/// Reports how a dispatch thread ended, even if it panicked.
 struct LastWord {
     pipeline: Arc<str>,
     ends: mpsc::UnboundedSender<End>,
@@ -195,7 +195,7 @@ impl LastWord {
     }
 }
 
-/// A runtime without a timer makes every timer panic: better to find out before the first message.
+/// A runtime without a timer makes every timer panic, so check that before the first message.
 fn check_timer() -> Result<(), RunError> {
     catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))).map_err(|_| RunError::NoTimer)
 }

@@ -1,5 +1,5 @@
-//! What a pipeline shows to the outside while its engine belongs to the dispatch thread: the figures as they were last
-//! published, and the account by which new messages are let in.
+//! The public state of a pipeline while its engine belongs to the dispatch thread: the last published figures, and
+//! the account that limits new messages.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Mutex, PoisonError};
@@ -16,16 +16,16 @@ pub(crate) struct SharedFigures {
     account: Account,
 }
 
-/// Pending messages without asking the engine: what was pending at a known moment, plus what entered since, minus what
-/// became terminal since. The dispatch thread sets it right whenever it publishes.
+/// The number of pending messages without asking the engine: pending at a known moment, plus accepted since, minus
+/// terminal since. The dispatch thread reconciles it with the engine whenever it publishes.
 #[derive(Debug, Default)]
 struct Account {
     base: AtomicI64,
-    /// What the engine had accepted before the run began.
+    /// Messages that the engine had accepted before the run began.
     before: u64,
     entered: AtomicI64,
     left: AtomicI64,
-    /// On their way in: offered, not answered yet.
+    /// Messages that were offered but not answered yet.
     entering: AtomicI64,
 }
 
@@ -37,13 +37,13 @@ impl SharedFigures {
         Self { figures: Mutex::new(figures), closed: AtomicBool::new(false), account }
     }
 
-    /// A copy of what was published last.
+    /// A copy of the last published figures.
     pub(crate) fn figures(&self) -> Figures {
         self.figures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn publish(&self, figures: Figures) {
-        // The old ones are dropped after the lock is free.
+        // The old figures are dropped after the lock is released.
         let old = {
             let mut shown = self.figures.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::replace(&mut *shown, figures)
@@ -51,7 +51,7 @@ impl SharedFigures {
         drop(old);
     }
 
-    /// The run is over: nothing is accepted any more.
+    /// The run is over: nothing more is accepted.
     pub(crate) fn close(&self) {
         self.closed.store(true, SeqCst);
     }
@@ -60,20 +60,20 @@ impl SharedFigures {
         self.closed.load(SeqCst)
     }
 
-    /// How many messages have become terminal since the run began.
+    /// Sets how many messages have become terminal since the run began.
     pub(crate) fn left(&self, left: u64) {
         self.account.left.store(signed(left), SeqCst);
     }
 
-    /// Reconciles the pending estimate with engine counts taken after `left` messages had finished. `counts.accepted` says
-    /// how many had entered by then: the engine counts a message before its sender has the answer.
+    /// Reconciles the pending estimate with engine counts taken after `left` messages had finished. `counts.accepted`
+    /// says how many had been accepted by then: the engine counts a message before its sender gets the answer.
     pub(crate) fn settle_account(&self, counts: &Counts, left: u64) {
         self.left(left);
         let entered = signed(counts.accepted.saturating_sub(self.account.before));
         self.account.base.store(signed(counts.pending()) - entered + signed(left), SeqCst);
     }
 
-    /// Lets `len` messages begin to enter, if with them no more than `max` are pending; 0 is no limit.
+    /// Admits `len` messages, if no more than `max` are then pending; 0 means no limit.
     pub(crate) fn enter(&self, len: usize, max: u64) -> Result<Entering<'_>, IngestError> {
         let len = signed(len as u64);
         let Account { base, entered, left, entering, .. } = &self.account;
@@ -88,7 +88,7 @@ impl SharedFigures {
     }
 }
 
-/// Messages on their way in; dropped without an answer they do not count.
+/// Messages being ingested; if this is dropped without an answer, they do not count.
 #[derive(Debug)]
 pub(crate) struct Entering<'a> {
     board: &'a SharedFigures,
@@ -96,7 +96,7 @@ pub(crate) struct Entering<'a> {
 }
 
 impl Entering<'_> {
-    /// So many of them were accepted.
+    /// `new` of them were accepted.
     pub(crate) fn accepted(self, new: usize) {
         self.board.account.entered.fetch_add(signed(new as u64), SeqCst);
     }
@@ -108,7 +108,7 @@ impl Drop for Entering<'_> {
     }
 }
 
-/// Numbers of messages are far below what this cuts off.
+/// Saturates; real counts are far below the limit.
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -142,7 +142,7 @@ mod tests {
     fn a_publication_sets_the_account_right() {
         let board = board(0);
         board.enter(4, 0).unwrap().accepted(4);
-        // Two of the four have ended, and a letter was replayed, of which the account knew nothing.
+        // Two of the four have ended, and a letter was replayed, which the account did not know.
         let counts = Counts { ready: 1, delayed: 2, accepted: 4, ..Counts::default() };
         board.settle_account(&counts, 2);
         assert_eq!(board.enter(1, 3).unwrap_err(), IngestError::TooMany { pending: 3, max: 3 });

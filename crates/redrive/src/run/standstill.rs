@@ -1,9 +1,9 @@
-//! Notices that the dispatch thread did not run for a while: the process was stopped, its machine was suspended, or it was
-//! starved of processor or disk. Messages are late then, and nothing else says why.
+//! Detects that the dispatch thread did not run for a while: the process was stopped, its machine was suspended, or
+//! it was starved of processor or disk. Messages are late then for no other visible reason.
 
 use std::time::{Duration, Instant};
 
-/// The thread goes round at least once a second, so a gap of this length is none of its own making.
+/// The thread runs a round at least once a second, so it does not cause a gap of this length itself.
 const NOTICED_FROM: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// A round begins. For how long the thread stood still before it, if it did.
+    /// A round begins. Returns for how long the thread stood still before it, if it did.
     pub(crate) fn round(&mut self, now: Instant) -> Option<Duration> {
         let before = self.last.replace(now)?;
         let gap = now.saturating_duration_since(before);

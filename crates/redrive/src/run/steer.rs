@@ -1,5 +1,5 @@
-//! How the dispatch thread shows what waits and carries out requests about single messages. The answer comes when
-//! that is durable.
+//! Lists waiting messages on the dispatch thread, and carries out requests for single messages. The reply is sent
+//! when the change is durable.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,25 +13,25 @@ use crate::engine::{
     PendingState, Settlement, Ticket, Verdict,
 };
 
-/// Where the answer goes.
+/// The sender for the reply.
 pub(crate) type Reply = oneshot::Sender<Result<Steered, EngineError>>;
 
 /// How long an engine at rest may take to make something durable.
 const AT_REST_MAX: Duration = Duration::from_secs(30);
 const AT_REST_STEP: Duration = Duration::from_micros(200);
 
-/// A request about a message that waits.
+/// A request for one waiting message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steer {
-    /// Its next attempt comes now instead of at its due time.
+    /// Make its next attempt now instead of at its due time.
     RetryNow,
-    /// It becomes a dead letter for `cancelled`.
+    /// Dead-letter it with the reason `cancelled`.
     Cancel,
-    /// It was put back by a replay, and is the letter again that it was.
+    /// Turn a message that a replay put back into its former letter.
     Recall(FormerLetter),
 }
 
-/// What a message was as a letter, before a replay put it back.
+/// The state of a letter before a replay put it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FormerLetter {
     reason: Reason,
@@ -41,7 +41,7 @@ pub struct FormerLetter {
 
 impl FormerLetter {
     pub(crate) fn of(letter: &Letter) -> Self {
-        // Where its message waits, an engine may count its attempts from the replay on.
+        // The engine may have reset the attempts for the replay, so also count those in the history.
         let attempts = letter.history.attempts();
         let before = attempts.iter().rev().zip(attempts.iter().rev().skip(1));
         let last_life = 1 + before.take_while(|(later, earlier)| earlier.number < later.number).count();
@@ -50,7 +50,8 @@ impl FormerLetter {
         Self { reason: letter.reason, dead_at: letter.dead_at, meta: Meta { attempts, ..letter.meta } }
     }
 
-    /// The letter again. It was put back once more, and that counts; if it was attempted since, it died now.
+    /// Restores the letter. Being put back once more counts as a replay; if the message was attempted since, it died
+    /// now.
     pub(crate) fn settlement(self, delivery: Delivery, now: Time) -> Settlement {
         let Meta { attempts, uncounted, replays, .. } = delivery.meta;
         let (meta, at) = if attempts == 0 && uncounted == 0 {
@@ -63,48 +64,48 @@ impl FormerLetter {
     }
 }
 
-/// What came of it.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Steered {
-    /// It is durable.
+    /// The change is durable.
     Done,
     /// A handler runs, or its verdict is being written: nothing was changed.
     InFlight,
-    /// It does not wait for its time, so there is nothing to be made due.
+    /// It does not wait for a due time.
     Ready,
     /// It waits behind an earlier message of its key.
     KeyWait,
     /// It may have killed the process and waits for its turn to run alone.
     Suspect,
-    /// It is not there any more, or waits elsewhere by now.
+    /// It no longer exists, or waits elsewhere by now.
     NotThere,
 }
 
-/// A part of what is pending, as it is gone through.
+/// A part of the pending messages, as listings go through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Part {
-    /// What waits in the engine.
+    /// Messages that wait in the engine.
     Waiting(PendingState),
-    /// Taken, without a permit.
+    /// Messages that were taken and hold no permit.
     Unstarted,
-    /// With a permit.
+    /// Messages that hold a permit.
     Started,
 }
 
-/// Where the message with an id was found without a search.
+/// Where the message with an id was found without a scan.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FoundMessages {
     /// Its handler runs.
     Runs,
     /// It waits in the engine, in place, or for its turn.
     Waits(PendingAt),
-    /// The engine knows where such an id would wait, and it does not; it may be ready.
+    /// The engine would know where a message with this id waits, and none does; it may be ready.
     NotWaiting,
     /// The engine does not remember ids.
     Unknown,
 }
 
-/// Answers that wait until what they say is durable.
+/// Replies that wait until their change is durable.
 #[derive(Debug, Default)]
 pub(crate) struct DurableAnswers {
     decided: Vec<Reply>,
@@ -112,14 +113,14 @@ pub(crate) struct DurableAnswers {
 }
 
 impl DurableAnswers {
-    /// What was decided since the last time was given to the engine.
+    /// The requests decided since the last call were given to the engine.
     pub(crate) fn given(&mut self, ticket: Ticket) {
         self.given.extend(self.decided.drain(..).map(|reply| (ticket, reply)));
     }
 
     pub(crate) fn durable(&mut self, ticket: Ticket) {
         while let Some((_, reply)) = self.given.pop_front_if(|(given, _)| *given <= ticket) {
-            // A caller that is gone is no reason not to have acted.
+            // The caller may be gone.
             let _ = reply.send(Ok(Steered::Done));
         }
     }
@@ -148,7 +149,7 @@ impl DurableAnswers {
     }
 }
 
-/// The delivery that is to be settled, or why it is not.
+/// Takes the delivery to settle, or returns why that is not possible.
 fn taken(
     at: PendingAt,
     how: Steer,
@@ -169,7 +170,7 @@ fn taken(
         Withdrawn::NotHere => {}
     }
     match claimed(at, how, engine, now)? {
-        // It keeps its suspicion only if nothing is written about it.
+        // Releasing it without a verdict keeps its suspicion.
         Ok(delivery) if how == Steer::RetryNow && delivery.suspect.is_some() => {
             machine.let_go(delivery);
             Ok(Err(Steered::Suspect))
@@ -196,7 +197,7 @@ fn claimed(
     })
 }
 
-/// The same for an engine that is not running. It is polled until it is durable.
+/// Like [`DurableAnswers::steer`], for an engine that is not running. Polls it until the change is durable.
 pub(crate) fn steer_at_rest(
     at: PendingAt,
     how: Steer,
@@ -228,7 +229,7 @@ pub(crate) fn steer_at_rest(
     Err(EngineError::Unavailable("it is not known whether the change was stored".to_owned()))
 }
 
-/// What the machine holds of a part, by number.
+/// The messages of a part that the machine holds, by number.
 pub(crate) fn held(part: Part, machine: &Machine, after: Option<(u64, u64)>, limit: usize) -> PendingScan {
     let mut found: Vec<PendingMessage> = match part {
         Part::Waiting(_) => Vec::new(),
@@ -254,7 +255,7 @@ fn shown(delivery: &Delivery, state: PendingState) -> PendingMessage {
     }
 }
 
-/// Where the message with this id, or else this number, is, as far as the machine knows.
+/// Finds the message with this id, or else this number, among those that the machine holds.
 pub(crate) fn find_held(id: &str, number: Option<u64>, machine: &Machine) -> Option<FoundMessages> {
     let by_id = |delivery: &&Delivery| delivery.message.id() == id;
     let by_number = |delivery: &&Delivery| Some(delivery.receipt.number()) == number;
@@ -268,7 +269,7 @@ pub(crate) fn find_held(id: &str, number: Option<u64>, machine: &Machine) -> Opt
     Some(FoundMessages::Waits(PendingAt { number, state, key: (number, 0) }))
 }
 
-/// Where the message with this id waits, as far as the engine knows without a search.
+/// Where the message with this id waits, as far as the engine knows without a scan.
 pub(crate) fn locate(id: &str, engine: &mut dyn Engine) -> Result<FoundMessages, EngineError> {
     match engine.locate(id) {
         Ok(Some(at)) => Ok(FoundMessages::Waits(at)),

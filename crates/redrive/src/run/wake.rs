@@ -1,4 +1,4 @@
-//! Sleep and wake of the dispatch thread, without a syscall while it is busy anyway.
+//! Sleep and wake-up of the dispatch thread, without a syscall while it is busy.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ const AWAKE: u8 = 0;
 const CALLED: u8 = 1;
 const ASLEEP: u8 = 2;
 
-/// One sleeper, any number of wakers. A call that comes while it is awake makes its next sleep return at once, so that
-/// nothing that happened between its last look and its sleep is missed.
+/// One sleeper, any number of wakers. A call while the sleeper is awake makes its next sleep return at once, so that
+/// no event between its last check and its sleep is missed.
 #[derive(Debug, Default)]
 pub(crate) struct Wake {
     state: AtomicU8,
@@ -25,7 +25,8 @@ impl Wake {
         }
     }
 
-    /// Sleeps until called, at most for `longest`. Always from the same thread. Whether it was called.
+    /// Sleeps until called, at most for `longest`. Always call this from the same thread. Returns whether it was
+    /// called.
     pub(crate) fn sleep(&self, longest: Duration) -> bool {
         self.sleeper.get_or_init(current);
         let asleep = self.state.compare_exchange(AWAKE, ASLEEP, Ordering::SeqCst, Ordering::SeqCst);

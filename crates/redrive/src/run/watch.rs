@@ -1,4 +1,4 @@
-//! How the dispatch thread follows its own work: how long settling takes, and when to publish figures.
+//! Times the dispatch thread's work: how long settling takes, and when to publish figures.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::figures::{Figures, Histogram};
 
 /// Figures are published at most this often while something happens …
 const PUBLISH_EVERY: Duration = Duration::from_millis(50);
-/// … and this often while nothing does. The oldest of everything is asked for no more often than that.
+/// … and this often otherwise. The oldest messages are queried no more often than that.
 const PUBLISH_IDLE: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -30,10 +30,10 @@ pub(crate) struct Watch {
     oldest_asked: Option<Instant>,
     arrivals: Arrivals,
     published: Option<Instant>,
-    /// Whether something happened since.
+    /// Whether something happened since the last publication.
     stale: bool,
     standstill: Standstill,
-    /// When this round began: what it decides is decided after that.
+    /// When this round began; all its decisions are later.
     round_began: Instant,
     giving: Instant,
 }
@@ -67,13 +67,13 @@ impl Watch {
         }
     }
 
-    /// For how long the thread stood still before this round, if it did.
+    /// Begins a round. Returns for how long the thread stood still before it, if it did.
     pub(crate) fn round_begins(&mut self) -> Option<Duration> {
         self.round_began = Instant::now();
         self.standstill.round(self.round_began)
     }
 
-    /// A batch is about to be given to the engine, which may have it durable before it says under which ticket.
+    /// A batch is about to be given to the engine, which may store it before it returns the ticket.
     pub(crate) fn giving(&mut self) {
         self.giving = Instant::now();
     }
@@ -89,7 +89,7 @@ impl Watch {
         }
     }
 
-    /// A batch is stored while one before it cannot be.
+    /// A batch is stored although an earlier one cannot be.
     pub(crate) fn durable_alone(&mut self, ticket: Ticket) {
         let at = self.given.iter().position(|given| given.ticket == ticket);
         if let Some(given) = at.and_then(|at| self.given.remove(at)) {
@@ -120,7 +120,7 @@ impl Watch {
         machine: &mut Machine,
         now: Time,
     ) -> Result<(), EngineError> {
-        // One store per round keeps the account of what is pending close, whatever was published when.
+        // One update per round keeps the pending estimate accurate between publications.
         let tally = machine.tally();
         self.board.left(tally.succeeded + tally.dead);
         let every = if self.stale { PUBLISH_EVERY } else { PUBLISH_IDLE };
@@ -130,7 +130,7 @@ impl Watch {
         self.publish(engine, machine, now)
     }
 
-    /// The last figures: nothing in them is older than the end.
+    /// Publishes the last figures, with everything up to date.
     pub(crate) fn publish_end(
         &mut self,
         engine: &mut dyn Engine,
@@ -148,7 +148,7 @@ impl Watch {
         now: Time,
     ) -> Result<(), EngineError> {
         let counts = engine.counts();
-        // The first letter shows at once, and a search that is under way goes on.
+        // Show the first letter at once, and continue a search in progress.
         let letter_missing = counts.letters_open > 0 && self.oldest.letter.is_none();
         if letter_missing || self.oldest_asked.is_none_or(|asked| asked.elapsed() >= PUBLISH_IDLE) {
             self.oldest = engine.oldest()?;
@@ -160,7 +160,7 @@ impl Watch {
         let arrivals_per_second = self.arrivals.per_second(came, self.round_began);
         let paused = self.slot.is_paused();
         let figures = machine.figures(now);
-        // What was the oldest a second ago may be done by now.
+        // The oldest of a second ago may be done by now.
         let oldest_waiting = self.oldest.pending.filter(|_| counts.waiting() > 0);
         let stalled_for = self.oldest.ready.filter(|_| counts.ready > 0).map(|ready| now.since(ready));
         self.board.publish(Figures {
@@ -183,8 +183,9 @@ impl Watch {
     }
 }
 
-/// The engine's counts as they are shown: what has its verdict is where that puts it, what was handed out and holds no permit (it waits for its endpoint, or for its turn
-/// as a suspect) is ready, and while nothing may start nothing is.
+/// The engine's counts in the form shown: messages with a verdict count as the verdict says, those that were handed
+/// out but hold no permit (they wait for their endpoint, or for their turn as a suspect) are ready, and while nothing
+/// may start they are held.
 pub(crate) fn shown_counts(counts: Counts, permits_held: usize, gated: bool) -> Counts {
     let counts = counts.as_decided().in_flight_at_most(permits_held as u64);
     if gated { counts.all_held() } else { counts }

@@ -1,4 +1,4 @@
-//! Notices a handler that neither comes back nor yields: no timeout can end it, only the end of the process.
+//! Detects a handler that neither returns nor yields: no timeout can end it, only the end of the process.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::dispatch::CallId;
 
-/// How often it looks.
+/// Interval between looks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The most that counts between two looks. A look that comes later than this found the whole process standing still: it was
-/// stopped, its container was paused, or the machine was asleep. Handlers had no time either.
+/// The most time that counts between two looks. If a look is later than this, the whole process stood still: it was
+/// stopped, its container was paused, or the machine was asleep. Then handlers had no time either.
 const COUNTED_MAX: Duration = Duration::from_millis(500);
 
-/// A handler that is stuck.
+/// A stuck handler.
 #[derive(Clone, Debug)]
 pub struct Stuck {
     /// The pipeline.
@@ -35,28 +35,28 @@ impl fmt::Display for Stuck {
 
 pub(crate) type OnStuck = Arc<dyn Fn(&Stuck) + Send + Sync>;
 
-/// Watches the call that has run for the longest and adds up the time it had, by the monotonic clock: a wall clock that is
-/// set makes no call stuck, nor does time in which the process did not run.
+/// Watches the longest-running call and adds up its running time by the monotonic clock, so that neither a step of
+/// the wall clock nor a standstill of the process makes a call stuck.
 pub(crate) struct Watchdog {
     on_stuck: Option<OnStuck>,
     patience: Duration,
     looked: Instant,
-    /// The call, and the time it had so far.
+    /// The watched call, and its running time so far.
     watched: Option<(CallId, Duration)>,
 }
 
 impl Watchdog {
-    /// A handler that yields ends at its timeout; one that has not ended after twice as long does not.
+    /// A handler that yields ends at its timeout, so one that runs for twice as long does not yield.
     pub(crate) fn new(on_stuck: Option<OnStuck>, timeout: Duration, now: Instant) -> Self {
         Self { on_stuck, patience: timeout.saturating_mul(2), looked: now, watched: None }
     }
 
-    /// Whether it is time to look.
+    /// Whether a look is due.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.on_stuck.is_some() && now.duration_since(self.looked) >= LOOK_EVERY
     }
 
-    /// `longest` is the call that has run for the longest. How long it has been stuck, if it is.
+    /// Looks at `longest`, the longest-running call. Returns how long it has been running, if it is stuck.
     pub(crate) fn look(&mut self, longest: Option<CallId>, now: Instant) -> Option<Duration> {
         let passed = now.duration_since(self.looked).min(COUNTED_MAX);
         self.looked = now;
@@ -85,7 +85,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_secs(2);
 
-    /// Looks every 250 ms for `time`; whether the call was found to be stuck.
+    /// Looks every 250 ms for `time`. Returns whether the call was found to be stuck.
     fn watch(dog: &mut Watchdog, call: CallId, now: &mut Instant, time: Duration) -> bool {
         (0..time.as_millis() / LOOK_EVERY.as_millis()).any(|_| {
             *now += LOOK_EVERY;
@@ -107,7 +107,7 @@ mod tests {
         assert!(watch(&mut dog, CallId::of_slot(2), &mut now, Duration::from_millis(250)));
     }
 
-    // Three of thirteen processes that were stopped for longer than 2 × timeout ended with exit code 70.
+    // Regression: three of thirteen processes that were stopped for longer than 2 × timeout ended with exit code 70.
     #[test]
     fn time_in_which_the_process_stood_still_makes_nobody_stuck() {
         let mut now = Instant::now();

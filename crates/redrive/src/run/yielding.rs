@@ -1,10 +1,10 @@
-//! How tasks of the runtime give way to each other.
+//! Yielding between tasks of the runtime.
 
 use std::future::poll_fn;
 use std::task::Poll;
 
-/// Goes to the end of its thread's queue. Not tokio's `yield_now`, which keeps the task where no other thread can take it:
-/// should the next task block the thread, a runner would be stuck behind it.
+/// Moves the task to the end of its thread's queue. Unlike tokio's `yield_now`, it leaves the task where other
+/// threads can steal it, so that a runner is not stuck behind a task that blocks the thread.
 pub(crate) async fn let_others_run() {
     let mut went = false;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! One named checker per invariant. Each looks at what the witness knows and at what machine or engine just did.
+//! One named checker per invariant. Each compares the witness with what the machine or the engine just did.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::dispatch::machine::UNSETTLED_MAX;
 use crate::engine::history::{ERROR_BYTES_MAX, LATEST_ATTEMPTS_MAX};
 use crate::engine::{Counts, Delivery, DeliveryOrder, LetterState, ReplayAnswer, Settlement, Verdict};
 
-/// The names of all checkers, in the order of the invariants they stand for; `liveness` is the second phase.
+/// The names of all checkers, in the order of their invariants; `liveness` is for the second phase.
 pub const CHECKERS: [&str; 12] = [
     "conservation",
     "attempts_bounded",
@@ -32,7 +32,7 @@ pub const CHECKERS: [&str; 12] = [
     "liveness",
 ];
 
-/// An invariant that does not hold.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken {
     pub checker: &'static str,
@@ -60,7 +60,7 @@ pub fn conservation(witness: &Witness, counts: Counts) -> Check {
     })
 }
 
-/// Invariant 1, at a hand-out: only what waits is handed out, and as it was stored.
+/// Invariant 1, at a hand-out: only waiting messages are handed out, unchanged.
 pub fn conservation_of_delivery(record: &Record, delivery: &Delivery) -> Check {
     ensure(record.state == State::Waiting, "conservation", || {
         format!("{} was handed out, but is {:?}", delivery.receipt.seq, record.state)
@@ -68,7 +68,8 @@ pub fn conservation_of_delivery(record: &Record, delivery: &Delivery) -> Check {
     ensure(record.message == delivery.message, "conservation", || "another message came back".to_owned())
 }
 
-/// Invariant 1, at a settlement: only what is in flight is settled, once, and a doomed message as its doom says.
+/// Invariant 1, at a settlement: only messages in flight are settled, once, and a doomed message for the reason of
+/// its doom.
 pub fn conservation_of_settlement(record: &Record, settlement: &Settlement) -> Check {
     ensure(record.state == State::InFlight && record.given.is_none(), "conservation", || {
         format!("{:?} for a message that is {:?}, given {:?}", settlement.verdict, record.state, record.given)
@@ -86,9 +87,9 @@ pub fn conservation_of_end(at_rest: bool, counts: Counts) -> Check {
     })
 }
 
-/// Invariant 2, when a call starts. The bound on all calls is the printed one, plus one for each call whose end was lost
-/// in a crash or given up. No call starts at or after the deadline. A crash of the process itself is not
-/// counted as an attempt.
+/// Invariant 2, when a call starts. The bound on all calls is that of the forecast, plus one for each call whose
+/// outcome was lost in a crash or that was abandoned. No call starts at or after the deadline. A crash of the process
+/// itself is not counted as an attempt.
 pub fn attempts_bounded(plan: &Plan, record: &Record, now: Time) -> Check {
     let most = plan.policy.forecast().calls_max + u64::from(record.calls_lost);
     ensure(u64::from(record.calls) <= most, "attempts_bounded", || {
@@ -100,8 +101,8 @@ pub fn attempts_bounded(plan: &Plan, record: &Record, now: Time) -> Check {
     })
 }
 
-/// Invariant 2, in the books: every failed call is counted once, as an attempt or as one that does not count, and both
-/// stay within their bounds.
+/// Invariant 2, in the stored state: every failed call is counted once, as an attempt or as uncounted, and both stay
+/// within their bounds.
 pub fn attempts_bounded_in_meta(plan: &Plan, record: &Record, delivery: &Delivery) -> Check {
     let meta = delivery.meta;
     let forecast = plan.policy.forecast();
@@ -110,7 +111,7 @@ pub fn attempts_bounded_in_meta(plan: &Plan, record: &Record, delivery: &Deliver
         "attempts_bounded",
         || format!("{} failed calls, told {:?}, handed out as {meta:?}", record.failures, record.meta),
     )?;
-    // What waits for another attempt has used up all but one.
+    // A message that waits for another attempt has at least one left.
     ensure(meta.attempts < forecast.attempts_max, "attempts_bounded", || {
         format!("{} counted attempts of {} and still not dead", meta.attempts, forecast.attempts_max)
     })?;
@@ -119,14 +120,14 @@ pub fn attempts_bounded_in_meta(plan: &Plan, record: &Record, delivery: &Deliver
     })
 }
 
-/// Invariant 3, at a hand-out: not before it was due by the clock of this host, unless that clock was set back since.
+/// Invariant 3, at a hand-out: not before the due time by this host's clock, unless that clock was set back since.
 pub fn never_early(record: &Record, now: Time) -> Check {
     ensure(record.came_due || record.due.is_none_or(|due| due <= now), "never_early", || {
         format!("handed out at {now:?}, due {:?}", record.due)
     })
 }
 
-/// Invariant 3, at a verdict: the wait is as long as the schedule and Retry-After ask for.
+/// Invariant 3, at a verdict: the delay is at least what the schedule and Retry-After require.
 pub fn never_early_verdict(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
     let Verdict::Retry { due, meta } = settlement.verdict else { return Ok(()) };
     let Some((CallReply::Reply(Reply::Failed { class, retry_after, .. }), at)) =
@@ -152,7 +153,7 @@ pub fn never_early_verdict(plan: &Plan, record: &Record, settlement: &Settlement
     })
 }
 
-/// Invariant 4: a call uses one permit and nothing else. After a take that left room, nothing startable waits.
+/// Invariant 4: a call uses one permit and nothing else. After a take that left room, no startable message waits.
 pub fn no_neighbour_blocked(plan: &Plan, witness: &Witness, room: usize, left: bool, now: Time) -> Check {
     let free = plan.concurrency - witness.running().min(plan.concurrency);
     ensure(room >= free, "no_neighbour_blocked", || {
@@ -178,8 +179,9 @@ pub fn no_neighbour_blocked(plan: &Plan, witness: &Witness, room: usize, left: b
     Ok(())
 }
 
-/// Invariant 5, when `seq` is handed out: nothing else of its key is out, and no earlier one that stands in line waits. When a
-/// message that was ingested with a delay joins, only the engine knows; that is the conformance suite's to check.
+/// Invariant 5, when `seq` is handed out: no other message of its key is out, and no earlier one in the key line
+/// waits. Only the engine knows when a message that was ingested with a delay joins the line; the conformance suite
+/// checks that.
 pub fn key_order(plan: &Plan, witness: &Witness, seq: u64) -> Check {
     let Some(this) = witness.records.get(&seq).filter(|_| plan.store.ordering == DeliveryOrder::Key) else {
         return Ok(());
@@ -194,7 +196,7 @@ pub fn key_order(plan: &Plan, witness: &Witness, seq: u64) -> Check {
     Ok(())
 }
 
-/// Invariant 6, at a verdict: a message is done if and only if its own call said so, and then its effect is in the
+/// Invariant 6, at a verdict: a message is done if and only if its own call succeeded, and then its effect is in the
 /// ledger under its own id.
 pub fn effect_once(record: &Record, settlement: &Settlement, downstream: &Downstream) -> Check {
     let told_done = record
@@ -210,15 +212,15 @@ pub fn effect_once(record: &Record, settlement: &Settlement, downstream: &Downst
     })
 }
 
-/// Invariant 6, after an answer that came too late: it must not end the call of another message.
+/// Invariant 6, after a late answer: it must not end the call of another message.
 pub fn effect_once_when_late(running_before: usize, running: usize) -> Check {
     ensure(running == running_before, "effect_once", || {
         format!("a late answer ended a call of another message: {running_before} ran, now {running}")
     })
 }
 
-/// Invariant 6, at rest: an effect was asked for again only where its first end was lost, ambiguous, or the id was
-/// accepted twice; and every success has one.
+/// Invariant 6, at rest: an effect was requested again only if an outcome was lost or ambiguous, or the id was
+/// accepted twice; and every success has an effect.
 pub fn effect_once_at_rest(witness: &Witness, downstream: &Downstream) -> Check {
     let mut excused: BTreeMap<&str, (u32, bool)> = BTreeMap::new();
     for record in witness.records.values() {
@@ -235,7 +237,8 @@ pub fn effect_once_at_rest(witness: &Witness, downstream: &Downstream) -> Check 
     Ok(())
 }
 
-/// Invariant 7: while the sink is unhealthy nothing is dead for exhaustion. A crash is the handler's doing and excepted.
+/// Invariant 7: while the sink is unhealthy no message is dead-lettered for exhaustion, except for crashes, which are
+/// the handler's fault.
 pub fn no_dead_for_outage(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
     let Verdict::Dead { reason: Reason::MaxRetries | Reason::BudgetExhausted, .. } = settlement.verdict
     else {
@@ -248,7 +251,7 @@ pub fn no_dead_for_outage(plan: &Plan, record: &Record, settlement: &Settlement)
     })
 }
 
-/// A message dies of an empty budget only if its sink has answered a call that began after it had failed.
+/// A message dies of an empty budget only if its sink has answered a call that began after it failed.
 pub fn budget_in_a_healthy_sink(
     plan: &Plan,
     witness: &Witness,
@@ -264,8 +267,8 @@ pub fn budget_in_a_healthy_sink(
     })
 }
 
-/// While the breaker is open nothing is sent; when it asks, one message after the other; and after it has closed no more
-/// run than the ramp allows.
+/// While the breaker is open nothing is sent; while half-open, one message at a time; and after it closes, no more
+/// calls run than the ramp-up allows.
 pub fn nothing_sent_while_open(before: &HealthFigures, running: usize, started: usize) -> Check {
     let state = before.breaker.state;
     let most = match state {
@@ -278,7 +281,7 @@ pub fn nothing_sent_while_open(before: &HealthFigures, running: usize, started: 
     })
 }
 
-/// What the sink asked of one message holds for all, where all go to the same place.
+/// A Retry-After for one message applies to all, if all go to the same place.
 pub fn nothing_sent_while_asked_to_wait(plan: &Plan, until_ms: u64, true_ms: u64) -> Check {
     let may = !plan.protection.one_endpoint || true_ms >= until_ms;
     ensure(may, "nothing_sent_while_open", || {
@@ -286,7 +289,8 @@ pub fn nothing_sent_while_asked_to_wait(plan: &Plan, until_ms: u64, true_ms: u64
     })
 }
 
-/// A process that dies while the breaker is open leaves it open: the next one need not find out by its own calls.
+/// A breaker that is open when the process dies is open in the next process, which need not find out by its own
+/// calls.
 pub fn open_over_a_restart(before: &HealthFigures, after: &HealthFigures) -> Check {
     let closed = BreakerState::Closed;
     let kept = before.breaker.state == closed || after.breaker.state != closed;
@@ -295,15 +299,15 @@ pub fn open_over_a_restart(before: &HealthFigures, after: &HealthFigures) -> Che
     })
 }
 
-/// Nothing runs beside an exclusive run.
+/// Nothing else runs during an exclusive run.
 pub fn alone(run: Run, running: usize) -> Check {
     ensure(run == Run::Alone || running == 0, "innocent_messages_are_not_quarantined", || {
         format!("a suspect is to run exclusively, but {running} calls run")
     })
 }
 
-/// Only a message that has ended the process is quarantined, or one that was running alone whenever something else ended it; and three times
-/// is all that anybody may end it.
+/// Only a message that has crashed the process is quarantined, or one that was running alone each time something else
+/// crashed it; and no message may crash it more often than the threshold.
 pub fn innocent_messages_are_not_quarantined(plan: &Plan, record: &Record, settlement: &Settlement) -> Check {
     let most = suspects::quarantined_at(plan.policy.crash_threshold());
     ensure(record.kills <= most, "innocent_messages_are_not_quarantined", || {
@@ -318,7 +322,7 @@ pub fn innocent_messages_are_not_quarantined(plan: &Plan, record: &Record, settl
     })
 }
 
-/// Invariant 8: an open letter goes through a job once, and more than three times only by force.
+/// Invariant 8: a job replays an open letter once, and more than three replays need `force`.
 pub fn replay_once(record: Option<&Record>, job: u64, force: bool, answer: ReplayAnswer) -> Check {
     let replayed = answer == ReplayAnswer::Replayed;
     let Some(record) = record else {
@@ -330,14 +334,14 @@ pub fn replay_once(record: Option<&Record>, job: u64, force: bool, answer: Repla
     ensure(replayed == may, "replay_once", || format!("{answer:?} by job {job}, force {force}: {record:?}"))
 }
 
-/// Invariant 8, at a hand-out: what was replayed says how often.
+/// Invariant 8, at a hand-out: the message has the right number of replays.
 pub fn replay_once_in_meta(record: &Record, delivery: &Delivery) -> Check {
     ensure(delivery.meta.replays == record.replays, "replay_once", || {
         format!("replayed {} times, told {}", record.replays, delivery.meta.replays)
     })
 }
 
-/// Invariant 9, as far as it can be seen from outside: calls, hand-outs and stories stay within their bounds.
+/// Invariant 9, as far as visible from outside: calls and hand-outs stay within their bounds.
 pub fn bounds(plan: &Plan, running: usize, room: usize, counts: Counts) -> Check {
     ensure(running + room <= plan.concurrency, "bounds", || {
         format!("{running} calls run and there is room for {room}, {} may run", plan.concurrency)
@@ -348,7 +352,7 @@ pub fn bounds(plan: &Plan, running: usize, room: usize, counts: Counts) -> Check
     })
 }
 
-/// Invariant 9, at a hand-out: a story does not grow without end.
+/// Invariant 9, at a hand-out: the history is bounded.
 pub fn bounds_of_story(delivery: &Delivery) -> Check {
     let attempts = delivery.history.attempts();
     ensure(attempts.len() <= LATEST_ATTEMPTS_MAX + 1, "bounds", || {
@@ -358,7 +362,7 @@ pub fn bounds_of_story(delivery: &Delivery) -> Check {
     ensure(longest <= ERROR_BYTES_MAX, "bounds", || format!("an error of {longest} bytes is kept"))
 }
 
-/// The second phase: without faults everything is terminal within the bound.
+/// The second phase: without faults, all messages become terminal within the bound.
 pub fn liveness(witness: &Witness, stuck: bool, spent: Duration, bound: Duration) -> Check {
     ensure(!stuck && spent <= bound, "liveness", || {
         let waiting: Vec<_> = witness.records.iter().filter(|(_, r)| !r.is_terminal()).collect();

@@ -1,4 +1,4 @@
-//! The other side: what a call comes to, how long it takes, and the ledger of effects it keeps by message id.
+//! The simulated downstream: the outcome of a call, its duration, and the ledger of effects by message id.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::plan::Plan;
 use crate::engine::conformance::Rng;
 use crate::failure::Failure;
 
-/// What kind of message it is. Fixed when it is made.
+/// The kind of a message, fixed when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Good,
@@ -20,13 +20,13 @@ pub enum Fate {
     Crashing,
     Stale,
     Locked,
-    /// Ends the process.
+    /// Crashes the process.
     Killer,
-    /// Ends its receiver.
+    /// Crashes its receiver.
     Deadly,
 }
 
-/// What a call will come to.
+/// The outcome of a call, decided in advance.
 #[derive(Clone, Copy, Debug)]
 pub struct SimulatedAnswer {
     pub takes_ms: u64,
@@ -44,7 +44,7 @@ pub enum Reply {
 #[derive(Debug)]
 pub struct Downstream {
     rng: Rng,
-    /// How often an effect was asked for, by message id; it happens the first time only.
+    /// How often an effect was requested, by message id; it happens only the first time.
     pub ledger: BTreeMap<String, u32>,
 }
 
@@ -74,7 +74,7 @@ impl Fate {
 }
 
 impl Reply {
-    /// Whether it shows that the receiver is there and deals with messages.
+    /// Whether it shows that the receiver is up and processes messages.
     pub fn is_an_answer(self) -> bool {
         matches!(self, Self::Done | Self::Failed { class: Class::Permanent | Class::Gone, .. })
     }
@@ -100,7 +100,7 @@ impl Downstream {
         Self { rng, ledger: BTreeMap::new() }
     }
 
-    /// Decides what a call that starts at `true_ms` will come to.
+    /// Decides the outcome of a call that starts at `true_ms`.
     pub fn call(&mut self, plan: &Plan, fate: Fate, true_ms: u64, faults: bool) -> SimulatedAnswer {
         let takes_ms = self.rng.below(plan.calls.latency_ms_max + 1);
         let timeout_ms = plan.policy.timeout().as_millis() as u64;
@@ -142,7 +142,7 @@ impl Downstream {
             Fate::Permanent => fail(Class::Permanent),
             Fate::Gone => fail(Class::Gone),
             Fate::Poison => fail(Class::Transient),
-            // A killer never answers; what is here is never told.
+            // A killer never answers, so its reply is never used.
             Fate::Crashing | Fate::Killer => fail(Class::Crash),
             Fate::Stale => fail(Class::Reconnect),
             Fate::Locked => fail(Class::Credential),
@@ -158,7 +158,7 @@ impl Downstream {
         }
     }
 
-    /// A call came to its end and its effect happens here, once per id.
+    /// A call ended; its effect happens here, once per id.
     pub fn ended(&mut self, id: &str, answer: &SimulatedAnswer) {
         if answer.applies {
             *self.ledger.entry(id.to_owned()).or_default() += 1;

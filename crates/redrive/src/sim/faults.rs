@@ -1,4 +1,4 @@
-//! What goes wrong around the machine: late answers, crashes, restarts, clock steps, pauses.
+//! Faults around the machine: late answers, crashes, restarts, clock steps, pauses.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::dispatch::{Ended, Machine};
 use crate::engine::{Deliver, Query, ReminderKind, TakeGate};
 
 impl World {
-    /// A handler that timed out comes back after all. The machine has long settled it and must not care.
+    /// A handler that timed out answers after all. The machine settled it long ago and must ignore the answer.
     pub(super) fn late_answer(&mut self) -> Check {
         if self.late.is_empty() {
             return Ok(());
@@ -24,11 +24,11 @@ impl World {
         checkers::effect_once_when_late(running, self.machine.running())
     }
 
-    /// The process dies between two steps and comes back.
+    /// The process dies between two steps and restarts.
     pub(super) fn crash(&mut self) -> Check {
         self.note(Step::Crash);
         let before = self.machine.health(self.now());
-        // Whose end is not stored yet counts as running.
+        // A message whose outcome is not stored yet counts as running.
         if let Some(record) = self.alone.take().and_then(|seq| self.witness.records.get_mut(&seq))
             && record.state == State::InFlight
         {
@@ -44,7 +44,7 @@ impl World {
         checkers::open_over_a_restart(&before, &self.machine.health(self.now()))
     }
 
-    /// An orderly end with calls still running: they are released, and the next machine starts clean.
+    /// An orderly end with running calls: they are released, and the next machine starts clean.
     pub(super) fn restart(&mut self) -> Check {
         self.note(Step::Restart);
         self.machine.stop();
@@ -55,7 +55,7 @@ impl World {
                 call.reply = Some((CallReply::Unfinished, now));
             }
             self.effect_of_lost(running.seq)?;
-            // Some had not begun and are taken back one by one; the others are given up together.
+            // Some calls are taken back one by one; the others are abandoned together.
             if self.rng.chance(50) {
                 self.machine.ended(running.call, Ended::Unfinished, now, Random(0));
             }
@@ -69,7 +69,7 @@ impl World {
         self.crash()
     }
 
-    /// Handlers that run when the process dies may have had their effect by then.
+    /// Handlers that run when the process dies may already have had their effect.
     fn lose_calls(&mut self) {
         for running in std::mem::take(&mut self.running) {
             let _ = self.effect_of_lost(running.seq);
@@ -94,7 +94,7 @@ impl World {
         let ms = if self.rng.chance(50) { span } else { -span };
         self.skew_ms += ms;
         self.witness.clock_moved = true;
-        // What was waited for by the clock may be over earlier or later now.
+        // Waits that are measured by this clock may now end earlier or later.
         self.asked_until_ms = 0;
         self.note(Step::Clock { ms });
     }

@@ -1,4 +1,4 @@
-//! What people do in the simulated world: pause, replay, resume a replay, discard and take it back, steer what waits.
+//! Actions of operators in the simulation: pause, replay, resume a replay, discard and undo, steer waiting messages.
 
 use super::checkers::{self, Broken, Check};
 use super::witness::State;
@@ -23,7 +23,7 @@ impl World {
         letters.map(|(seq, _)| *seq).collect()
     }
 
-    /// A new job over all letters there are, and one number that is no letter.
+    /// Starts a job with all letters, and one number that may not be a letter.
     fn replay_new(&mut self) -> Check {
         let mut ids = self.letters();
         ids.push(self.rng.below(u64::from(self.offered) + 2));
@@ -32,7 +32,7 @@ impl World {
         self.replay(id, &ids)
     }
 
-    /// A job that was killed goes over its frozen selection again.
+    /// A killed job goes through its frozen selection again.
     fn replay_resumed(&mut self) -> Check {
         if self.jobs.is_empty() {
             return Ok(());
@@ -89,7 +89,7 @@ impl World {
 }
 
 impl World {
-    /// Cancels a message that waits, or makes it due if it waits for its time.
+    /// Cancels a waiting message, or makes it due if it waits for its time.
     fn steer(&mut self) -> Check {
         let state = self.rng.pick(&[
             PendingState::Ready,
@@ -116,7 +116,7 @@ impl World {
         if is_cancelled {
             self.machine.cancel(*delivery, now);
         } else if delivery.suspect.is_some() {
-            // As the dispatch thread has it: a suspect keeps its suspicion.
+            // Like the dispatch thread: a suspect stays a suspect.
             self.machine.let_go(*delivery);
         } else {
             self.machine.make_due(*delivery, now);

@@ -10,7 +10,7 @@ use crate::dispatch::ProtectionSettings;
 use crate::engine::conformance::Rng;
 use crate::engine::{AfterDead, DeliveryOrder, StoreOptions};
 
-/// What one run is made of.
+/// The parameters of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -32,26 +32,26 @@ pub struct Plan {
     pub steps: u32,
 }
 
-/// What kind of message it is, in percent; the rest is good.
+/// The kinds of messages in percent; the rest is good.
 #[derive(Clone, Copy, Debug)]
 pub struct FateShares {
     pub flaky: u64,
     pub permanent: u64,
     pub gone: u64,
-    /// Fails every time without being recognised as permanent.
+    /// Always fails, without being recognised as permanent.
     pub poison: u64,
     pub crashing: u64,
     /// Its connection is always stale.
     pub stale: u64,
-    /// Our key for it is wrong and stays so.
+    /// Our credential is always refused for it.
     pub locked: u64,
-    /// Ends the process whenever it is started.
+    /// Crashes the process whenever it is started.
     pub killer: u64,
-    /// Ends its receiver, which is back at once: the connection breaks after the request was sent.
+    /// Crashes its receiver, which restarts at once: the connection breaks after the request was sent.
     pub deadly: u64,
 }
 
-/// What can happen to any call while faults are on, in percent.
+/// Faults of calls while faults are on, in percent.
 #[derive(Clone, Copy, Debug)]
 pub struct Calls {
     pub latency_ms_max: u64,
@@ -60,7 +60,7 @@ pub struct Calls {
     pub rate_limited: u64,
     pub credential: u64,
     pub reconnect: u64,
-    /// Whether connections are refused in an outage; else every call is answered 503.
+    /// Whether connections are refused during an outage; otherwise every call is answered with 503.
     pub outage_refuses: bool,
 }
 
@@ -139,7 +139,7 @@ impl Plan {
     }
 }
 
-/// Small enough that the few messages of a run make it open.
+/// Limits small enough for the few messages of a run to open the breaker.
 fn protection(rng: &mut Rng) -> ProtectionSettings {
     let mut breaker = BreakerSettings { enabled: rng.chance(70), ..BreakerSettings::default() };
     breaker.fast.min = rng.pick(&[3, 8, 20]);

@@ -13,7 +13,7 @@ use super::world::World;
 use crate::engine::conformance::seeds_from_env;
 use crate::engine::{LetterState, Query};
 
-/// Steps of a run that its report shows.
+/// Steps that the report of a run shows.
 const SHOWN_MAX: usize = 60;
 /// Far more than any second phase needs.
 const ROUNDS_MAX: u32 = 200_000;
@@ -21,7 +21,7 @@ const ROUNDS_MAX: u32 = 200_000;
 /// The clock steps by at most 30 s, and rarely.
 const CLOCK_SET_BACK_MAX: Duration = Duration::from_mins(30);
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     pub steps: u64,
@@ -29,7 +29,7 @@ pub struct Summary {
     pub succeeded: u64,
     pub dead: u64,
     pub true_ms: u64,
-    /// Ends and restarts of the process.
+    /// Crashes and restarts of the process.
     pub crashes: u64,
     pub replays: u64,
     /// Dead letters by reason, replayed ones included.
@@ -113,7 +113,7 @@ fn ordinary(world: &mut World, which: u64) -> Check {
         3 => world.give().map(drop),
         4 => world.poll(),
         _ => {
-            // Mostly to where something happens, now and then to somewhere before or behind it.
+            // Usually advance to the next event, sometimes to a moment before or after it.
             let next = world.next_event_in().unwrap_or(0);
             let ms = match world.rng.below(10) {
                 0 => world.rng.below(200),
@@ -127,7 +127,7 @@ fn ordinary(world: &mut World, which: u64) -> Check {
     }
 }
 
-/// Nothing fails but what is bad in itself: everything must reach its end in time.
+/// No faults are injected: every message must become terminal in time.
 fn faults_off(world: &mut World) -> Check {
     world.faults = false;
     world.pause(false);
@@ -145,7 +145,7 @@ fn faults_off(world: &mut World) -> Check {
         if world.witness.records.values().all(Record::is_terminal) {
             return at_rest(world);
         }
-        // What came may have been settled without a start, and then there is room again at once.
+        // The messages taken may have been settled without a start, and then there is room again at once.
         let next = if came + settled > 0 { Some(0) } else { world.next_event_in() };
         let spent = Duration::from_millis(world.true_ms - started_ms);
         checkers::liveness(&world.witness, next.is_none(), spent, bound)?;
@@ -154,8 +154,8 @@ fn faults_off(world: &mut World) -> Check {
     checkers::liveness(&world.witness, true, Duration::ZERO, bound)
 }
 
-/// The printed bound of one message, times the longest line it may stand in, plus what the clock was set back, plus the
-/// time all calls need on the permits there are.
+/// The forecast's bound for one message, times the longest line it may wait in, plus the time by which the clock was
+/// set back, plus the time that all calls need with the available permits.
 fn bound(world: &World) -> Duration {
     let policy = &world.plan.policy;
     let forecast = policy.forecast();
@@ -163,19 +163,20 @@ fn bound(world: &World) -> Duration {
     let messages = pending.len().max(1) as u32;
     let calls = u32::try_from(forecast.calls_max).unwrap_or(u32::MAX);
     let calling = forecast.timeout.saturating_mul(calls);
-    // The printed bound ends at the TTL, but a replay lifts the deadline: such a message has the bound of one without.
+    // The forecast's bound includes the TTL, but a replay lifts the deadline, so a replayed message has the bound
+    // without a TTL.
     let asked = policy.retry_after_max().max(policy.longest_delay()).saturating_mul(2);
     let without_ttl = asked.saturating_mul(forecast.attempts_max) + forecast.hold_max + calling;
     let replayed = pending.iter().any(|record| record.replays > 0);
     let one = if replayed { without_ttl } else { forecast.terminal_max_with_retry_after };
     let delayed_at_most = Duration::from_secs(20);
-    // Each call may be a probe that keeps the breaker open for another round.
+    // Each call may be a failing probe that keeps the breaker open for another round.
     let breaker = &world.plan.protection.breaker;
     let open = if breaker.enabled { breaker.cooldown_max.saturating_mul(calls) } else { Duration::ZERO };
     (one + delayed_at_most + calling + open).saturating_mul(messages) + CLOCK_SET_BACK_MAX
 }
 
-/// At rest: the engine's own listing is exactly what the witness saw die, and effects add up.
+/// At rest: the engine lists exactly the letters that the witness recorded, and the effects match.
 fn at_rest(world: &mut World) -> Check {
     let shown = world
         .engine
@@ -196,7 +197,7 @@ fn at_rest(world: &mut World) -> Check {
     checkers::effect_once_at_rest(&world.witness, &world.downstream)
 }
 
-/// Runs seeds `0..count`, or the one that `REDRIVE_SEED` names; panics with the first failure.
+/// Runs seeds `0..count`, or the one in `REDRIVE_SEED`; panics at the first failure.
 pub fn check_seeds(count: u64) -> Summary {
     let seeds = seeds_from_env("REDRIVE_SEED").map_or(0..count, |seed| seed..seed + 1);
     let mut total = Summary::default();

@@ -1,6 +1,6 @@
 //! An independent record of every message: what was promised, what was started, what became durable.
 //!
-//! It sees what passes between the machine and the engine and never asks either of them.
+//! It observes what passes between the machine and the engine, and never asks either of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,21 +25,21 @@ pub struct Record {
     pub state: State,
     pub meta: Meta,
     pub due: Option<Time>,
-    /// Some take saw it due; the clock may have been set back since.
+    /// Some take found it due; the clock may have been set back since.
     pub came_due: bool,
-    /// It surely stands in its key's line: from the start, or since it was started or replayed.
+    /// It certainly is in its key line: from the start, or since it was started or replayed.
     pub in_line: bool,
-    /// The call that runs now, or the last one until its verdict is durable.
+    /// The running call, or the last one until its verdict is durable.
     pub call: Option<CallRecord>,
     pub doomed: Option<Reason>,
-    /// Given to the engine and not reported durable.
+    /// Given to the engine and not yet reported durable.
     pub given: Option<(Ticket, Verdict, bool)>,
     /// Calls since the last replay, and how many of them ended in a durable failure.
     pub calls: u32,
     pub failures: u32,
-    /// Calls whose end was lost: the process died, or gave them up.
+    /// Calls whose outcome was lost, because the process died or abandoned them.
     pub calls_lost: u32,
-    /// Times it ended the process since its last replay, and times the process ended while it ran alone.
+    /// How often it crashed the process since its last replay, and how often the process crashed while it ran alone.
     pub kills: u32,
     pub died_alone: u32,
     pub replays: u32,
@@ -51,7 +51,7 @@ pub struct Record {
 #[derive(Clone, Copy, Debug)]
 pub struct CallRecord {
     pub answer: SimulatedAnswer,
-    /// What the machine was told, and when by its clock; `None` while it runs.
+    /// What the machine was told, and when by its clock; `None` while the call runs.
     pub reply: Option<(CallReply, Time)>,
     pub health: Health,
 }
@@ -66,12 +66,12 @@ pub enum CallReply {
 pub struct Witness {
     pub records: BTreeMap<u64, Record>,
     pub gated: bool,
-    /// Dead letters the engine has made durable and the machine has not named yet.
+    /// Dead letters that are durable in the engine but not yet reported by the machine.
     pub parked_expected: u64,
     /// Dead letters by reason, over the whole run.
     pub reasons: BTreeMap<Reason, u64>,
     pub crashes: u64,
-    /// When the latest of the calls began that were answered; and whether the clock was moved, so that this says nothing.
+    /// The latest start of a call that was answered, and whether the clock was moved, which makes that meaningless.
     pub answered_began: Time,
     pub clock_moved: bool,
 }
@@ -132,7 +132,7 @@ impl Record {
         self.given = Some((ticket, settlement.verdict, settlement.attempt.is_some()));
     }
 
-    /// The verdict holds now. Why it made a dead letter, if it did.
+    /// The verdict is durable. Returns the reason if it made a dead letter.
     fn durable(&mut self) -> Option<Reason> {
         let (_, verdict, failed) = self.given.take()?;
         let call = self.call.take();
@@ -178,7 +178,7 @@ impl Record {
     fn crashed(&mut self) {
         if let Some(call) = self.call.take() {
             self.calls_lost += 1;
-            // The effect of a running call may or may not have happened; that of an ended one did.
+            // The effect of a running call may or may not have happened; that of a finished one has.
             self.unacknowledged |= call.answer.applies;
         }
         self.given = None;

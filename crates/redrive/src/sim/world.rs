@@ -16,7 +16,7 @@ use crate::engine::{
     Ticket,
 };
 
-/// One step, as the report of a failing seed shows it.
+/// One step, in the form shown by the report of a failing seed.
 #[expect(dead_code, reason = "read through Debug, in the report")]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
@@ -37,7 +37,7 @@ pub(super) enum Step {
     Steer { seq: u64, is_cancelled: bool },
 }
 
-/// A call that runs, until true time reaches its end.
+/// A running call; it ends when true time reaches `ends_ms`.
 #[derive(Debug)]
 pub(super) struct Running {
     pub call: CallId,
@@ -55,18 +55,18 @@ pub(super) struct World {
     pub witness: Witness,
     pub faults: bool,
     pub trace: Vec<(u64, Step)>,
-    /// True time; handlers take as long as they take, whatever the clock says.
+    /// True time. Calls are measured by it, whatever the clock says.
     pub true_ms: u64,
-    /// How far the host's clock is off.
+    /// The error of the host's clock.
     pub skew_ms: i64,
     pub running: Vec<Running>,
-    /// Calls whose end was told already and will be told again.
+    /// Calls that were reported as ended and will be reported again.
     pub late: Vec<(CallId, u64)>,
     pub offered: u32,
     pub jobs: Vec<(u64, Vec<u64>)>,
     /// The suspect that runs alone.
     pub alone: Option<u64>,
-    /// A call has ended the process.
+    /// Whether a call has crashed the process.
     pub killed: bool,
     /// Until when, by true time, the sink has asked for no calls.
     pub asked_until_ms: u64,
@@ -113,7 +113,7 @@ impl World {
         self.witness.records.get_mut(&seq).ok_or_else(unknown)
     }
 
-    /// What holds between any two steps.
+    /// Checks the invariants that hold between any two steps.
     pub(super) fn check(&self) -> Check {
         let counts = self.engine.counts();
         checkers::conservation(&self.witness, counts)?;
@@ -124,7 +124,7 @@ impl World {
         checkers::no_neighbour_blocked(&self.plan, &self.witness, self.machine.room(), false, self.now())
     }
 
-    /// How many deliveries came.
+    /// Takes deliveries and starts them. Returns how many were taken.
     pub(super) fn take(&mut self) -> Result<usize, Broken> {
         let now = self.now();
         self.machine.tick(now);
@@ -163,7 +163,7 @@ impl World {
         }
         if std::mem::take(&mut self.killed) {
             self.crash()?;
-            // It is another process now, with work to take.
+            // This is a new process now, which may have work to take.
             return Ok(came.max(1));
         }
         if !self.machine.is_unhindered() {
@@ -173,7 +173,7 @@ impl World {
         Ok(came)
     }
 
-    /// What the next process has to know is written down at once.
+    /// Stores the state for the next process at once.
     fn keep_reminder(&mut self) -> Check {
         match self.machine.reminder(self.now()) {
             Some(reminder) => self.engine.keep_reminder(ReminderKind::Health, &reminder).map_err(storage),
@@ -183,7 +183,7 @@ impl World {
 
     fn handed_out(&mut self, delivery: &Delivery) -> Check {
         let (plan, now) = (Arc::clone(&self.plan), self.now());
-        // It may start only when it has its turn; its place in the line of its key it has from now on.
+        // It may be handed out only in its turn; from now on it has a place in its key line.
         checkers::key_order(&plan, &self.witness, delivery.receipt.seq)?;
         let record = self.record(delivery.receipt.seq)?;
         checkers::conservation_of_delivery(record, delivery)?;
@@ -195,9 +195,9 @@ impl World {
         Ok(())
     }
 
-    /// A handler is called. Only the message is known to it, as to a real one.
+    /// A handler is called. Like a real one, it only knows the message.
     fn started(&mut self, start: &Start, seqs: &[(Message, u64)]) -> Check {
-        // It came just now, or has waited for its turn since it was handed out.
+        // It was taken just now, or has waited for its turn since it was handed out.
         let waited = || {
             let out = |record: &Record| record.state == State::InFlight && record.message == start.message;
             self.witness.records.iter().find(|(_, record)| out(record)).map(|(seq, _)| *seq)
@@ -227,7 +227,7 @@ impl World {
         self.running.iter().map(|running| running.ends_ms).min()
     }
 
-    /// Tells the machine of one call whose time has come.
+    /// Reports the end of one call that is over to the machine.
     pub(super) fn end_one(&mut self) -> Check {
         let Some(at) = self.running.iter().position(|running| running.ends_ms <= self.true_ms) else {
             return Ok(());
@@ -263,7 +263,7 @@ impl World {
         Ok(())
     }
 
-    /// Gives the engine what the machine has settled. How much that was.
+    /// Gives the settled batch to the engine. Returns its size.
     pub(super) fn give(&mut self) -> Result<usize, Broken> {
         let Some(batch) = self.machine.batch() else { return Ok(0) };
         self.note(Step::Give { verdicts: batch.len() });
@@ -287,7 +287,7 @@ impl World {
         Ok(())
     }
 
-    /// Hears what has become durable.
+    /// Processes what has become durable.
     pub(super) fn poll(&mut self) -> Check {
         let mut events = Vec::new();
         self.engine.poll(&mut events).map_err(storage)?;
@@ -312,7 +312,7 @@ impl World {
         let number =
             if again { self.rng.between(1, u64::from(self.offered) - 1) } else { u64::from(self.offered) };
         let now = self.now();
-        // The payload tells copies of one id apart.
+        // The payload distinguishes copies with the same id.
         let mut message =
             Message::builder(format!("m{number}")).created(now).payload(self.offered.to_le_bytes().to_vec());
         if self.rng.chance(70) {
@@ -342,7 +342,7 @@ impl World {
         self.note(Step::Advance { ms });
     }
 
-    /// How long until something happens by itself; `None` if nothing will.
+    /// How long until time alone brings an event; `None` if it never will.
     pub(super) fn next_event_in(&self) -> Option<u64> {
         let end = self.next_end().map(|at| at.saturating_sub(self.true_ms));
         let due = self.machine.next_wake(self.engine.next_due());

@@ -1,4 +1,4 @@
-//! What happened to an endpoint, or to all: what listeners, the log and the event stream get.
+//! Changes of endpoints and of the whole table, for listeners, the log and the event stream.
 
 use redrive_core::Time;
 
@@ -6,7 +6,7 @@ use super::guard::Stopped;
 use super::record::{EndpointId, Record};
 use crate::events::EventKind;
 
-/// What happened to an endpoint, or to all.
+/// A change of an endpoint, or of the whole table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Flagged,
@@ -24,7 +24,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Its event.
+    /// The event for this change.
     pub const fn kind(self) -> EventKind {
         match self {
             Self::Flagged => EventKind::Flagged,
@@ -43,16 +43,16 @@ impl Change {
     }
 }
 
-/// A change with what it is about.
+/// A change with its subject.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Changed {
     pub at: Time,
-    /// `None` for what concerns all.
+    /// The endpoint; `None` if the change concerns all.
     pub endpoint: Option<EndpointId>,
-    /// The ids of the stored subscriptions that it concerns.
+    /// The ids of the stored subscriptions concerned.
     pub ids: Vec<String>,
     pub change: Change,
-    /// The flag or the purge; of what was undone, the flag that holds again.
+    /// The flag or the purge; after an undo, the flag that is in effect again.
     pub record: Option<Record>,
 }
 

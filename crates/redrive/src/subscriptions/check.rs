@@ -1,4 +1,4 @@
-//! Checks the log of subscriptions without opening it, and gives up what is damaged in it.
+//! Checks the log of subscriptions without opening it, and drops its damaged lines.
 
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -14,7 +14,7 @@ use crate::engine::EngineError;
 /// Damaged lines that are listed; all are counted.
 const LISTED_MAX: usize = 100;
 
-/// What reading the log found.
+/// The result of checking the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubscriptionLogCheck {
     pub path: PathBuf,
@@ -24,11 +24,11 @@ pub struct SubscriptionLogCheck {
     pub damaged: u64,
     /// The first of them.
     pub damage: Vec<DamagedLine>,
-    /// At the end: torn by a crash, or being written now.
+    /// Bytes at the end that were torn by a crash, or are being written.
     pub unfinished_bytes: u64,
 }
 
-/// Reads the log in the directory of a pipeline's store; `None` if there is none. A running owner is no hindrance.
+/// Reads the log in the directory of a pipeline's store; `None` if there is none. The store may be in use.
 pub fn check(dir: &Path) -> io::Result<Option<SubscriptionLogCheck>> {
     let path = file::path(dir);
     let log = match File::open(&path) {
@@ -50,8 +50,8 @@ pub fn check(dir: &Path) -> io::Result<Option<SubscriptionLogCheck>> {
     Ok(Some(found))
 }
 
-/// Rewrites the log without its damaged lines, as what is left to be known; says how many those were. Nobody may have it
-/// open.
+/// Rewrites the log without its damaged lines, keeping what is known. Returns how many lines were damaged. The log
+/// must not be in use.
 pub fn drop_damaged(dir: &Path) -> Result<u64, EngineError> {
     let found = check(dir).map_err(|error| file::failed(&file::path(dir), &error))?;
     let damaged = found.map_or(0, |found| found.damaged);

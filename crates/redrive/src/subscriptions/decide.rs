@@ -1,4 +1,4 @@
-//! What an answer of a push service changes about an endpoint. Pure.
+//! How the answer of a push service changes the state of an endpoint. Pure.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use redrive_core::Time;
 
 use super::record::{Cause, Record, SubscriptionState};
 
-/// How much later than the first a second `gone` confirms it: long enough for a bad deployment to be noticed.
+/// A second `gone` confirms the first only after this time, which is long enough to notice a bad deployment.
 pub const VERIFY_AFTER: Duration = Duration::from_hours(1);
 
-/// What happens to endpoints that a push service calls gone: `purge` in the configuration.
+/// What to do with endpoints that a push service calls gone; the setting `purge`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Purge {
-    /// They are flagged, and only a person purges.
+    /// Flag them; only a person purges.
     Off,
-    /// They are flagged, and purged if they are still gone at a delivery an hour later.
+    /// Flag them, and purge them if they are still gone at a delivery an hour later.
     #[default]
     Verify,
-    /// They are purged at the first answer.
+    /// Purge them at the first such answer.
     AtOnce,
 }
 
 impl Purge {
-    pub const NAMES: [&str; 3] = ["off", "verify", "at_once"];
+    pub const ALL: [Self; 3] = [Self::Off, Self::Verify, Self::AtOnce];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -33,20 +33,20 @@ impl Purge {
     }
 
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Off, Self::Verify, Self::AtOnce].into_iter().find(|purge| purge.name() == name)
+        Self::ALL.into_iter().find(|purge| purge.name() == name)
     }
 }
 
-/// What a push service said about an endpoint, as far as it matters here.
+/// The answer of a push service about an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
     Delivered,
-    /// 404 or 410, and what means the same.
+    /// 404 or 410, or an equivalent answer.
     Gone {
         status: Option<u16>,
         reason: &'a str,
     },
-    /// No retry helps, and it is about this endpoint. Not proof that it is dead.
+    /// A permanent refusal that concerns this endpoint, without proof that it is dead.
     Refused {
         status: Option<u16>,
         reason: &'a str,
@@ -57,23 +57,23 @@ pub enum Answer<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
     Call,
-    /// It registered after it was flagged or purged: what was known of it no longer holds.
+    /// It registered after it was flagged or purged, so the record no longer holds.
     Returned,
     Purged(Record),
 }
 
-/// What becomes of what is known.
+/// The change of an endpoint's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     Keep,
-    /// Active again.
+    /// Remove the record: the endpoint is active again.
     Clear,
     Flag(Record),
     Purge(Record),
 }
 
-/// Whether an endpoint of which this is known is called. `registered`: when the subscriber registered, if the message
-/// says so.
+/// Whether an endpoint with this record is called. `registered`: when the subscriber registered, if the message says
+/// so.
 pub fn admit(known: Option<&Record>, registered: Option<Time>) -> Admission {
     match known {
         Some(record) if registered.is_some_and(|registered| registered > record.at) => Admission::Returned,
@@ -82,9 +82,10 @@ pub fn admit(known: Option<&Record>, registered: Option<Time>) -> Admission {
     }
 }
 
-/// What an answer changes. Two `gone` at least an hour apart, with no success between them, confirm each other.
+/// How an answer changes the record. Two `gone` at least an hour apart, without a success in between, confirm each
+/// other.
 pub fn decide(known: Option<&Record>, answer: Answer<'_>, purge: Purge, now: Time) -> Next {
-    // A call that was under way when the endpoint was purged says nothing new.
+    // A call that was in flight when the endpoint was purged adds nothing.
     if known.is_some_and(|record| record.standing == SubscriptionState::Purged) {
         return Next::Keep;
     }

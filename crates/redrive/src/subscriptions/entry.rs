@@ -1,4 +1,5 @@
-//! The table as keys and values: what the log on disk and the compacted topic hold. The last value of a key counts.
+//! The table as keys and values, as stored in the log on disk and in the compacted topic. The last value of a key
+//! counts.
 
 use serde_json::{Value, json};
 
@@ -18,21 +19,21 @@ const UNANNOUNCED: &str = "unannounced/";
 #[derive(Clone, PartialEq, Eq)]
 pub struct Entry {
     pub key: String,
-    /// `None`: there is none any more.
+    /// The value; `None` if the key was removed.
     pub value: Option<String>,
 }
 
-/// What an entry says.
+/// The meaning of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Fact {
     Endpoint(EndpointId, Option<Record>),
     Stored(String, Option<Box<Stored>>),
     Guard(Option<Stopped>),
-    /// The endpoints that took a push in a generation, of which only the number is known.
+    /// The endpoints that took a push in a generation, as a sketch from which only their number can be estimated.
     Seen(u64, Option<Sketch>),
-    /// The owner's system has still to hear of a purge; `None`: it has heard of it.
+    /// A purge that still has to be announced to the owner's system; `None` once it was announced.
     Unannounced(EndpointId, Option<Announcement>),
-    /// Identifies the key that the hashes were made with.
+    /// Identifies the key of the endpoint hashes.
     HashKey(String),
 }
 
@@ -71,7 +72,7 @@ impl Fact {
         Entry { key, value: value.map(|value| value.to_string()) }
     }
 
-    /// `None` for what a later version may have written, and for what is damaged.
+    /// Returns `None` for entries of a later version and for damaged ones.
     pub(super) fn of(entry: &Entry) -> Option<Self> {
         let value: Option<Value> = entry.value.as_deref().map(serde_json::from_str).transpose().ok()?;
         if let Some(digits) = entry.key.strip_prefix(ENDPOINT) {

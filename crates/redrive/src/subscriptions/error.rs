@@ -1,4 +1,4 @@
-//! Why something could not be done to a subscription.
+//! Errors of changes to subscriptions.
 
 use super::table::STORED_MAX;
 use crate::engine::EngineError;
@@ -12,7 +12,9 @@ pub enum SubscriptionsError {
     NotFound(String),
     #[error("`{0}` is neither flagged nor purged")]
     NotMarked(String),
-    #[error("the id of a subscription has 1 to {ID_BYTES_MAX} printable characters and is no endpoint hash")]
+    #[error(
+        "the id of a subscription has 1 to {ID_BYTES_MAX} printable characters and is not an endpoint hash"
+    )]
     Id,
     #[error("{0}")]
     Subscription(String),

@@ -1,7 +1,7 @@
-//! The table on disk: a file of lines, each with its checksum, synced before it is acknowledged.
+//! The table on disk: a file of lines, each with a checksum, synced before it is acknowledged.
 //!
-//! A line that is torn at the end of the file was never acknowledged and is cut off. A damaged line before it is reported,
-//! and so is what it was about, as far as can be told: an older line of the same key must not be taken for the latest.
+//! A line torn at the end of the file was never acknowledged and is cut off. A damaged line before that is reported,
+//! and its key is determined if possible, so that an older line of the same key is not taken for the latest.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -16,7 +16,7 @@ use crate::engine::EngineError;
 use crate::owner_only;
 
 const FILE: &str = "subscriptions.log";
-/// Damaged lines that are reported one by one.
+/// Damaged lines that are reported individually.
 const FINDINGS_MAX: u64 = 20;
 
 /// The file of one pipeline.
@@ -26,14 +26,14 @@ pub struct SubscriptionFile {
     file: File,
     lines: u64,
     numbering: Numbering,
-    /// What is lost, each with how many whole lines are before it.
+    /// The losses, each with the number of whole lines before it.
     losses: Vec<(u64, Loss)>,
     findings: Vec<String>,
-    /// A write failed, so the content of the disk is unknown: nothing is appended behind it.
+    /// A write failed, so the end of the file is in an unknown state and nothing more is appended.
     failed: bool,
 }
 
-/// Numbers lines, and remembers the keys of the last ones for those that repeat them.
+/// Numbers lines, and remembers the keys of the last ones for the lines that echo them.
 #[derive(Debug, Default)]
 struct Numbering {
     last: u32,
@@ -49,7 +49,7 @@ impl Numbering {
         self.keys.push_back(key);
     }
 
-    /// Goes on behind lines that are lost.
+    /// Continues after lost lines.
     fn skip_to(&mut self, number: u32) {
         if number != self.last {
             (self.last, self.keys) = (number, VecDeque::new());
@@ -72,7 +72,7 @@ impl Numbering {
 }
 
 impl SubscriptionFile {
-    /// Opens or makes `subscriptions.log` in `dir`, the directory of the pipeline's store, and looks for damage.
+    /// Opens or creates `subscriptions.log` in `dir`, the directory of the pipeline's store, and looks for damage.
     pub fn open(dir: &Path) -> Result<Self, EngineError> {
         let path = path(dir);
         let open = || {
@@ -99,7 +99,7 @@ impl SubscriptionFile {
         scan(&mut BufReader::with_capacity(1 << 16, file), each)
     }
 
-    /// Finds what is damaged, and makes the end fit to be appended to.
+    /// Finds the damage, and repairs the end of the file for appending.
     fn examine(&mut self) -> io::Result<()> {
         let (mut holes, mut numbering) = (HoleFinder::default(), Numbering::default());
         let (mut findings, mut damaged) = (Vec::new(), 0);
@@ -185,7 +185,7 @@ impl SubscriptionFile {
         Ok(())
     }
 
-    /// Written under another name, synced and renamed: the file is the old one or the new one.
+    /// Writes a new file, syncs and renames it, so that the file is either the old one or the new one.
     fn rewrite(&mut self, entries: &mut dyn Iterator<Item = Entry>) -> io::Result<()> {
         let unfinished = self.path.with_extension("new");
         let mut out = BufWriter::new(owner_only::create_file(&unfinished)?);
@@ -194,7 +194,7 @@ impl SubscriptionFile {
             out.write_all(numbering.line(&entry).as_bytes())?;
         }
         out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        // Between the rename and the reopening nothing may be appended: it would go into the old file.
+        // Nothing may be appended between the rename and reopening, because it would go into the old file.
         self.failed = true;
         fs::rename(&unfinished, &self.path)?;
         if let Some(dir) = self.path.parent() {

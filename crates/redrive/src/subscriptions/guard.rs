@@ -1,32 +1,33 @@
-//! Stops purging when too many endpoints would go at once: then it is more likely a fault at the push service, or ours.
+//! Stops purging when too many endpoints would be purged at once, because that is more likely a fault of the push
+//! service, or ours.
 
 use std::time::Duration;
 
 use redrive_core::Time;
 use serde_json::{Value, json};
 
-/// Purges are counted over this time.
+/// The window over which purges are counted.
 pub const WINDOW: Duration = Duration::from_mins(5);
-/// More than this share of the active endpoints within the window stops purging.
+/// Purging stops above this share of the active endpoints within the window.
 pub const PERCENT_MAX: u64 = 2;
-/// So many may go whatever their share: 2 % of a small table is less than one endpoint.
+/// This many may be purged in a window whatever their share, since 2 % of a small table is less than one endpoint.
 pub const FREE: u64 = 10;
 
 const SLOTS: usize = 30;
 const SLOT_MS: u64 = WINDOW.as_millis() as u64 / SLOTS as u64;
 
-/// What stopped it.
+/// Why purging was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stopped {
     pub at: Time,
-    /// Endpoints within the window, the one included that was not purged any more.
+    /// Purges within the window, including the one that was refused.
     pub purged: u64,
     /// Endpoints that were active when the window began.
     pub active: u64,
 }
 
 impl Stopped {
-    /// Whether purging was stopped is lost in a damaged log.
+    /// It is unknown whether purging was stopped, because the log is damaged.
     pub const UNKNOWN: Self = Self { at: Time::ZERO, purged: 0, active: 0 };
 
     pub fn is_unknown(&self) -> bool {
@@ -52,14 +53,14 @@ impl Stopped {
 /// Counts purges over [`WINDOW`].
 #[derive(Clone, Debug, Default)]
 pub struct PurgeGuard {
-    /// Slot number and purges in it, by slot number modulo [`SLOTS`].
+    /// Slot numbers and their purges; the index is the slot number modulo [`SLOTS`].
     slots: [(u64, u64); SLOTS],
     stopped: Option<Stopped>,
 }
 
 impl PurgeGuard {
-    /// Whether one more endpoint may be purged, while so many are active. The first one that may not stops all that
-    /// follow.
+    /// Whether one more endpoint may be purged, given the number of active ones. The first refusal stops all further
+    /// purges.
     pub fn allows(&mut self, active: u64, now: Time) -> bool {
         if self.stopped.is_some() {
             return false;
@@ -73,11 +74,11 @@ impl PurgeGuard {
         true
     }
 
-    /// An endpoint was purged, here or by another process.
+    /// Counts a purge, by this or another process.
     pub fn count(&mut self, at: Time) {
         let number = at.as_millis() / SLOT_MS;
         let slot = &mut self.slots[(number % SLOTS as u64) as usize];
-        // What is older than the window is not counted any more.
+        // Purges older than the window are ignored.
         if slot.0 < number {
             *slot = (number, 0);
         }
@@ -94,7 +95,7 @@ impl PurgeGuard {
         self.stopped
     }
 
-    /// Takes over what another process, or an earlier one, found.
+    /// Adopts the state of another or an earlier process.
     pub fn set_stopped(&mut self, stopped: Option<Stopped>) {
         if stopped.is_none() {
             self.slots = Default::default();

@@ -1,34 +1,34 @@
-//! Which lines of the log are lost, and what they were about. Pure: looks at lines one after the other.
+//! Finds the lost lines of the log and their keys. Pure: examines one line after the other.
 //!
-//! A lost line may have been the latest of its key; then the older ones do not hold any more. What it was about is said by
-//! what is left of it, or by the line [`ECHO_DISTANCE`] behind it. Where neither can be read, any key may be meant.
+//! A lost line may have been the latest of its key, so that the older ones no longer hold. Its key is known from its
+//! remains, or from the line [`ECHO_DISTANCE`] after it. If neither can be read, any key may be affected.
 
 use std::collections::BTreeSet;
 
 use super::lines::{ECHO_DISTANCE, KeyDigest, LineHead, LineTrace, ScannedLine, line_trace};
 
-/// With more of them, one stands for all.
+/// Holes that are tracked; if there are more, all are replaced by one loss with unknown keys.
 const HOLES_MAX: usize = 100;
-/// Damaged lines in a row that are looked at.
+/// Longest run of damaged lines that is examined.
 const RUN_MAX: usize = 16;
-/// The longest of them.
+/// Longest damaged line that is examined.
 const TEXT_BYTES_MAX: usize = 64 * 1024;
 
-/// Lines that are lost at one place.
+/// The lines lost at one place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
     keys: BTreeSet<KeyDigest>,
-    /// Some are lost, and it is unknown what they were about.
+    /// Whether lines are lost whose keys are unknown.
     is_anything: bool,
 }
 
 impl Loss {
-    /// Whether a line about this key is certainly lost.
+    /// Whether a line of this key is certainly lost.
     pub(super) fn names(&self, key: &str) -> bool {
         self.keys.contains(&KeyDigest::of(key))
     }
 
-    /// Whether a line about this key may be lost.
+    /// Whether a line of this key may be lost.
     pub(super) fn may_be_of(&self, key: &str) -> bool {
         self.is_anything || self.names(key)
     }
@@ -40,15 +40,15 @@ impl Loss {
 
 #[derive(Debug)]
 struct Hole {
-    /// How many whole lines are before it.
+    /// The number of whole lines before it.
     at: u64,
     /// The numbers of the lost lines.
     first: u32,
     lost: u32,
     keys: BTreeSet<KeyDigest>,
-    /// How many of the lost lines say themselves what they were about.
+    /// How many of the lost lines have a readable key.
     named: u32,
-    /// How many are repeated by a later line.
+    /// How many are echoed by a later line.
     echoed: u32,
 }
 
@@ -59,19 +59,19 @@ impl Hole {
     }
 }
 
-/// A run of damaged lines that has not ended yet.
+/// A run of damaged lines that may continue.
 #[derive(Debug, Default)]
 struct DamagedRun {
     texts: Vec<Vec<u8>>,
-    /// It is too long to be looked at.
+    /// Whether it is too long to be examined.
     is_long: bool,
 }
 
-/// What a run says of the lines that it was.
+/// The lines that a damaged run consisted of, as far as they can be recognised.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct RunLines {
     keys: Vec<KeyDigest>,
-    /// It was these lines and no others.
+    /// Whether the run was exactly these lines.
     is_all: bool,
 }
 
@@ -85,7 +85,8 @@ impl DamagedRun {
         if self.is_long { self.texts.clear() } else { self.texts.push(text.to_vec()) }
     }
 
-    /// `number`: that of its first line. A line that was broken in two is put together again.
+    /// Recognises the lines of the run. `number` is that of its first line. A line that was broken in two is joined
+    /// again.
     fn lines(&self, mut number: u32) -> RunLines {
         let mut said = RunLines { keys: Vec::new(), is_all: !self.is_long };
         let mut texts = self.texts.as_slice();
@@ -130,10 +131,11 @@ impl HoleFinder {
         }
     }
 
-    /// What is lost, each with how many whole lines are before it; and the number of the last line, lost ones included.
+    /// The losses, each with the number of whole lines before it; and the number of the last line, including lost
+    /// ones.
     pub(super) fn finish(mut self) -> (Vec<(u64, Loss)>, u32) {
         if self.run.is_open() {
-            // How many those were is unknown, unless they say so themselves.
+            // The number of lost lines is unknown, unless all of them can be recognised.
             let said = self.run.lines(self.next_number());
             let lost = if said.is_all { said.keys.len() as u32 } else { u32::MAX };
             let passed = self.run.texts.len().max(said.keys.len()).max(1) as u32;
@@ -156,7 +158,7 @@ impl HoleFinder {
         match lost {
             Some(Some(0)) => self.run = DamagedRun::default(),
             Some(Some(lost)) => self.close(lost),
-            // It has no number, or was numbered anew: how many are lost before it is unknown.
+            // It has no number, or the numbering restarted, so the number of lost lines is unknown.
             Some(None) | None if self.run.is_open() => self.close(u32::MAX),
             Some(None) | None => {}
         }
@@ -195,7 +197,7 @@ mod tests {
     use super::super::lines::{line, scan};
     use super::*;
 
-    /// A log of as many lines about different keys.
+    /// A log of `lines` lines with different keys.
     fn log(lines: u32) -> Vec<String> {
         let key = |number: u32| format!("endpoint/{number:016x}");
         let digest = |number: Option<u32>| {
@@ -224,7 +226,7 @@ mod tests {
         assert_eq!(holes(b""), []);
     }
 
-    /// Whatever is wrong with it, and also if the damage makes two lines of one.
+    /// Whatever the damage, even if it joins two lines.
     #[test]
     fn one_damaged_byte_is_about_one_key_also_in_the_last_line() {
         let lines = log(3);
@@ -256,7 +258,7 @@ mod tests {
             text[start..end - 1].fill(0);
             let found = holes(&text);
             assert!(is_only_of(&found[0].1, first as u32..=last as u32), "{found:?}");
-            // Without a trace of them, too.
+            // Even without their remains.
             let without = [&lines[..first - 1], &lines[last..]].concat().concat();
             assert!(is_only_of(&holes(without.as_bytes())[0].1, first as u32..=last as u32));
         }

@@ -1,9 +1,9 @@
-//! The lines of `subscriptions.log`: an entry each, with its checksum. Finds those that are damaged.
+//! The lines of `subscriptions.log`: one entry each, with a checksum; and the search for damaged ones.
 //!
-//! `1a2b3c4d 00000047 0badcafe 9e8f7a6b ["key","value"] 5d3c2b1a`: the checksum of all that follows it, the number of the
-//! line, the digest of the key of the line [`ECHO_DISTANCE`] before it, the digest of its own key, the entry, and a seal of
-//! key and number. What a damaged line was about can be told by these, so that an older line of the same key is not taken
-//! for the latest. Earlier versions wrote only the checksum and the entry.
+//! A line is `1a2b3c4d 00000047 0badcafe 9e8f7a6b ["key","value"] 5d3c2b1a`: the checksum of the rest, the number of
+//! the line, the digest of the key of the line [`ECHO_DISTANCE`] before it, the digest of its own key, the entry, and
+//! a seal of key and number. They identify the key of a damaged line, so that an older line of the same key is not
+//! taken for the latest. Earlier versions wrote only the checksum and the entry.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -11,25 +11,25 @@ use serde_json::{Value, json};
 
 use super::entry::Entry;
 
-/// A line longer than this is not one of ours.
+/// A longer line was not written by Redrive.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 const DIGITS: usize = 8;
-/// Checksum, number, echo and digest, each with the space behind it.
+/// Checksum, number, echo and digest, each followed by a space.
 const HEAD_BYTES: usize = 4 * (DIGITS + 1);
-/// How far behind a line its key is repeated: farther than a lost page of the disk reaches.
+/// The distance at which a later line repeats the key of a line: longer than a lost disk page.
 pub(super) const ECHO_DISTANCE: u32 = 64;
 
-/// A line that was durable and cannot be read any more.
+/// A line that was durable and has become unreadable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamagedLine {
-    /// Counted from 1.
+    /// The line number, from 1.
     pub line: u64,
-    /// Where in the file it begins.
+    /// The offset in the file.
     pub offset: u64,
     pub bytes: u64,
 }
 
-/// Stands for a key where the key itself may be damaged. Zero stands for none.
+/// Identifies a key that may itself be damaged. Zero means none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct KeyDigest(u32);
 
@@ -38,7 +38,7 @@ impl KeyDigest {
         Self(crc32fast::hash(key.as_bytes()))
     }
 
-    /// What stands at the end of a line of this number.
+    /// The seal at the end of the line with this number.
     fn seal(self, number: u32) -> String {
         let mut both = [0; 8];
         both[..4].copy_from_slice(&self.0.to_be_bytes());
@@ -51,7 +51,7 @@ impl KeyDigest {
     }
 }
 
-/// What a whole line says beside its entry. An earlier version wrote none of it.
+/// The header of a whole line. Earlier versions wrote none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineHead {
     pub number: u32,
@@ -59,11 +59,11 @@ pub(super) struct LineHead {
     pub key: KeyDigest,
 }
 
-/// What a scan finds, one after the other.
+/// The parts that a scan finds, in order.
 #[derive(Debug)]
 pub(super) enum ScannedLine<'a> {
     Whole(Option<LineHead>, &'a [u8]),
-    /// Only the end of the line is damaged: two lines look like one, and both can be read.
+    /// Two readable lines that look like one, because the line end between them is damaged.
     Joined(DamagedLine, [(LineHead, &'a [u8]); 2]),
     Damaged(DamagedLine, &'a [u8]),
 }
@@ -72,15 +72,15 @@ pub(super) enum ScannedLine<'a> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ScanEnd {
     pub lines: u64,
-    /// Behind the last line that is ended.
+    /// The offset after the last complete line.
     pub end: u64,
-    /// Behind that: torn by a crash, or being written now. It was not acknowledged.
+    /// Bytes after that, torn by a crash or still being written. They were not acknowledged.
     pub unfinished_bytes: u64,
-    /// The last line is whole except for its end, which is another byte. It counts as ended.
+    /// Whether the last line is whole except for its line end, which is another byte. It counts as complete.
     pub is_end_damaged: bool,
 }
 
-/// Reads all lines. One that is too long is damaged up to its end, and does not hide those behind it.
+/// Reads all lines. One that is too long is damaged up to its end, but does not hide the following ones.
 pub(super) fn scan(reader: &mut impl BufRead, each: &mut dyn FnMut(ScannedLine<'_>)) -> io::Result<ScanEnd> {
     let (mut found, mut text) = (ScanEnd::default(), Vec::new());
     loop {
@@ -110,7 +110,8 @@ pub(super) fn scan(reader: &mut impl BufRead, each: &mut dyn FnMut(ScannedLine<'
         let scanned = match (whole(line), is_ended) {
             (Some(LineForm::Numbered(head)), true) => ScannedLine::Whole(Some(head), line),
             (Some(LineForm::Bare), true) => ScannedLine::Whole(None, line),
-            // With another byte in place of its end. One that an earlier version wrote may as well be torn.
+            // Whole, but with another byte instead of the line end. A line of an earlier version could just as well
+            // be torn.
             (Some(LineForm::Numbered(head)), false) => {
                 each(ScannedLine::Damaged(
                     DamagedLine { bytes: 1, offset: damaged.offset + bytes - 1, ..damaged },
@@ -131,14 +132,14 @@ pub(super) fn scan(reader: &mut impl BufRead, each: &mut dyn FnMut(ScannedLine<'
     }
 }
 
-/// An entry as a line with its number. `echo`: the digest of the key of the line [`ECHO_DISTANCE`] before it.
+/// Formats an entry as a line. `echo` is the digest of the key of the line [`ECHO_DISTANCE`] before it.
 pub(super) fn line(entry: &Entry, number: u32, echo: KeyDigest) -> String {
     let (text, key) = (json!([entry.key, entry.value]).to_string(), KeyDigest::of(&entry.key));
     let text = format!("{number:08x} {:08x} {:08x} {text} {}", echo.0, key.0, key.seal(number));
     format!("{:08x} {text}\n", crc32fast::hash(text.as_bytes()))
 }
 
-/// The entry of a whole line. `None` if it is none of ours all the same.
+/// The entry of a whole line; `None` if it is not a valid entry.
 pub(super) fn entry(line: &[u8], head: Option<LineHead>) -> Option<Entry> {
     let text = match head {
         Some(_) => line.get(HEAD_BYTES..line.len().checked_sub(DIGITS + 1)?)?,
@@ -149,17 +150,18 @@ pub(super) fn entry(line: &[u8], head: Option<LineHead>) -> Option<Entry> {
     Some(Entry { key: key.as_str()?.to_owned(), value: value.as_str().map(str::to_owned) })
 }
 
-/// What a damaged text says of the line that it was.
+/// What a damaged text reveals about the line it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineTrace {
-    /// It was this line, and no other.
+    /// It was exactly one line, with this key.
     Line(KeyDigest),
-    /// It was a line about this key, and there may have been others behind it.
+    /// It began with a line of this key; other lines may have followed.
     Begins(KeyDigest),
     Nothing,
 }
 
-/// What is left of a line that had this number. Of one wrong byte, two of three are right: the digest, the key, the seal.
+/// Recognises a damaged line that had this number. If one byte is wrong, two of these three are intact: the digest,
+/// the key, the seal.
 pub(super) fn line_trace(text: &[u8], number: u32) -> LineTrace {
     let digest = text.get(HEAD_BYTES - DIGITS - 1..HEAD_BYTES - 1).and_then(hex).map(KeyDigest);
     let key = text.windows(2).position(|two| two == b"[\"").and_then(|at| {
@@ -185,15 +187,15 @@ pub(super) fn line_trace(text: &[u8], number: u32) -> LineTrace {
     }
 }
 
-/// How a whole line is written.
+/// The format of a whole line.
 #[derive(Clone, Copy)]
 enum LineForm {
     Numbered(LineHead),
-    /// By an earlier version.
+    /// The format of an earlier version.
     Bare,
 }
 
-/// Whether a line is whole, with what it says beside its entry.
+/// The format and header of a line, if its checksum is right.
 fn whole(line: &[u8]) -> Option<LineForm> {
     let (crc, text) = line.split_at_checked(DIGITS)?;
     let text = text.strip_prefix(b" ").filter(|text| hex(crc) == Some(crc32fast::hash(text)))?;
@@ -217,7 +219,7 @@ fn joined(text: &[u8]) -> Option<[(LineHead, &[u8]); 2]> {
     })
 }
 
-/// Eight digits as [`line`] writes them.
+/// Parses eight digits as written by [`line`].
 fn hex(text: &[u8]) -> Option<u32> {
     let is_digit = |byte: &u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(byte);
     if text.len() != DIGITS || !text.iter().all(is_digit) {
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!((keys, damage.len()), (vec!["a".to_owned(), "b".to_owned()], 0));
     }
 
-    /// Such a stretch was taken for a torn end, and everything behind it was cut off.
+    /// Regression: such a stretch was taken for a torn end, and everything after it was cut off.
     #[test]
     fn a_stretch_without_line_ends_does_not_hide_what_is_behind_it() {
         for len in [LINE_BYTES_MAX - 1, LINE_BYTES_MAX, LINE_BYTES_MAX + 1, 3 * LINE_BYTES_MAX] {
@@ -301,7 +303,7 @@ mod tests {
             flipped[at] ^= 1 << bit;
             assert_eq!(line_trace(&flipped, 7), LineTrace::Line(key), "byte {at}, bit {bit}");
         }
-        // Two lines about the same key, with something else between them that is lost.
+        // Two lines with the same key, and a lost one in between.
         let mut two = [whole, b"\n", entry("b").as_bytes(), whole].concat();
         two[60..100].fill(0);
         assert_ne!(line_trace(&two, 6), LineTrace::Line(key), "the seal is of another number");

@@ -1,16 +1,17 @@
-//! Which endpoints of a push pipeline are alive: a durable table that keeps dead ones from being called again.
+//! The state of the endpoints of a push pipeline: a durable table that keeps dead endpoints from being called again.
 //!
-//! - [`record`]: what is known of one endpoint; `records`: of all of them
-//! - [`decide`]: what an answer changes about it; pure
-//! - [`guard`]: stops purging when too many endpoints would go at once
-//! - `seen`: how many there are, as a `sketch` per week; `recent`: which were called lately
+//! - [`record`]: the record of one endpoint; `records`: all of them
+//! - [`decide`]: how an answer changes it; pure
+//! - [`guard`]: stops purging when too many endpoints would be purged at once
+//! - `seen`: estimates how many are active, with one `sketch` per week; `recent`: endpoints that were called lately
 //! - [`stored`]: subscriptions that messages name by id; `stored_index`: all of them
-//! - `change`: what happened to an endpoint, for listeners; `unannounced`: purges that the owner's system has still to hear of
-//! - [`entry`]: all of it as keys and values; `table`: in memory, bounded
-//! - [`store`]: where entries are durable; [`file`]: a checked log on disk, of `lines`; `holes`: what is missing in it;
-//!   [`check`]: verifies it
-//! - `writer`: the thread that writes them in batches
-//! - `subscriptions`: the handle that sinks and the API share; `counts`, `error`: what it answers
+//! - `change`: changes of endpoints, for listeners; `unannounced`: purges that still have to be announced to the
+//!   owner's system
+//! - [`entry`]: the table as keys and values; `table`: in memory, bounded
+//! - [`store`]: where entries are durable; [`file`]: a checked log on disk, of `lines`; `holes`: lines that are lost
+//!   in it; [`check`]: verifies it
+//! - `writer`: the thread that writes entries in batches
+//! - `subscriptions`: the handle that sinks and the API share; `counts`, `error`: its results
 
 pub mod record;
 mod records;

@@ -1,11 +1,11 @@
-//! Endpoints that this process called lately, so that a person may name one by its hash although it is simply active. A
-//! hash that was never seen is more likely a typing error.
+//! Endpoints that this process called lately, so that an operator can name an active one by its hash. A hash that was
+//! never seen is more likely a typing error.
 
 use std::collections::HashSet;
 
 use super::record::EndpointId;
 
-/// At least so many of the latest are remembered, and at most twice as many.
+/// At least this many of the latest endpoints are remembered, and at most twice as many.
 const REMEMBERED_MIN: usize = 50_000;
 
 #[derive(Debug, Default)]

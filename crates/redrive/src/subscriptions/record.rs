@@ -1,4 +1,4 @@
-//! What is known of one endpoint that is not simply active.
+//! The record of one endpoint that is not active.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 const PREFIX: &str = "hmac-sha256:";
 const DIGITS: usize = 16;
-/// Longest reason that is stored; the rest is cut off.
+/// Longest stored reason in bytes; the rest is cut off.
 const REASON_BYTES_MAX: usize = 120;
 
-/// An endpoint by its keyed hash. The endpoint itself is a secret and is not in here.
+/// Identifies an endpoint by its keyed hash. The endpoint itself is a secret and not stored here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(u64);
 
@@ -39,7 +39,7 @@ impl fmt::Display for EndpointId {
 impl FromStr for EndpointId {
     type Err = NotAHash;
 
-    /// With or without `hmac-sha256:`.
+    /// Parses a hash with or without `hmac-sha256:`.
     fn from_str(text: &str) -> Result<Self, NotAHash> {
         let digits = text.strip_prefix(PREFIX).unwrap_or(text);
         let are_digits = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -51,13 +51,13 @@ impl FromStr for EndpointId {
 #[error("an endpoint hash is {PREFIX} and sixteen hexadecimal digits")]
 pub struct NotAHash;
 
-/// How an endpoint stands.
+/// The state of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SubscriptionState {
     Active,
-    /// It is called, and watched.
+    /// Still called, but watched.
     Flagged,
-    /// It is not called any more.
+    /// No longer called.
     Purged,
 }
 
@@ -82,11 +82,11 @@ impl SubscriptionState {
 pub enum Cause {
     /// The push service answered that it is gone.
     Gone,
-    /// The push service refused this endpoint, and did not say that it is gone.
+    /// The push service refused this endpoint, without saying that it is gone.
     Refused,
     /// It was requested by hand.
     Operator,
-    /// What was known last is lost in a damaged log.
+    /// The latest record was lost in a damaged log.
     Damage,
 }
 
@@ -109,14 +109,14 @@ pub struct Record {
     /// [`SubscriptionState::Flagged`] or [`SubscriptionState::Purged`]; an active endpoint has no record.
     pub standing: SubscriptionState,
     pub cause: Cause,
-    /// What the push service or the operator said.
+    /// The reason given by the push service or the operator.
     pub reason: String,
     pub status: Option<u16>,
-    /// When it was flagged, or purged.
+    /// When it was flagged or purged.
     pub at: Time,
-    /// Who asked for it, where it was a person.
+    /// The operator, if it was requested by hand.
     pub actor: Option<String>,
-    /// The flag that it took the place of, where a person asked for it: undoing it brings that back.
+    /// The flag that it replaced, if an operator requested it; an undo restores that.
     pub before: Option<Box<Self>>,
 }
 
@@ -137,14 +137,14 @@ impl Record {
         Self { actor: Some(actor.to_owned()), ..self }
     }
 
-    /// Takes the place of what was known. Only the latest state before it is remembered.
+    /// Replaces an earlier record, which an undo restores. Only one earlier record is kept.
     #[must_use]
     pub fn instead_of(self, known: Option<&Self>) -> Self {
         let before = known.map(|known| Box::new(Self { before: None, ..known.clone() }));
         Self { before, ..self }
     }
 
-    /// What is left to be known if a later record is lost: the endpoint has to be checked again.
+    /// The record to use if a later one may be lost: the endpoint must be checked again.
     #[must_use]
     pub fn doubted(&self) -> Self {
         if self.cause == Cause::Damage {
@@ -171,7 +171,7 @@ impl Record {
         value
     }
 
-    /// `None` if it is not the JSON of a record.
+    /// Parses the JSON of a record; `None` if it is not valid.
     pub fn from_json(value: &Value) -> Option<Self> {
         let text = |name: &str| value.get(name).and_then(Value::as_str);
         let standing = text("state")

@@ -7,7 +7,7 @@ use redrive_core::Time;
 
 use super::record::{EndpointId, Record, SubscriptionState};
 
-/// Flags and purges that are remembered. Beyond, endpoints are called as if nothing were known of them.
+/// Maximum number of flags and purges. Beyond that endpoints are called as if they had none.
 pub(super) const RECORDS_MAX: usize = 1_000_000;
 
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// `None`: it is active.
+    /// Sets the record of an endpoint; `None` makes it active.
     pub(super) fn set(&mut self, id: EndpointId, record: Option<Record>) {
         self.flagged += is_flag(record.as_ref());
         let before = match record {

@@ -1,7 +1,7 @@
-//! Estimates how many endpoints are active without remembering them: a sketch of each week, of which the last two count.
+//! Estimates how many endpoints are active without storing them: one sketch per week, of which the last two count.
 //!
-//! The sketches are durable, so a restart does not forget how large 2 % of the active endpoints is. They are written when
-//! they have grown by a hundredth; members of a Kafka group merge each other's.
+//! The sketches are durable, so that a restart does not forget what 2 % of the active endpoints are. They are written
+//! when they have grown by a hundredth. Members of a Kafka group merge each other's sketches.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use super::entry::Fact;
 use super::record::EndpointId;
 use super::sketch::Sketch;
 
-/// An endpoint that took no push for one to two of these is not counted any more.
+/// Length of a generation. An endpoint that took no push for one to two generations is not counted any more.
 pub(super) const GENERATION: Duration = Duration::from_hours(7 * 24);
 
-/// Endpoints that took a push lately.
+/// The endpoints that took a push lately.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// Generations since 1970: every process has the same ones.
+    /// The number of the current generation, counted from 1970, so that all processes agree.
     number: u64,
     current: Sketch,
     previous: Sketch,
-    /// The current generation as it is in the store.
+    /// The current generation as stored.
     stored: Sketch,
-    /// Another process wrote it last, and it lacks something that is known here.
+    /// Whether another process wrote it last, without some endpoints that are known here.
     is_behind: bool,
 }
 
 impl Seen {
-    /// An endpoint took a push. Gives what has to be made durable.
+    /// An endpoint took a push. Returns the facts to store.
     pub(super) fn see(&mut self, id: EndpointId, now: Time) -> Vec<Fact> {
         let mut facts = self.turn_to(number(now));
         let grows = self.current.add(id);
@@ -39,9 +39,9 @@ impl Seen {
         facts
     }
 
-    /// Takes over what is in the store.
+    /// Adopts a stored sketch.
     pub(super) fn apply(&mut self, number: u64, sketch: &Sketch) {
-        // What follows from it was written by whoever turned to it.
+        // The resulting facts were written by the process that began the generation.
         drop(self.turn_to(number));
         if number == self.number {
             self.current.merge(sketch);
@@ -52,7 +52,7 @@ impl Seen {
         }
     }
 
-    /// All that is durable, or should be.
+    /// All facts that are or should be stored.
     pub(super) fn facts(&self) -> impl Iterator<Item = Fact> {
         let previous = self.number.checked_sub(1).map(|number| (number, &self.previous));
         let both = previous.into_iter().chain([(self.number, &self.current)]);
@@ -60,7 +60,7 @@ impl Seen {
         both.map(|(number, sketch)| Fact::Seen(number, Some(sketch.clone())))
     }
 
-    /// About how many took a push in the last one to two generations and are not among those purged since.
+    /// Estimates how many endpoints took a push in the last one to two generations and were not purged since.
     pub(super) fn estimate_without(&self, purged: &PurgedLately, now: Time) -> u64 {
         let mut all = purged.sketch.clone();
         let age = number(now).saturating_sub(self.number);
@@ -70,11 +70,11 @@ impl Seen {
         if age == 0 {
             all.merge(&self.previous);
         }
-        // Those who were purged are in it exactly once, seen before or not.
+        // Purged endpoints are in the union exactly once, whether they were seen before or not.
         all.estimate().saturating_sub(purged.count)
     }
 
-    /// Begins a generation, if it is a later one. What is older than the one before is not needed any more.
+    /// Begins a generation, if it is a later one. Generations before the previous one are dropped.
     fn turn_to(&mut self, number: u64) -> Vec<Fact> {
         if number <= self.number {
             return Vec::new();
@@ -95,14 +95,14 @@ impl Seen {
         facts
     }
 
-    /// By more than a hundredth.
+    /// Whether the estimate has grown by more than a hundredth since it was stored.
     fn is_more_than_stored(&self) -> bool {
         let stored = self.stored.estimate();
         self.current.estimate() > stored + stored / 100
     }
 }
 
-/// Endpoints that were purged in the generations that count, as a sketch and by number.
+/// Endpoints that were purged in the generations that count, as a sketch and as a count.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PurgedLately {
     /// The first generation that counts.
@@ -112,7 +112,7 @@ pub(super) struct PurgedLately {
 }
 
 impl PurgedLately {
-    /// `None` if it is still the right one at this time.
+    /// An empty one for this time; `None` if the current one is still right.
     pub(super) fn begin(&self, now: Time) -> Option<Self> {
         let from = number(now).saturating_sub(1);
         (from != self.from).then(|| Self { from, ..Self::default() })
@@ -125,7 +125,7 @@ impl PurgedLately {
         }
     }
 
-    /// One that is not purged any more stays in the sketch, and so counts as active.
+    /// The endpoint of an undone purge stays in the sketch, and so counts as active.
     pub(super) fn remove(&mut self, at: Time) {
         if number(at) >= self.from {
             self.count = self.count.saturating_sub(1);
@@ -154,7 +154,7 @@ mod tests {
         (0..count).map(|_| EndpointId::from_number(dice.draw())).collect()
     }
 
-    /// A store as a log: what is written is what another process reads.
+    /// A simulated store: what is written is what another process reads.
     fn see_all(seen: &mut Seen, ids: &[EndpointId], now: Time) -> Vec<Fact> {
         ids.iter().flat_map(|id| seen.see(*id, now)).collect()
     }
@@ -199,7 +199,7 @@ mod tests {
             let (ours, theirs) = (seen.count(now), read(&facts).count(now));
             assert!(theirs <= ours && theirs >= ours - ours / 100, "{count}: {ours} and {theirs}");
         }
-        // In the next week the same ones are counted anew, and a process that begins within it loses none of them.
+        // The next week counts the same endpoints anew, and a process that starts during it misses none of them.
         let later = now.plus(GENERATION);
         let mut facts: Vec<Fact> = seen.facts().collect();
         facts.extend(see_all(&mut seen, &ids(3, 20_000), later));
@@ -214,7 +214,7 @@ mod tests {
         let (mut one, mut other) = (Seen::default(), Seen::default());
         let from_one = see_all(&mut one, &ids(1, 1_000), now);
         let from_other = see_all(&mut other, &ids(2, 1_000), now);
-        // Both write, and the store keeps only what the second one wrote.
+        // Both write, and the store keeps only the second write.
         follow(&mut other, &from_one);
         follow(&mut one, &from_other);
         follow(&mut one, &from_one);
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(read(&again).count(now), one.count(now));
     }
 
-    /// They counted as active, and the guard let more go.
+    /// Regression: they counted as active, so the guard let more be purged.
     #[test]
     fn whoever_was_purged_is_not_counted_whether_or_not_they_were_seen_before() {
         let (mut seen, now) = (Seen::default(), Time::from_millis(1_700_000_000_000));
@@ -233,10 +233,10 @@ mod tests {
         purged = purged.begin(now).unwrap();
         ids(1, 300).into_iter().for_each(|id| purged.add(id, now));
         assert!(seen.estimate_without(&purged, now).abs_diff(700) < 30);
-        // A list of which many were dead from the beginning.
+        // A list with many endpoints that were dead from the beginning.
         ids(2, 500).into_iter().for_each(|id| purged.add(id, now));
         assert!(seen.estimate_without(&purged, now).abs_diff(700) < 50);
-        // Taken back.
+        // Undo some purges.
         (0..300).for_each(|_| purged.remove(now));
         assert!(seen.estimate_without(&purged, now).abs_diff(1_000) < 60);
         assert!(purged.begin(now).is_none() && purged.begin(now.plus(GENERATION)).is_some());

@@ -1,15 +1,15 @@
-//! A set of endpoints of which only the size is known: a HyperLogLog sketch of 4 KiB. Sketches of the same endpoints are
-//! equal, and those of several processes merge into that of all.
+//! A set of endpoints of which only the size can be estimated: a HyperLogLog sketch of 4 KiB. Sketches of equal sets
+//! are equal, and those of several processes can be merged.
 
 use super::record::EndpointId;
 
 const INDEX_BITS: u32 = 12;
 const REGISTERS: usize = 1 << INDEX_BITS;
 const RANK_MAX: u8 = (u64::BITS - INDEX_BITS + 1) as u8;
-/// A register is written as this character plus its rank. None of them needs an escape in JSON.
+/// A register is written as this character plus its rank. None of the characters needs an escape in JSON.
 const FIRST_CHAR: u8 = b'#';
 
-/// Ids are keyed hashes, so their bits are as good as random.
+/// The registers. Ids are keyed hashes, so their bits are as good as random.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sketch {
     registers: Vec<u8>,
@@ -22,7 +22,7 @@ impl Default for Sketch {
 }
 
 impl Sketch {
-    /// Whether that may have changed the estimate.
+    /// Adds an endpoint. Returns whether the estimate may have changed.
     pub(super) fn add(&mut self, id: EndpointId) -> bool {
         let index = (id.number() >> (u64::BITS - INDEX_BITS)) as usize;
         let rank = ((id.number() << INDEX_BITS).leading_zeros().min(u64::BITS - INDEX_BITS) + 1) as u8;
@@ -40,7 +40,7 @@ impl Sketch {
         self.registers.iter().all(|register| *register == 0)
     }
 
-    /// Within about 2 %.
+    /// The estimated size, within about 2 %.
     pub(super) fn estimate(&self) -> u64 {
         estimate(self.registers.iter().copied())
     }
@@ -49,7 +49,7 @@ impl Sketch {
         self.registers.iter().map(|rank| char::from(FIRST_CHAR + rank)).collect()
     }
 
-    /// `None` if it is not the text of a sketch.
+    /// Parses the text of a sketch; `None` if it is not valid.
     pub(super) fn from_text(text: &str) -> Option<Self> {
         let rank = |byte: u8| byte.checked_sub(FIRST_CHAR).filter(|rank| *rank <= RANK_MAX);
         let registers: Vec<u8> = text.bytes().map(rank).collect::<Option<_>>()?;

@@ -1,4 +1,4 @@
-//! Where the entries of the table are durable.
+//! The durable storage of the table's entries.
 
 use std::sync::Arc;
 
@@ -6,31 +6,31 @@ use super::entry::Entry;
 use super::holes::Loss;
 use crate::engine::EngineError;
 
-/// What reading a store brings, in its order.
+/// The parts of a store, in the order of reading.
 #[derive(Clone, Debug)]
 pub enum Loaded {
     Entry(Entry),
-    /// Here entries are missing that were durable: of some keys an older one may have come before, which does not hold.
+    /// Durable entries are missing here. Earlier entries of the affected keys may be outdated.
     Lost(Loss),
 }
 
-/// Gets every entry that another process wrote.
+/// Called with every entry that another process wrote.
 pub type Follower = Arc<dyn Fn(Entry) + Send + Sync>;
 
-/// A log of keys and values of which the last value of each key counts. Used by one thread at a time.
+/// A log of keys and values; the last value of each key counts. Used by one thread at a time.
 pub trait SubscriptionStore: Send {
-    /// Reads everything, oldest first. Says what was wrong with it.
+    /// Reads all entries, oldest first. Returns the problems it found.
     fn load(&mut self, each: &mut dyn FnMut(Loaded)) -> Result<Vec<String>, EngineError>;
 
     /// Adds entries. Durable on return.
     fn append(&mut self, entries: &[Entry]) -> Result<(), EngineError>;
 
-    /// For a store that several processes write: from now on hands over what they all write, in its order.
+    /// For a store that several processes write: from now on passes on all their entries, in the order of the store.
     fn follow(&mut self, follower: Follower) {
         let _ = follower;
     }
 
-    /// How many entries it holds, outdated ones included. Zero where the store compacts it.
+    /// The number of entries, including outdated ones; 0 if the store compacts itself.
     fn len(&self) -> u64 {
         0
     }
@@ -39,7 +39,7 @@ pub trait SubscriptionStore: Send {
         self.len() == 0
     }
 
-    /// Replaces everything by these entries. Durable on return; a crash leaves all of the old or all of the new.
+    /// Replaces all entries. Durable on return; a crash leaves either all of the old ones or all of the new ones.
     fn replace(&mut self, entries: &mut dyn Iterator<Item = Entry>) -> Result<(), EngineError> {
         let _ = entries;
         Ok(())

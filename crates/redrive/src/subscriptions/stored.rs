@@ -7,21 +7,21 @@ use serde_json::{Value, json};
 
 use super::record::EndpointId;
 
-/// What a sink reads out of a subscription that is to be stored.
+/// What a sink extracts from a subscription to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registered {
     pub endpoint: EndpointId,
-    /// The public VAPID key that it was made with, where there are such keys.
+    /// The public VAPID key that it was made with, if any.
     pub key: Option<String>,
 }
 
-/// A stored subscription. What it holds is a secret: it is enough to push.
+/// A stored subscription. Its content is a secret, because it suffices to push.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stored {
     pub endpoint: EndpointId,
     pub key: Option<String>,
     pub registered: Time,
-    /// As it was given: what a message would carry.
+    /// The subscription as registered, in the form that a message would carry.
     subscription: String,
 }
 
@@ -31,7 +31,7 @@ impl Stored {
         Self { endpoint, key, registered: at, subscription: subscription.to_string() }
     }
 
-    /// What a message would carry.
+    /// The subscription in the form that a message would carry.
     pub fn subscription(&self) -> Value {
         serde_json::from_str(&self.subscription).unwrap_or_default()
     }

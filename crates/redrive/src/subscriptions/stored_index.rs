@@ -1,4 +1,5 @@
-//! Stored subscriptions, by id and by endpoint. Several ids may name one endpoint: two accounts in one browser.
+//! Stored subscriptions, by id and by endpoint. Several ids may have the same endpoint, such as two accounts in one
+//! browser.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,9 +11,9 @@ use super::stored::Stored;
 pub(super) struct StoredIndex {
     by_id: BTreeMap<String, Arc<Stored>>,
     by_endpoint: BTreeSet<(EndpointId, String)>,
-    /// Different endpoints among them.
+    /// The number of different endpoints.
     endpoints: usize,
-    /// How many were made with each VAPID key.
+    /// The number of subscriptions by VAPID key.
     keys: BTreeMap<Option<String>, u64>,
 }
 
@@ -50,12 +51,12 @@ impl StoredIndex {
         self.by_id.len()
     }
 
-    /// Whether one of them is of this endpoint.
+    /// Whether a stored subscription has this endpoint.
     pub(super) fn names(&self, endpoint: EndpointId) -> bool {
         self.ids_of(endpoint).next().is_some()
     }
 
-    /// How many endpoints they name.
+    /// The number of different endpoints.
     pub(super) fn endpoints(&self) -> usize {
         self.endpoints
     }
@@ -70,7 +71,7 @@ impl StoredIndex {
         from.take_while(move |(at, _)| *at == endpoint).map(|(_, id)| id)
     }
 
-    /// Endpoints with a stored subscription, each once, in order.
+    /// Endpoints with a stored subscription, sorted and without duplicates.
     pub(super) fn endpoints_after(&self, after: Option<EndpointId>) -> impl Iterator<Item = EndpointId> {
         let from = after.map_or(Some(0), |after| after.number().checked_add(1));
         let from = from.map(|number| (EndpointId::from_number(number), String::new()));
@@ -83,7 +84,7 @@ impl StoredIndex {
         })
     }
 
-    /// How many were made with each VAPID key.
+    /// The number of subscriptions by VAPID key.
     pub(super) fn keys(&self) -> &BTreeMap<Option<String>, u64> {
         &self.keys
     }

@@ -1,4 +1,5 @@
-//! The handle to the subscriptions of a pipeline. Sinks ask it before a call and tell it what came back; the API shows it.
+//! The handle to the subscriptions of a pipeline. Sinks ask it before each call and report the answer; the API shows
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -21,19 +22,19 @@ use super::table::{Effects, Listed, Table};
 use super::writer::{self, Writer};
 use crate::engine::EngineError;
 
-/// How often outdated records are looked for.
+/// How often outdated records are removed.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
 const SUBSCRIPTION_BYTES_MAX: usize = 8 * 1024;
-/// Rows of one listing.
+/// Maximum rows of one listing.
 pub(crate) const LIST_MAX: usize = 1_000;
 
-/// What is stored of an endpoint already.
+/// Looks up the stored subscription of an endpoint.
 pub type Known<'a> = &'a dyn Fn(EndpointId) -> Option<Arc<Stored>>;
-/// Reads a subscription that is to be stored, or says what is wrong with it without showing it.
+/// Reads a subscription to store, or returns an error that does not reveal it.
 pub type Reader = Arc<dyn Fn(&Value, Known<'_>) -> Result<Registered, String> + Send + Sync>;
 type Listener = Arc<dyn Fn(&Changed) + Send + Sync>;
 
-/// The subscriptions of one pipeline. Clones share them. In memory until [`Self::open`].
+/// The subscriptions of one pipeline. Clones share them. They are kept in memory only until [`Self::open`].
 #[derive(Clone)]
 pub struct Subscriptions {
     shared: Arc<SharedTable>,
@@ -44,7 +45,7 @@ struct SharedTable {
     table: Arc<Mutex<Table>>,
     writer: OnceLock<Writer>,
     reader: OnceLock<Reader>,
-    /// The keys that the sink signs with, where there are such keys.
+    /// The public keys that the sink signs with, if it has keys.
     signing_keys: OnceLock<BTreeSet<String>>,
     hash_key: OnceLock<String>,
     listeners: Mutex<Vec<Listener>>,
@@ -71,8 +72,8 @@ impl Subscriptions {
         }
     }
 
-    /// Loads what is stored, and from now on writes every change there. Says what was wrong with it. Only the first store
-    /// counts. Refused if its hashes were made with another key than that of [`Self::hash_with`].
+    /// Loads the store, and writes every change there from now on. Returns the problems it found. Call it once.
+    /// Refused if the hashes were made with another key than that of [`Self::hash_with`].
     pub fn open(&self, mut store: Box<dyn SubscriptionStore>) -> Result<Vec<String>, EngineError> {
         let findings = {
             let mut table = self.table();
@@ -89,25 +90,26 @@ impl Subscriptions {
             }
         }));
         let writer = Writer::start(&self.shared.pipeline, store, &self.shared.table)?;
-        // Only the first one counts, and there is only one.
+        // There is only one writer.
         let _ = self.shared.writer.set(writer);
         Ok(findings)
     }
 
-    /// How subscriptions that are to be stored are read; the sink says so.
+    /// Sets how the sink reads subscriptions to store.
     pub fn read_with(&self, reader: Reader) {
-        // Only the first one counts, and there is only one sink.
+        // There is only one sink.
         let _ = self.shared.reader.set(reader);
     }
 
-    /// Which key the endpoint hashes are made with: a text that identifies it and does not give it away. A table that was
-    /// made with another one is not opened: it would know none of its endpoints.
+    /// Sets the key of the endpoint hashes: a text that identifies the key without revealing it. A table with hashes
+    /// of another key is not opened, since it would recognise none of its endpoints.
     pub fn hash_with(&self, fingerprint: &str) {
-        // Only the first one counts, and there is only one sink.
+        // There is only one sink.
         let _ = self.shared.hash_key.set(fingerprint.to_owned());
     }
 
-    /// Notes the key, twice where damage could take one: without it any key would open the table.
+    /// Stores the fingerprint of the key, twice if damage could destroy one copy: without it any key would open the
+    /// table.
     fn check_hash_key(
         &self,
         table: &mut Table,
@@ -118,7 +120,7 @@ impl Subscriptions {
         if table.is_hash_key_lost() && table.len() > 0 {
             return Err(EngineError::Directory {
                 problem: format!(
-                    "the log of the subscriptions of pipeline `{name}` is damaged where it says which key they were hashed \
+                    "the log of the subscriptions of pipeline `{name}` is damaged where it records which key they were hashed \
                      with, so it is unknown whether it is this one"
                 ),
                 fix: "restore `subscriptions.log`; if you are sure that the key is the same, give up the damaged lines with \
@@ -131,32 +133,32 @@ impl Subscriptions {
                     "the subscriptions of pipeline `{name}` were hashed with another key, so none of its purges would hold"
                 ),
                 fix: "restore the former `hash_key_file` (without one: `hash.key` in the engine's directory); \
-                      docs/guide/push.md says how to start over with a new key",
+                      docs/guide/push.md explains how to start over with a new key",
             });
         }
-        // An older version noted none.
+        // Older versions stored no fingerprint.
         if table.hash_key().is_none() {
             store.append(&[table.set_hash_key(given)])?;
         }
-        // A store that holds what it is given can be damaged; of others it is said once.
+        // A log on disk can be damaged, so it gets two copies; a store that compacts itself has length 0 and gets one.
         if table.hash_key_copies() < 2 && !store.is_empty() {
             store.append(&[table.set_hash_key(given)])?;
         }
         Ok(())
     }
 
-    /// The public keys that the sink signs with.
+    /// Sets the public keys that the sink signs with.
     pub fn sign_with(&self, keys: impl IntoIterator<Item = String>) {
-        // Only the first ones count, and there is only one sink.
+        // There is only one sink.
         let _ = self.shared.signing_keys.set(keys.into_iter().collect());
     }
 
-    /// Purges from now on wait in the table until [`Self::announced`]. Call it before [`Self::open`].
+    /// From now on purges wait in the table until [`Self::announced`]. Call it before [`Self::open`].
     pub fn announce_purges(&self) {
         self.table().announce_purges();
     }
 
-    /// Purges that are durable and not announced, the oldest first, as the time of the purge and the endpoint.
+    /// Durable purges that were not announced yet, the oldest first, each as the time of the purge and the endpoint.
     pub fn unannounced(&self, after: Option<(Time, EndpointId)>, limit: usize) -> Vec<(Time, EndpointId)> {
         self.table().unannounced(after, limit)
     }
@@ -166,8 +168,8 @@ impl Subscriptions {
         self.table().announcement(purge)
     }
 
-    /// The owner's system knows of a purge, or does not have to. Durable on return; otherwise it still waits, because others
-    /// who follow the same store would wait for it in vain.
+    /// Marks a purge as announced, or as not needing an announcement. Durable on return. After an error the
+    /// announcement stays pending, because other processes with the same store would keep it pending for ever.
     pub async fn announced(&self, purge: (Time, EndpointId)) -> Result<(), EngineError> {
         let (effects, waiting) = self.table().announced(purge);
         let written = self.carry_out(effects).await;
@@ -177,12 +179,13 @@ impl Subscriptions {
         written
     }
 
-    /// How many lines of the log are damaged, as a check found.
+    /// Sets the number of damaged lines in the log, as found by a check.
     pub fn note_damage(&self, lines: u64) {
         self.shared.damaged.store(lines, Ordering::Relaxed);
     }
 
-    /// Hears of every change that is made in this process, after it is durable.
+    /// Adds a listener for every change made in this process. It is called after the change is durable, or could not
+    /// be stored.
     pub fn on_change(&self, listener: impl Fn(&Changed) + Send + Sync + 'static) {
         let mut listeners = self.shared.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         listeners.push(Arc::new(listener));
@@ -201,28 +204,28 @@ impl Subscriptions {
             (admission, returned)
         };
         if let Some(effects) = effects {
-            // It is called either way; not being durable only means that it is asked again.
+            // It is called either way. If this is not durable, the question only comes up again.
             let _ = self.carry_out(effects).await;
         }
         admission
     }
 
-    /// Takes note of what a push service said about an endpoint. Durable on return, or counted as unwritten.
+    /// Records the answer of a push service about an endpoint. Durable on return, or counted as unwritten.
     pub async fn answered(&self, endpoint: EndpointId, answer: Answer<'_>, now: Time) {
         let effects = self.table().answered(endpoint, answer, now);
         if !effects.entries.is_empty() {
-            // What the service said stands. If it is not durable, the service is asked again after a restart.
+            // The answer stands. If it is not durable, the service is asked again after a restart.
             let _ = self.carry_out(effects).await;
         }
         self.sweep(now).await;
     }
 
-    /// A stored subscription.
+    /// The stored subscription with this id.
     pub fn stored(&self, id: &str) -> Option<Arc<Stored>> {
         self.table().stored(id)
     }
 
-    /// Stores a subscription under an id, instead of the one that may be there. It is active from now on.
+    /// Stores a subscription under an id, replacing an earlier one. It is active from now on.
     pub async fn register(
         &self,
         id: &str,
@@ -248,13 +251,13 @@ impl Subscriptions {
         Ok(self.table().show(endpoint))
     }
 
-    /// Removes a stored subscription. What is known of its endpoint stays.
+    /// Removes a stored subscription; the endpoint's flag or purge is kept.
     pub async fn remove(&self, id: &str, now: Time) -> Result<(), SubscriptionsError> {
         let effects = self.table().remove(id, now).ok_or_else(|| not_found(id))?;
         Ok(self.carry_out(effects).await?)
     }
 
-    /// Flags an endpoint, by its hash or the id of its subscription, to be watched.
+    /// Flags an endpoint, named by its hash or the id of its subscription.
     pub async fn flag(
         &self,
         name: &str,
@@ -265,7 +268,7 @@ impl Subscriptions {
         self.mark(name, SubscriptionState::Flagged, reason, actor, now).await
     }
 
-    /// Purges an endpoint, by its hash or the id of its subscription.
+    /// Purges an endpoint, named by its hash or the id of its subscription.
     pub async fn purge(
         &self,
         name: &str,
@@ -287,7 +290,7 @@ impl Subscriptions {
         let (endpoint, effects) = {
             let mut table = self.table();
             let endpoint = markable(&table, name)?;
-            // People paste what they look at.
+            // Operators paste what they see, possibly with secrets.
             let reason = redact::without_secrets(reason);
             let record = Record::new(standing, Cause::Operator, &reason, now).actor(actor);
             (endpoint, table.mark(endpoint, record, now))
@@ -296,12 +299,12 @@ impl Subscriptions {
         Ok(self.table().show(endpoint))
     }
 
-    /// Whether an endpoint can be flagged or purged by this name.
+    /// Whether an endpoint with this name can be flagged or purged.
     pub fn check_markable(&self, name: &str) -> Result<(), SubscriptionsError> {
         markable(&self.table(), name).map(drop)
     }
 
-    /// Takes the flag or the purge of an endpoint back. If a person put it in place of an earlier flag, that holds again.
+    /// Undoes the flag or the purge of an endpoint. If an operator had replaced an earlier flag, that is restored.
     pub async fn undo(&self, name: &str, now: Time) -> Result<Listed, SubscriptionsError> {
         let (endpoint, effects) = {
             let mut table = self.table();
@@ -312,7 +315,7 @@ impl Subscriptions {
         Ok(self.table().show(endpoint))
     }
 
-    /// Whether there is a flag or a purge to take back.
+    /// Whether there is a flag or a purge to undo.
     pub fn check_undoable(&self, name: &str) -> Result<(), SubscriptionsError> {
         undoable(&self.table(), name).map(drop)
     }
@@ -322,7 +325,7 @@ impl Subscriptions {
         self.table().purged_since(since).len() as u64
     }
 
-    /// Takes all purges back that happened at `since` or later. How many.
+    /// Undoes all purges that happened at `since` or later. Returns how many.
     pub async fn undo_since(&self, since: Time, now: Time) -> Result<u64, SubscriptionsError> {
         let (count, effects) = {
             let mut table = self.table();
@@ -337,7 +340,7 @@ impl Subscriptions {
         Ok(count)
     }
 
-    /// Lets purging go on after the guard stopped it.
+    /// Resumes purging after the guard stopped it.
     pub async fn resume(&self, now: Time) -> Result<(), SubscriptionsError> {
         let effects = self.table().resume(now).ok_or(SubscriptionsError::NotStopped)?;
         Ok(self.carry_out(effects).await?)
@@ -361,7 +364,7 @@ impl Subscriptions {
         }
     }
 
-    /// Stored subscriptions and whatever is flagged or purged, in the order of their hashes.
+    /// Stored subscriptions and all flagged or purged endpoints, in the order of their hashes.
     pub fn list(
         &self,
         standing: Option<SubscriptionState>,
@@ -371,19 +374,19 @@ impl Subscriptions {
         self.table().list(standing, after, limit.min(LIST_MAX))
     }
 
-    /// One endpoint, by its hash or the id of a subscription. `None` if it was never heard of: it is not stored, flagged
-    /// or purged, and this process has not called it lately.
+    /// One endpoint, by its hash or the id of a subscription. `None` if it is unknown: it is not stored, flagged or
+    /// purged, and this process has not called it lately.
     pub fn show(&self, name: &str) -> Option<Listed> {
         let table = self.table();
         table.find(name).map(|endpoint| table.show(endpoint))
     }
 
-    /// How many stored subscriptions were made with each VAPID key.
+    /// The number of stored subscriptions by VAPID key.
     pub fn keys(&self) -> BTreeMap<Option<String>, u64> {
         self.table().keys().clone()
     }
 
-    /// VAPID keys that the sink does not have, with how many stored subscriptions were made with each.
+    /// VAPID keys that the sink does not have, with the number of stored subscriptions made with each.
     pub fn missing_keys(&self) -> Vec<(String, u64)> {
         let table = self.table();
         self.missing_keys_of(&table).map(|(key, count)| (key.to_owned(), count)).collect()
@@ -395,7 +398,7 @@ impl Subscriptions {
         used.filter(move |(key, _)| signs_with.is_some_and(|keys| !keys.contains(*key)))
     }
 
-    /// Forgets what is too old. Cheap unless an hour has passed.
+    /// Removes outdated records. Cheap unless an hour has passed.
     async fn sweep(&self, now: Time) {
         let swept = Time::from_millis(self.shared.swept_ms.load(Ordering::Relaxed));
         if now.since(swept) < SWEEP_EVERY {
@@ -406,7 +409,7 @@ impl Subscriptions {
         let _ = self.carry_out(effects).await;
     }
 
-    /// Makes a change durable, then tells of it. The lock is not held meanwhile.
+    /// Makes a change durable, then notifies listeners. The lock is not held meanwhile.
     async fn carry_out(&self, effects: Effects) -> Result<(), EngineError> {
         let Effects { entries, changes } = effects;
         let sender = self.shared.writer.get().and_then(Writer::sender);
@@ -415,7 +418,7 @@ impl Subscriptions {
             _ => Ok(()),
         };
         if !changes.is_empty() {
-            // Also if it could not be written: it holds in this process.
+            // Even if it could not be written, because it holds in this process.
             self.table().are_durable(&changes);
         }
         if written.is_err() {

@@ -1,4 +1,5 @@
-//! Purges that the owner's system does not know of yet. A purge that is still being written waits until it is durable.
+//! Purges that the owner's system does not know of yet. A purge that is still being written waits until it is
+//! durable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -8,16 +9,16 @@ use serde_json::{Value, json};
 
 use super::record::EndpointId;
 
-/// One announcement by the time of its purge: the order in which they are made.
+/// The time of a purge and its endpoint; announcements are made in this order.
 pub(super) type AnnouncementKey = (Time, EndpointId);
 
-/// What has still to be said of a purge.
+/// A pending announcement of a purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Announcement {
     /// When it was purged.
     pub at: Time,
-    /// The stored subscriptions that named the endpoint by then, so that repeats say the same, whatever is removed
-    /// meanwhile. `None` where an earlier version did not note them.
+    /// The stored subscriptions of the endpoint at that time, so that a repeated announcement is the same even if
+    /// some are removed meanwhile. `None` if it was written by an earlier version.
     pub ids: Option<Vec<String>>,
 }
 
@@ -47,26 +48,26 @@ pub(super) struct Unannounced {
 }
 
 impl Unannounced {
-    /// A purge that is on its way to the store.
+    /// Adds a purge that is being written.
     pub(super) fn begin(&mut self, id: EndpointId, announcement: Announcement) {
         self.take(id);
         self.purged.insert(id, announcement);
     }
 
-    /// The purge is in the store, unless something else happened to the endpoint meanwhile.
+    /// The purge is stored. Ignored if the endpoint changed meanwhile.
     pub(super) fn is_durable(&mut self, id: EndpointId, at: Time) {
         if self.is_of(id, at) {
             self.ready.insert((at, id));
         }
     }
 
-    /// One that was read from the store.
+    /// Adds an announcement that was read from the store.
     pub(super) fn put(&mut self, id: EndpointId, at: Time, ids: Option<Vec<String>>) {
         self.begin(id, Announcement { at, ids });
         self.is_durable(id, at);
     }
 
-    /// Whether there was one.
+    /// Removes an announcement; returns whether there was one.
     pub(super) fn take(&mut self, id: EndpointId) -> bool {
         let Some(Announcement { at, .. }) = self.purged.remove(&id) else { return false };
         self.ready.remove(&(at, id));
@@ -81,7 +82,7 @@ impl Unannounced {
         self.purged.contains_key(&id)
     }
 
-    /// Whether it is about the purge at this time.
+    /// Whether the announcement is for the purge at this time.
     pub(super) fn is_of(&self, id: EndpointId, at: Time) -> bool {
         self.get(id).is_some_and(|announcement| announcement.at == at)
     }
@@ -98,7 +99,7 @@ impl Unannounced {
         self.purged.iter().map(|(id, announcement)| (*id, announcement))
     }
 
-    /// Those that can be made, in their order.
+    /// The announcements that are ready, in order.
     pub(super) fn after(&self, after: Option<AnnouncementKey>) -> impl Iterator<Item = AnnouncementKey> {
         self.ready.range((after.map_or(Unbounded, Excluded), Unbounded)).copied()
     }

@@ -1,4 +1,4 @@
-//! The thread that makes changes durable. Those that come while it writes go together into the next write.
+//! The thread that makes changes durable. Changes that arrive during a write are combined into the next one.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -10,11 +10,11 @@ use super::store::SubscriptionStore;
 use super::table::Table;
 use crate::engine::EngineError;
 
-/// Changes that wait to be written; callers with more wait.
+/// Changes that may wait to be written; further callers wait.
 const WAITING_MAX: usize = 1024;
 /// Entries of one write.
 const BATCH_MAX: usize = 4096;
-/// Outdated entries that a store may hold beside as many as are current.
+/// Outdated entries that a store may hold in addition to as many as are current.
 const OUTDATED_FREE: u64 = 10_000;
 
 pub(super) struct WriteJob {
@@ -22,7 +22,7 @@ pub(super) struct WriteJob {
     done: oneshot::Sender<Result<(), EngineError>>,
 }
 
-/// Hands entries to the thread. Dropping it ends the thread, after what was handed over is written.
+/// Passes entries to the thread. Dropping it ends the thread, after everything passed on was written.
 #[derive(Debug)]
 pub(super) struct Writer {
     sender: Option<mpsc::Sender<WriteJob>>,
@@ -48,7 +48,7 @@ impl Writer {
     }
 }
 
-/// Durable on return.
+/// Writes entries; durable on return.
 pub(super) async fn write(sender: mpsc::Sender<WriteJob>, entries: Vec<Entry>) -> Result<(), EngineError> {
     let ended = || EngineError::Storage("the subscriptions are closed".to_owned());
     let (done, written) = oneshot::channel();
@@ -81,7 +81,8 @@ fn write_all(
     }
 }
 
-/// What the table holds by then may be newer than what was written. It is appended once more, and so still counts.
+/// Compacts the store if it has too many outdated entries. The table may be newer than what was written, but newer
+/// changes are appended again afterwards, so they still count.
 pub(super) fn compact(store: &mut dyn SubscriptionStore, table: &Mutex<Table>) -> Result<(), EngineError> {
     let snapshot = {
         let table = table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,7 +98,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         self.sender = None;
         if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
+            // Its panic has already been printed.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What the runtime tests share: messages, a policy with short waits, and a wait with a hang guard.
+//! Shared by the runtime tests: messages, a policy with short waits, and a wait with a hang guard.
 #![allow(dead_code)] // each test binary uses its own part
 
 pub(crate) mod service;
@@ -15,7 +15,7 @@ use redrive::internal::engine::{
 use redrive::{Letter, LetterState, Message, PipelineHandle, Policy, Redrive, Time};
 use redrive_core::PolicyBuilder;
 
-/// No test takes this long unless something hangs.
+/// No test takes this long unless it hangs.
 pub(crate) const HANG_GUARD: Duration = Duration::from_mins(5);
 
 pub(crate) fn message(id: impl Into<String>) -> Message {
@@ -26,7 +26,7 @@ pub(crate) fn keyed(id: impl Into<String>, key: impl Into<String>) -> Message {
     Message::builder(id).key(key.into()).build().unwrap()
 }
 
-/// Retries almost at once.
+/// A policy that retries almost at once.
 pub(crate) fn quick(retries: u32) -> PolicyBuilder {
     Policy::fixed("1ms").retries(retries).jitter("none")
 }
@@ -60,14 +60,14 @@ pub(crate) async fn letters(redrive: &Redrive, messages: Vec<Message>) -> Vec<Le
     letters
 }
 
-/// What a [`Faulty`] engine is asked before it hands the call on.
+/// The calls before which a [`Faulty`] engine asks whether to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     Settle,
     Replay,
 }
 
-/// An engine that fails when it is told to; all else it leaves to another.
+/// An engine that fails on request and passes everything else to another engine.
 pub(crate) struct Faulty {
     engine: Box<dyn Engine>,
     fails: Box<dyn FnMut(Asked) -> Option<EngineError> + Send>,
@@ -81,7 +81,7 @@ impl Faulty {
         Self { engine, fails: Box::new(fails) }
     }
 
-    /// It can never settle.
+    /// An engine that can never settle.
     pub(crate) fn unsettling(engine: Box<dyn Engine>) -> Self {
         let full = || EngineError::Storage("no space left on device".into());
         Self::new(engine, move |asked| (asked == Asked::Settle).then(full))

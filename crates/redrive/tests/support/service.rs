@@ -1,5 +1,5 @@
-//! A service behind a pipeline, on a virtual clock: the machine, the memory engine, and what the calls come to. A call can
-//! make the whole service die, which breaks off everything under way there.
+//! A service behind a pipeline, on a virtual clock: the machine, the memory engine, and the results of the calls. A
+//! call can kill the whole service, which breaks off all calls that are running there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,34 +13,34 @@ use redrive::{Failure, Message, Policy, Reason, Time};
 use redrive_core::{FailureKind, Random, SplitMix64};
 
 pub(crate) const STARTED: Time = Time::from_millis(1_800_000_000_000);
-/// How finely time passes.
+/// The step of the clock.
 pub(crate) const STEP: Duration = Duration::from_millis(5);
 
-/// What a call comes to.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
     Status(u16),
-    /// There is nobody to connect to.
+    /// The connection is refused.
     Refused,
     /// The connection breaks after the request was sent.
     Reset,
     /// `429` with this Retry-After.
     Busy(Duration),
-    /// It ends as `gone` without a call.
+    /// It becomes a letter with reason `gone` without a call.
     Uncalled,
-    /// The service dies, and with it every call under way; it is back after this long.
+    /// The service dies, and with it every running call; it is back after this long.
     Dies(Duration),
-    /// This, but not before so long.
+    /// The given answer, but only after this long.
     After(Duration, Box<Answer>),
 }
 
-/// One call as its service sees it.
+/// One call, as the service sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct Called {
     pub(crate) id: String,
     pub(crate) attempt: u32,
-    /// Since the start of the run.
+    /// The time since the start of the run.
     pub(crate) at: Duration,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Service {
     pub(crate) calls: Vec<Called>,
     pub(crate) parked: Vec<Parked>,
     pub(crate) log: Vec<HealthEntry>,
-    /// Most calls under way at once.
+    /// The highest number of calls running at once.
     pub(crate) most_running: usize,
     latency: Duration,
     running: Vec<Running>,
@@ -119,7 +119,7 @@ impl Service {
         self.now.since(STARTED)
     }
 
-    /// Goes on for `span`. `answer` says what a call comes to and is not asked while the service is down.
+    /// Runs for `span`. `answer` determines the results of calls and is not asked while the service is down.
     pub(crate) fn run(&mut self, span: Duration, mut answer: impl FnMut(&Called, u64) -> Answer) {
         let until = self.now.plus(span);
         while self.now < until {
@@ -129,15 +129,15 @@ impl Service {
         }
     }
 
-    /// When something happens next, if nobody brings anything. The machine is ticked every second, as it is by its
-    /// thread.
+    /// When the next event happens if nothing is ingested. The machine is ticked every second, as its thread
+    /// does.
     fn next_event(&self) -> Time {
         let ends = self.running.iter().map(|call| call.ends);
         let due = self.machine.next_wake(self.engine.next_due());
         ends.chain(due).fold(self.now.plus(Duration::from_secs(1)), Time::min)
     }
 
-    /// One round as the dispatch thread makes it. Whether nothing happened.
+    /// One round, as the dispatch thread makes it. Returns whether nothing happened.
     pub(crate) fn round(&mut self, answer: &mut impl FnMut(&Called, u64) -> Answer) -> bool {
         let ended = self.end_calls();
         let now = self.now;
@@ -178,7 +178,7 @@ impl Service {
         is_quiet && settled == 0
     }
 
-    /// The process is killed, with nothing under way, and another one goes on.
+    /// The process is killed, with no call running, and another one takes over.
     pub(crate) fn restart(&mut self, machine: Machine) {
         assert!(self.running.is_empty(), "calls are under way");
         self.engine.crash();
@@ -216,7 +216,7 @@ impl Service {
             self.deaths += 1;
             self.down_until = now.plus(back_in);
             ended.extend(self.running.drain(..).map(|call| Running { answer: Answer::Reset, ..call }));
-            // In no particular order.
+            // In random order.
             let turn = self.draw() as usize % ended.len();
             ended.rotate_left(turn);
         }

@@ -21,7 +21,7 @@ pub async fn run(
 ) -> Result<Exit, Failed> {
     let since = since.map(|since| moment(since, session.now())).transpose()?;
     session.api.pipeline(pipeline).await?;
-    let all = session.api.actions(since.as_deref(), LIMIT).await?.view.actions;
+    let all = session.api.actions(Some(pipeline), since.as_deref(), LIMIT).await?.view.actions;
     let full = all.len() >= LIMIT as usize;
     let mut shown = Vec::new();
     for json in all {

@@ -49,13 +49,13 @@ const NAMED_JSON: usize = 1_000_000;
 pub struct AuditArgs {
     /// The pipeline
     pub pipeline: String,
-    /// Who saw the effects: postgres://… with a table `applied`, http(s)://… of `redrive downstream`, or a file with one id on each line; on Kafka, without it, the positions of the pipeline in its topics are the proof
+    /// Witness to compare with: postgres://… (table `applied`), http(s)://… of `redrive downstream`, or a file with one id per line; optional on Kafka, where the positions of the pipeline in its topics are the proof without it
     #[arg(long, value_name = "URL")]
     pub applied: Option<String>,
     /// A table with one row per effect, to find effects that happened twice (with postgres://…)
     #[arg(long, value_name = "TABLE", requires = "applied")]
     pub effects: Option<String>,
-    /// The produced ids: o-0..o-9999, both included, or a list with commas; on Kafka those of the source, unless given
+    /// The produced ids: o-0..o-9999, both included, or a list with commas; on Kafka those of the source by default
     #[arg(long, value_name = "IDS", conflicts_with = "ids_file")]
     pub ids: Option<String>,
     /// A file with the produced ids, one per line; `-` is stdin
@@ -64,10 +64,10 @@ pub struct AuditArgs {
     /// Print who did what instead
     #[arg(long, conflicts_with_all = ["applied", "ids", "ids_file", "effects"])]
     pub actions: bool,
-    /// Since 1h ago, or since an instant in RFC 3339: what was done (with --actions), or produced (on Kafka)
+    /// Start of the range (1h = one hour ago, or RFC 3339): of actions with --actions, of produced records on Kafka
     #[arg(long, value_name = "AGE|TIME", conflicts_with_all = ["ids", "ids_file"])]
     pub since: Option<String>,
-    /// What was produced before this (on Kafka)
+    /// End of the range, exclusive: of produced records on Kafka
     #[arg(long, value_name = "AGE|TIME", conflicts_with_all = ["actions", "ids", "ids_file"])]
     pub until: Option<String>,
 }

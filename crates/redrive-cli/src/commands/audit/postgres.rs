@@ -107,7 +107,7 @@ async fn find(client: &Client, table: &str) -> Result<(String, String), Failed> 
 /// An unreachable database may come back, so try again; one that refuses needs a different request.
 fn failed(error: &tokio_postgres::Error) -> Failed {
     match error.as_db_error() {
-        Some(said) => Failed::usage(format!("--applied: the database says: {}", said.message())),
+        Some(said) => Failed::usage(format!("--applied: the database answered: {}", said.message())),
         None => Failed::new(Exit::TryAgain, format!("--applied: the database does not answer: {error}")),
     }
 }

@@ -242,7 +242,7 @@ fn source(found: &Survey, settings: &PipelineConfig) -> Vec<KafkaFinding> {
     let mut findings = vec![kept(found, settings)];
     if facts.retention_bytes >= 0 {
         let text = format!(
-            "source {} has retention.bytes={}: under load it keeps its records for a shorter time than retention.ms says, \
+            "source {} has retention.bytes={}: under load it keeps its records for a shorter time than retention.ms suggests, \
              and what was not read by then is lost",
             facts.name, facts.retention_bytes
         );
@@ -332,7 +332,7 @@ fn start(cluster: &Cluster, pipeline: &KafkaPipeline, topics: &Topics) -> Result
         && let Some(ran) = ran_before(cluster, topics).map_err(|error| engine_failed(&error))?
     {
         let mut finding = KafkaFinding::new(Some(false), ran.problem());
-        finding.more = vec!["say where it continues:".to_owned()];
+        finding.more = vec!["choose where it continues:".to_owned()];
         finding.more.extend(ran.commands().iter().map(|command| indented(command)));
         return Ok(finding);
     }

@@ -152,7 +152,7 @@ async fn undo_anywhere(discard: &str, session: &Session) -> Result<(String, ApiA
 
 /// The latest actions; empty if they cannot be listed, since a token may be allowed to undo but not to read.
 async fn actions(session: &Session) -> impl Iterator<Item = ActionView> {
-    let actions = session.api.actions(None, ACTIONS_MAX).await.map(|page| page.view.actions);
+    let actions = session.api.actions(None, None, ACTIONS_MAX).await.map(|page| page.view.actions);
     actions.unwrap_or_default().into_iter().filter_map(|action| ActionView::deserialize(action).ok())
 }
 

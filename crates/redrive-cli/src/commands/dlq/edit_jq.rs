@@ -6,7 +6,7 @@ use redrive_api::{Edited, LetterPayload, LetterSelection, LetterView, Payload, S
 use serde::Deserialize as _;
 use serde_json::json;
 
-use super::jq::JqProgram;
+use super::jq_process::JqProcess;
 use super::redact::fail_if_redacted;
 use crate::client::{ApiAnswer, PageQuery, Session};
 use crate::exit::{Exit, Failed};
@@ -39,16 +39,13 @@ impl NewPayloads {
         condition: Option<&str>,
         session: &Session,
     ) -> Result<Self, Failed> {
-        let unreadable = |why: String| {
-            Failed::usage(format!("--jq: {why}")).hint("write it like '.currency |= ascii_upcase'")
-        };
-        let program = JqProgram::parse(code).map_err(unreadable)?;
+        let mut program = JqProcess::start(code).await?;
         let condition = condition.and_then(|text| Condition::parse(text).ok());
         let mut made = Self::default();
         if let Some(ids) = &selection.ids {
             for id in ids {
                 let letter = session.api.letter(pipeline, id).await?.view;
-                made.add(&program, condition.as_ref(), &letter)?;
+                made.add(&mut program, condition.as_ref(), &letter).await?;
             }
             return Ok(made);
         }
@@ -64,7 +61,7 @@ impl NewPayloads {
             let page = session.api.letters(pipeline, &query).await?.view;
             for letter in &page.letters {
                 let letter = LetterView::deserialize(letter).map_err(|error| session.strange(&error))?;
-                made.add(&program, condition.as_ref(), &letter)?;
+                made.add(&mut program, condition.as_ref(), &letter).await?;
             }
             query.cursor = page.next;
             if query.cursor.is_none() {
@@ -95,9 +92,9 @@ impl NewPayloads {
         ApiAnswer { json, view }
     }
 
-    fn add(
+    async fn add(
         &mut self,
-        program: &JqProgram,
+        program: &mut JqProcess,
         condition: Option<&Condition>,
         letter: &LetterView,
     ) -> Result<(), Failed> {
@@ -116,7 +113,7 @@ impl NewPayloads {
         if condition.is_some_and(|condition| !condition.holds(&parsed)) {
             return Ok(());
         }
-        let new = match program.apply(text) {
+        let new = match program.apply(&letter.id, text).await? {
             Ok(Some(new)) => new,
             Ok(None) => {
                 self.unchanged += 1;

@@ -76,8 +76,7 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
         out.line(&format!("  not erased {}   {line}", count(view.in_replay)))?;
     }
     if view.parts_left > 0 {
-        let line =
-            "parts of the storage are still being overwritten; this goes on by itself, also after a restart";
+        let line = "parts of the storage are still being overwritten; this continues by itself, also after a restart";
         out.line(&format!("  {} {line}", count(view.parts_left)))?;
     }
     print_remains(&view.remains, out)?;
@@ -86,7 +85,7 @@ pub async fn erase(args: &EraseArgs, session: &Session, out: &mut Output) -> Res
 
 fn how_to_look(pipeline: &str) -> String {
     format!(
-        "the letters may be erased, all or some: `redrive audit {pipeline} --actions` says what was done; erase them again to \
+        "the letters may be erased, all or some: `redrive audit {pipeline} --actions` shows what was done; erase them again to \
          be sure, what is erased is counted as `erased before`"
     )
 }

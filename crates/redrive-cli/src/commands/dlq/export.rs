@@ -16,7 +16,7 @@ const PAGE: u32 = 50;
 pub struct ExportArgs {
     /// The pipeline
     pub pipeline: String,
-    /// Letters in this state; open ones unless given, or those that the filter names
+    /// Letters in this state; default: open, or those that the filter names
     #[arg(long, value_enum)]
     pub state: Option<LetterStateArg>,
     /// Letters that match, as in `reason:permanent age:>1h -tenant:acme`

@@ -11,6 +11,8 @@ use crate::output::{Align, Output, TextTable, age, count, instant, safe};
 
 /// How much of an error a table shows.
 const ERROR_CHARS: usize = 100;
+/// Groups that are named in the line below the table.
+const NAMED_MAX: usize = 5;
 const DECISION: &str = "Decision (about one group)";
 
 #[derive(Debug, clap::Args)]
@@ -30,7 +32,7 @@ pub struct GroupsArgs {
     /// Mark as being worked on
     #[arg(long, requires = "group", help_heading = DECISION)]
     pub acknowledge: bool,
-    /// It is fixed; letters that come from now on make it regressed
+    /// Mark the group resolved; a new letter reopens it as regressed
     #[arg(long, requires = "group", conflicts_with = "acknowledge", help_heading = DECISION)]
     pub resolve: bool,
     /// Snooze for this long, or until an instant in RFC 3339
@@ -84,38 +86,60 @@ async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<
     };
     let shown: Vec<&GroupView> = all.groups.iter().filter(is_shown).collect();
     if !shown.is_empty() {
-        let mut table = TextTable::new([
+        let mut columns = vec![
             ("GROUP", Align::Left),
             ("OPEN", Align::Right),
             ("RATE/MIN", Align::Right),
             ("OLDEST", Align::Left),
-            ("STATE", Align::Left),
             ("CLASS", Align::Left),
             ("REASON", Align::Left),
-            ("ERROR (normalised)", Align::Left),
-        ]);
+        ];
+        // Without --all the states are one: what regressed is named below.
+        if args.all {
+            columns.push(("STATE", Align::Left));
+        }
+        columns.push(("ERROR (normalised)", Align::Left));
+        let mut table = TextTable::new(columns);
         for group in &shown {
-            table.row([
+            let mut cells = vec![
                 group.id.clone(),
                 count(group.open),
                 count(group.per_minute),
                 group.oldest.map_or_else(|| "-".to_owned(), |at| age::since(now, at.0)),
-                group.state.clone(),
                 group.class.clone().unwrap_or_else(|| "-".to_owned()),
                 group.reason.clone().unwrap_or_else(|| "-".to_owned()),
-                safe::short(&group.error, ERROR_CHARS),
-            ]);
+            ];
+            if args.all {
+                cells.push(group.state.clone());
+            }
+            cells.push(safe::short(&group.error, ERROR_CHARS));
+            table.row(cells);
         }
         out.table(&table)?;
     }
     let groups = all.groups.iter().filter(|group| group.open > 0).count() as u64;
     let empty = if args.all { 0 } else { all.groups.iter().filter(|group| has_nothing(group)).count() };
     let hidden = all.groups.len() - shown.len() - empty;
-    let more = if hidden == 0 {
-        String::new()
-    } else {
-        format!("   {} acknowledged, snoozed or resolved: --all", count(hidden as u64))
+    let regressed: Vec<&str> = all
+        .groups
+        .iter()
+        .filter(|group| group.state == "regressed" && !args.all)
+        .map(|group| group.id.as_str())
+        .collect();
+    let mut more = match &regressed[..] {
+        [] => String::new(),
+        named => {
+            let rest = if named.len() > NAMED_MAX { ", …" } else { "" };
+            format!(
+                "   {} regressed: {}{rest}",
+                count(named.len() as u64),
+                named[..named.len().min(NAMED_MAX)].join(", ")
+            )
+        }
     };
+    if hidden > 0 {
+        more = format!("{more}   {} acknowledged, snoozed or resolved: --all", count(hidden as u64));
+    }
     out.line(&match all.open {
         0 if hidden == 0 && shown.is_empty() => "no open letters".to_owned(),
         open => format!("   {} open in {}{more}", count(open), plural(groups, "group")),

@@ -30,7 +30,7 @@ pub struct InspectArgs {
     /// Letters of this group, as `dlq groups` prints it
     #[arg(long, value_name = "GROUP", value_parser = super::groups::group)]
     pub group: Option<GroupId>,
-    /// Letters in this state; open ones unless given, or those that the filter names
+    /// Letters in this state; default: open, or those that the filter names
     #[arg(long, value_enum)]
     pub state: Option<LetterStateArg>,
     /// Letters that died since: 1h ago, or an instant in RFC 3339

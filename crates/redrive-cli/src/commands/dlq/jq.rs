@@ -1,8 +1,7 @@
 //! `--jq`: a jq program computes the new payload of each letter.
 //!
-//! It runs in this command and not in the processor: a program may run for ever or take all memory, and here the user
-//! can interrupt it. Only changed values are written into the payload, so that everything else keeps its exact text,
-//! down to the digits of numbers.
+//! It runs beside this command and not in the processor: a program may run for ever or take all memory. Only the values that it changed are written into the payload, so that everything else stays as it was
+//! written, down to the digits of its numbers.
 
 use jaq_core::data::JustLut;
 use jaq_core::load::{self, Arena, File, Loader};
@@ -21,6 +20,9 @@ const NOT_BUILT_IN: &[&str] = &[
     "@html", "@htmld", "@uri", "@urid", "@base64", "@base64d",
     "stderr", "debug", "halt", "halt_error",
 ];
+
+/// The largest payload that a program may give.
+const OUTPUT_BYTES_MAX: usize = 8 << 20;
 
 /// A parsed program, ready to run.
 pub struct JqProgram {
@@ -57,7 +59,17 @@ impl JqProgram {
         }
         let mut text = JsonText::parse(payload.as_bytes()).map_err(|fault| fault.to_string())?;
         write(&mut text, "", &input, &output)?;
-        Ok((text.as_str() != payload).then(|| text.into_string()))
+        if text.as_str() == payload {
+            return Ok(None);
+        }
+        if text.as_str().len() > OUTPUT_BYTES_MAX {
+            return Err(format!("the jq program gives more than {} MB", OUTPUT_BYTES_MAX >> 20));
+        }
+        // Whoever reads it later has the same limit.
+        serde_json::from_str::<serde_json::Value>(text.as_str()).map_err(|_| {
+            "the jq program gives a value that is nested more deeply than 127 times".to_owned()
+        })?;
+        Ok(Some(text.into_string()))
     }
 }
 
@@ -185,6 +197,15 @@ mod tests {
         assert!(apply("nan", "1").unwrap_err().contains("not JSON"));
         assert!(apply(".a.b", "[1]").unwrap_err().contains("failed"));
         assert!(apply(".", &"[".repeat(100_000)).is_err());
+    }
+
+    #[test]
+    fn a_value_that_is_too_deep_or_too_large_is_refused() {
+        let nested = |times: u32| apply(&format!("reduce range({times}) as $i (.; [.])"), "1");
+        assert!(nested(100).unwrap().unwrap().starts_with("[[["));
+        assert!(nested(200).unwrap_err().contains("nested"), "{:?}", nested(200));
+        let long = apply("\"abcdefgh\" * 2000000", "1");
+        assert!(long.as_ref().unwrap_err().contains("8 MB"), "{:?}", long.map(|text| text.map(|t| t.len())));
     }
 
     #[test]

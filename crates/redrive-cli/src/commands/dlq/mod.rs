@@ -10,6 +10,8 @@ mod groups;
 mod import;
 mod inspect;
 mod jq;
+mod jq_process;
+mod jq_worker;
 mod lesson;
 mod redact;
 mod replay;
@@ -52,7 +54,7 @@ pub enum DlqAction {
     Discard(discard::DiscardArgs),
     /// Take a discard back
     Undo(discard::UndoArgs),
-    /// Erase what letters say, for good: payload, headers and error texts; a tombstone stays
+    /// Erase the content of letters for good: payload, headers and error texts; a tombstone stays
     Erase(erase::EraseArgs),
     /// Delete resolved letters from the topics of a Kafka pipeline now
     Compact(erase::CompactArgs),
@@ -62,10 +64,16 @@ pub enum DlqAction {
     Import(import::ImportArgs),
     /// Count the dead letters of a pipeline by state, reason and class
     Stats(stats::StatsArgs),
+    /// Runs a jq program for `dlq edit --jq`
+    #[command(hide = true)]
+    JqWorker,
 }
 
 pub fn run(args: &DlqArgs, global: &Global, out: &mut Output) -> Result<Exit, Failed> {
     let Some(action) = &args.action else { return lesson::run(out) };
+    if matches!(action, DlqAction::JqWorker) {
+        return jq_worker::run();
+    }
     with_api(global, out, async |session, out| match action {
         DlqAction::Groups(args) => groups::run(args, session, out).await,
         DlqAction::Inspect(args) => inspect::run(args, session, out).await,
@@ -80,5 +88,6 @@ pub fn run(args: &DlqArgs, global: &Global, out: &mut Output) -> Result<Exit, Fa
         DlqAction::Export(args) => export::run(args, session, out).await,
         DlqAction::Import(args) => import::run(args, global, session, out).await,
         DlqAction::Stats(args) => stats::run(args, session, out).await,
+        DlqAction::JqWorker => jq_worker::run(),
     })
 }

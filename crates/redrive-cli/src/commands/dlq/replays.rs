@@ -34,9 +34,9 @@ pub enum ReplaysAction {
     Show(Job),
     /// Requeue no more letters until it is resumed; those already requeued continue
     Pause(Job),
-    /// Go on with a job that was paused or stopped
+    /// Resume a job that was paused or stopped
     Resume(Job),
-    /// End a job; letters it has not come to stay open
+    /// Abort a job; letters it has not reached stay open
     Abort(Job),
 }
 

@@ -201,7 +201,7 @@ pub fn say_not_open(letters: &[NotOpenLetter], done: &str, out: &mut Output) -> 
 /// Parses a filter and keeps it as typed. An empty one is a typo, or a variable that is not set.
 pub fn expression(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
-        return Err("it is empty; leave --filter out, or say which letters".to_owned());
+        return Err("it is empty; leave --filter out, or select letters with it".to_owned());
     }
     Ok(text.to_owned())
 }

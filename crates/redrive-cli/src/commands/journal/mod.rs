@@ -32,7 +32,7 @@ const DAMAGE_LISTED_MAX: usize = 100;
 
 #[derive(Debug, clap::Args)]
 pub struct JournalArgs {
-    /// The directory of the embedded engine; that of the configuration unless given
+    /// The directory of the embedded engine; default: that of the configuration
     pub dir: Option<PathBuf>,
     /// Only the store of this pipeline
     #[arg(long, value_name = "NAME")]
@@ -54,7 +54,7 @@ pub fn run(args: &JournalArgs, global: &Global, out: &mut Output) -> Result<Exit
         None => configured(global, out)?,
     };
     if !dir.join("FORMAT").exists() {
-        let problem = format!("{}: this is no directory of the embedded engine", dir.display());
+        let problem = format!("{}: this is not a directory of the embedded engine", dir.display());
         return Err(Failed::usage(problem).hint("it has a file FORMAT, and a directory for each pipeline"));
     }
     let all = inspect::pipelines(&dir).map_err(|error| cannot_read(&error))?;
@@ -120,7 +120,7 @@ fn print_removed(removed: &[Removed], out: &mut Output) -> Result<(), Failed> {
 
 fn configured(global: &Global, out: &mut Output) -> Result<PathBuf, Failed> {
     if global.config.is_none() && !Path::new(FILE_DEFAULT).exists() {
-        let problem = format!("there is no {FILE_DEFAULT} here that says where the store is");
+        let problem = format!("there is no {FILE_DEFAULT} here to locate the store");
         return Err(Failed::usage(problem)
             .hint("name its directory: redrive journal DIR; or its configuration: --config FILE"));
     }

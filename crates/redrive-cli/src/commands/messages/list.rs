@@ -20,13 +20,13 @@ const LIMIT_DEFAULT: u32 = 20;
 
 #[derive(Debug, clap::Args)]
 pub struct ListArgs {
-    /// Messages in this state; every state unless given
+    /// Messages in this state; default: every state
     #[arg(long, value_enum)]
     pub state: Option<MessageStateArg>,
     /// Messages that match, as in `tenant:acme attempts:>=3 age:>1h`
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true, value_parser = expression)]
     pub filter: Option<String>,
-    /// At most this many; 20 unless given
+    /// At most this many; default: 20
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub limit: Option<u32>,
 }

@@ -53,13 +53,13 @@ pub struct ProducerArgs {
     /// The same seed makes the same orders with the same fates
     #[arg(long, default_value_t = redrive_lab::seed::DEFAULT_SEED)]
     pub seed: u64,
-    /// The number of the first order, to go on where another run ended
+    /// The number of the first order, to continue where another run ended
     #[arg(long, default_value_t = 0)]
     pub first: u64,
     /// Orders per request
     #[arg(long, default_value_t = 1)]
     pub batch: u32,
-    /// Requests without an answer at the same time; 64 unless given, onto a topic 10,000
+    /// Requests in flight at the same time; default: 64, onto a topic 10,000
     #[arg(long, value_name = "REQUESTS")]
     pub in_flight: Option<usize>,
     /// Write the ids that were acknowledged here, one per line, for `redrive audit --ids-file`

@@ -25,7 +25,7 @@ pub fn lines(condition: &ConditionView) -> Vec<String> {
     }
     if condition.passed_over > 0 {
         lines.push(format!(
-            "{} records were passed over: another record of the same message went on",
+            "{} duplicate records were skipped; another copy of the message was used",
             count(condition.passed_over)
         ));
     }

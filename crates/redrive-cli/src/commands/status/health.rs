@@ -50,7 +50,7 @@ pub fn lines(view: &PipelineView) -> Vec<String> {
         let breaker = view.attention.iter().filter(|notice| notice.subject == Subject::Breaker);
         let links: Vec<&str> = breaker.flat_map(|notice| notice.links.iter().map(String::as_str)).collect();
         if !links.is_empty() {
-            lines.push(format!("what the service itself says: {}", links.join("  ")));
+            lines.push(format!("status pages of the service: {}", links.join("  ")));
         }
         lines.extend(health.if_closed_now.as_ref().map(if_closed_now));
     } else if health.waits_until.is_none() && health.permits < health.permits_max {

@@ -19,7 +19,7 @@ pub async fn run(pipeline: &str, key: &str, session: &Session, out: &mut Output)
     out.line(&line(&answer.view, session.now()))?;
     if answer.view.blocked_by.is_some_and(|head| head.letter.is_some()) {
         out.note(&format!(
-            "  let it go on with: redrive dlq replay {pipeline} --filter key:{}",
+            "  unblock it with: redrive dlq replay {pipeline} --filter key:{}",
             safe::line(key)
         ));
     }

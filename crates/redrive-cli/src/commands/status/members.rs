@@ -88,7 +88,8 @@ pub fn run(pipeline: &str, global: &Global, out: &mut Output) -> Result<Exit, Fa
         all.len() > 1
     };
     if differ(|member, pipeline| Some(member.of_pipeline(pipeline)?.settings?.to_owned())) {
-        let text = "members have different settings: what becomes of a message depends on who gets it";
+        let text =
+            "members run with different settings, so a message's fate depends on which member handles it";
         out.line(&out.paint(Style::Warning, text))?;
     }
     Ok(Exit::Ok)

@@ -19,7 +19,7 @@ use crate::output::{Output, Style, age, count};
 
 #[derive(Debug, clap::Args)]
 pub struct StatusArgs {
-    /// The pipeline; all of them unless given
+    /// The pipeline; default: all
     pub pipeline: Option<String>,
     /// Print a line every second until ^C
     #[arg(long)]

@@ -73,7 +73,7 @@ pub async fn resume(pipeline: &str, session: &Session, out: &mut Output) -> Resu
     if out.is_json() {
         out.json(&answer.json)?;
     } else {
-        out.line("purging goes on")?;
+        out.line("purging resumed")?;
     }
     Ok(Exit::Ok)
 }

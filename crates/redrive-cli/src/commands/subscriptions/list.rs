@@ -19,10 +19,10 @@ const ID_CHARS: usize = 40;
 pub struct ListArgs {
     /// The pipeline
     pub pipeline: String,
-    /// Those in this state; every state unless given
+    /// Those in this state; default: every state
     #[arg(long, value_enum)]
     pub state: Option<State>,
-    /// At most this many; 20 unless given
+    /// At most this many; default: 20
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub limit: Option<u32>,
 }
@@ -31,7 +31,7 @@ pub struct ListArgs {
 pub struct ExportArgs {
     /// The pipeline
     pub pipeline: String,
-    /// Those in this state; every state unless given
+    /// Those in this state; default: every state
     #[arg(long, value_enum)]
     pub state: Option<State>,
 }
@@ -83,7 +83,9 @@ fn warn(pipeline: &str, page: &SubscriptionPage<Value>, out: &mut Output) {
                  service or at us"
             )
         };
-        out.complain(&format!("purging stopped: {why}. Go on with: redrive subscriptions resume {pipeline}"));
+        out.complain(&format!(
+            "purging stopped: {why}. Resume with: redrive subscriptions resume {pipeline}"
+        ));
     }
     if page.full {
         out.complain("the table is full: further endpoints that are gone are not remembered");

@@ -31,7 +31,7 @@ pub enum SubscriptionsAction {
     Undo(change::UndoArgs),
     /// Print all rows as NDJSON, with hashes and without endpoints
     Export(list::ExportArgs),
-    /// Go on with purging after the guard has stopped it
+    /// Resume purging after the guard has stopped it
     Resume(Pipeline),
     /// Show how many stored subscriptions were made with which VAPID key
     Keys(Pipeline),

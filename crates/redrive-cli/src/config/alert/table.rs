@@ -19,8 +19,6 @@ use super::target::AlertTarget;
 
 const EVERY_DEFAULT: Duration = Duration::from_mins(15);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
-const EVERY_MAX: Duration = Duration::from_hours(24 * 31);
-const TIMEOUT_MAX: Duration = Duration::from_mins(5);
 
 /// Whom to notify of what, and how often.
 #[derive(Clone, Debug)]
@@ -55,8 +53,8 @@ impl AlertConfig {
         reader.unknown_keys(section);
         let on = kinds(reader, section);
         let pipelines = pipelines(reader, section, names);
-        let every = span(reader, section, "every", EVERY_DEFAULT, EVERY_MAX);
-        let timeout = span(reader, section, "timeout", TIMEOUT_DEFAULT, TIMEOUT_MAX);
+        let every = reader.duration(section, "every").map_or(EVERY_DEFAULT, |set| set.value);
+        let timeout = reader.duration(section, "timeout").map_or(TIMEOUT_DEFAULT, |set| set.value);
         let limits = limits(reader, section);
         let to = target(reader, section, at)?;
         let set_at = section.at("webhook").or_else(|| section.at("command")).unwrap_or_else(|| at.clone());
@@ -112,7 +110,7 @@ fn kinds(reader: &mut SettingReader, section: &Section<'_>) -> Vec<AlertKind> {
     let Some(given) = reader.texts(section, "on") else { return AlertKind::ALL.to_vec() };
     if given.value.is_empty() {
         let problem =
-            format!("`on = []` tells of nothing; name some of {}, or none for all", names.join(", "));
+            format!("`on = []` sends no alerts; list some of {}, or remove it to get all", names.join(", "));
         reader.fault(section, Fault::value("on", problem, "remove `on`", given.at));
         return Vec::new();
     }
@@ -136,7 +134,7 @@ fn pipelines(reader: &mut SettingReader, section: &Section<'_>, names: &[&str]) 
         return names.iter().map(|name| (*name).to_owned()).collect();
     };
     if given.value.is_empty() {
-        let problem = "`pipelines = []` watches nothing; without it all are watched";
+        let problem = "`pipelines = []` matches no pipeline; remove it to watch all";
         reader.fault(section, Fault::value("pipelines", problem, "remove `pipelines`", given.at));
         return Vec::new();
     }
@@ -164,26 +162,13 @@ fn limits(reader: &mut SettingReader, section: &Section<'_>) -> Limits {
     if let Some(set) = reader.whole(section, "queue_depth") {
         limits.queue_depth = set.value;
     }
-    limits.within = span(reader, section, "within", limits.within, EVERY_MAX);
-    limits.oldest_letter = span(reader, section, "oldest_letter", limits.oldest_letter, EVERY_MAX * 12);
-    limits
-}
-
-/// Reads a duration of at least a second.
-fn span(
-    reader: &mut SettingReader,
-    section: &Section<'_>,
-    key: &str,
-    default: Duration,
-    max: Duration,
-) -> Duration {
-    let Some(set) = reader.duration(section, key) else { return default };
-    if (Duration::from_secs(1)..=max).contains(&set.value) {
-        return set.value;
+    if let Some(set) = reader.duration(section, "within") {
+        limits.within = set.value;
     }
-    let problem = format!("`{key} = \"{}\"` must lie between 1s and {}", print(set.value), print(max));
-    reader.fault(section, Fault::value(key, problem, format!("{key} = \"{}\"", print(default)), set.at));
-    default
+    if let Some(set) = reader.duration(section, "oldest_letter") {
+        limits.oldest_letter = set.value;
+    }
+    limits
 }
 
 fn target(reader: &mut SettingReader, section: &Section<'_>, at: &At) -> Option<AlertTarget> {
@@ -192,7 +177,7 @@ fn target(reader: &mut SettingReader, section: &Section<'_>, at: &At) -> Option<
     let command = reader.texts(section, "command");
     if let (Some(_), Some(_)) = (section.get("webhook"), section.get("command")) {
         let at = [section.at("webhook"), section.at("command")].into_iter().flatten().collect();
-        let problem = "`webhook` and `command` are both set: each needs an [[alert]] of its own";
+        let problem = "`webhook` and `command` are both set: each needs its own [[alert]]";
         reader.fault(section, Fault::line("webhook", problem, "keep `webhook` or `command`", at));
         return None;
     }

@@ -11,6 +11,7 @@ mod server;
 mod table;
 
 pub use form::Form;
+pub(super) use form::words;
 pub use table::{Header, Setting, SettingTable, Shown};
 
 /// All tables except those of sinks, in the order of the default file. Sinks go between the last two.

@@ -2,7 +2,9 @@
 
 use redrive_server::Scope;
 
+use super::super::server::READS;
 use super::form::Form::{File, Text, WordListOf, Words};
+use super::form::words;
 use super::table::{Header, Setting, SettingTable};
 
 #[rustfmt::skip] // one line for each setting
@@ -13,9 +15,9 @@ pub(super) const TABLES: &[SettingTable] = &[
         about: "",
         settings: &[
             Setting::default("listen", Text, r#""127.0.0.1:7333""#, "address and port of the API; beyond loopback only with tokens, and with TLS in front").flag("--listen", "ADDRESS"),
-            Setting::example("reads", Words(&["token", "open"]), r#""token""#, "token | open: whether reads need a token; unless set, as soon as one is configured"),
-            Setting::example("tls_cert_file", File, r#""/etc/redrive/cert.pem""#, "PEM"),
-            Setting::example("tls_key_file", File, r#""/etc/redrive/key.pem""#, "PEM"),
+            Setting::default("reads", Words(|| words(&READS)), r#""auto""#, "who may read: auto (needs a token as soon as one is configured) | token | open (everybody)"),
+            Setting::example("tls_cert_file", File, r#""/etc/redrive/cert.pem""#, "certificate of the API, PEM; needs `tls_key_file`"),
+            Setting::example("tls_key_file", File, r#""/etc/redrive/key.pem""#, "its private key, PEM"),
         ],
     },
     SettingTable {

@@ -34,7 +34,7 @@ pub struct Setting {
     pub key: &'static str,
     pub form: Form,
     pub shown: Shown,
-    /// Its description, in a sentence.
+    /// What it is, in a sentence, without what [`Self::help`] adds.
     pub about: &'static str,
     /// The kind of engine it applies to, if not to all.
     pub only: Option<&'static str>,
@@ -89,6 +89,24 @@ impl Setting {
     /// A setting without a default; the default file shows an example.
     pub const fn example(key: &'static str, form: Form, value: &'static str, about: &'static str) -> Self {
         Self { key, form, shown: Shown::Example(value), about, only: None, flag: None }
+    }
+
+    /// The sentence with what the declaration says besides: the words that are accepted, unless the sentence explains them
+    /// one by one, the bounds, and the engine.
+    pub fn help(&self) -> String {
+        let (what, rest) = self.about.split_once("; ").unwrap_or((self.about, ""));
+        let mut help = what.to_owned();
+        let words = self.form.words().unwrap_or_default();
+        let is_said = |word: &&str| self.about.split([' ', ',', ';', ':', '"']).any(|part| part == *word);
+        if !words.iter().all(is_said) {
+            help = format!("{help}: {}", words.join(" | "));
+        }
+        let engine = self.only.map(|engine| format!("{engine} only"));
+        let rest = Some(rest.to_owned()).filter(|rest| !rest.is_empty());
+        for more in [rest, self.form.bounds_text(), engine].into_iter().flatten() {
+            help = format!("{help}; {more}");
+        }
+        help
     }
 
     /// The same setting, for this kind of engine only.

@@ -5,4 +5,5 @@
 mod table;
 pub mod tls;
 
+pub(super) use table::READS;
 pub use table::{LISTEN_DEFAULT, ServerConfig, TokenConfig};

@@ -142,8 +142,9 @@ impl TokenConfig {
     }
 }
 
-/// The values of `reads`; without it the other settings decide.
-const READS: [(&str, Reads); 2] = [("token", Reads::Token), ("open", Reads::Open)];
+/// What `reads` may be.
+pub(in super::super) const READS: [(&str, Reads); 3] =
+    [("auto", Reads::Auto), ("token", Reads::Token), ("open", Reads::Open)];
 
 fn listen(reader: &mut SettingReader, section: &Section<'_>) -> SocketAddr {
     let Some(given) = reader.text(section, "listen") else { return LISTEN_DEFAULT };
@@ -220,7 +221,7 @@ fn duplicates(reader: &mut SettingReader, section: &Section<'_>, tokens: &[Token
     for (i, token) in tokens.iter().enumerate() {
         if tokens[..i].iter().any(|other| other.name == token.name) {
             let problem =
-                format!("two tokens are named `{}`; the audit could not tell them apart", token.name);
+                format!("two tokens are named `{}`; the audit could not distinguish them", token.name);
             let at = section.at("token").into_iter().collect();
             reader.fault(section, Fault::line("token", problem, "give one of them another name", at));
         }
@@ -241,7 +242,7 @@ fn token_fault(name: &str, secret_file: &Path, at: &At) -> Option<Fault> {
         // The scope was already checked with the text.
         Ok(secret) => {
             let error = Token::new(name, secret.expose(), Scope::ALL).err()?;
-            format!("`secret_file = \"{shown}\"` holds no usable secret: {error}")
+            format!("`secret_file = \"{shown}\"` does not hold a usable secret: {error}")
         }
     };
     let path = shell_word(&shown.to_string());

@@ -10,7 +10,7 @@ use redrive_sinks::apns::options::{CONNECTIONS, CONNECTIONS_MAX, PRODUCTION, SAN
 use redrive_sinks::{ApnsAuth, ApnsOptions, ApnsSink, SinkFault};
 
 use super::super::declared::Form::{Address, File, Open, Text, Whole, Words};
-use super::super::declared::{Header, Setting, SettingTable};
+use super::super::declared::{Header, Setting, SettingTable, words};
 use super::super::fault::Fault;
 use super::super::reader::{Section, SettingReader};
 use super::super::words::quoted;
@@ -19,6 +19,8 @@ use super::kind::{ReachableAt, SinkKind, SinkParts, SinkRead, SinkSettings, Subs
 use super::push::{self, PushSettings};
 
 pub(super) const KIND: SinkKind = SinkKind { name: "apns", tables: TABLES, read };
+
+const ENVIRONMENTS: [(&str, &str); 2] = [("production", PRODUCTION), ("sandbox", SANDBOX)];
 
 #[rustfmt::skip] // one line for each setting
 const TABLES: &[SettingTable] = &[
@@ -32,17 +34,17 @@ const TABLES: &[SettingTable] = &[
             Setting::example("team_id", Text, r#""DEF123GHIJ""#, "the account's id"),
             Setting::example("certificate_file", File, r#""/etc/redrive/apns.pem""#, "a certificate instead of a key, PEM"),
             Setting::example("certificate_key_file", File, r#""/etc/redrive/apns-key.pem""#, "its private key"),
-            Setting::example("environment", Words(&["production", "sandbox"]), r#""production""#, "production | sandbox"),
+            Setting::default("environment", Words(|| words(&ENVIRONMENTS)), r#""production""#, "which server of Apple"),
             Setting::example("url", Address, r#""https://localhost:8443""#, "another server, instead of `environment`"),
-            Setting::example("topic", Text, r#""com.example.app""#, "the app, for messages that name none"),
-            Setting::example("connections", Whole(1, CONNECTIONS_MAX as u64), "2", "opened at most, each with as many streams as APNs allows"),
+            Setting::example("topic", Text, r#""com.example.app""#, "default app (topic) for messages that do not name one"),
+            Setting::default("connections", Whole(1, CONNECTIONS_MAX as u64), "2", "maximum number of connections; each carries as many streams as APNs allows"),
             CA_FILE,
             HASH_KEY_FILE,
             PURGE,
             ON_PURGED,
             TIMEOUT,
             CONCURRENCY,
-            Setting::example("classes", Open(&Text), r#"{ "BadDeviceToken" = "gone" }"#, "what a reason, \"429\", \"5xx\", \"timeout\" … means, over the class table: ok or a class"),
+            Setting::example("classes", Open(&Text), r#"{ "BadDeviceToken" = "gone" }"#, "overrides rows of the class table: a reason, \"429\", \"5xx\", \"timeout\" … = ok or a class"),
         ],
     },
 ];
@@ -76,11 +78,10 @@ fn read(reader: &mut SettingReader, section: &Section<'_>) -> SinkRead {
     reader.unknown_keys(section);
     let auth = auth(reader, section);
     let is_complete = auth.is_some();
-    let environments = [("production", PRODUCTION), ("sandbox", SANDBOX)];
-    let environment = reader.one_of(section, "environment", &environments).map(|set| set.value);
+    let environment = reader.one_of(section, "environment", &ENVIRONMENTS).map(|set| set.value);
     let url = reader.text(section, "url").map(|set| set.value);
     if let (Some(environment), Some(url)) = (section.at("environment"), section.at("url")) {
-        let problem = "both `environment` and `url` are set, and both say which server is meant";
+        let problem = "both `environment` and `url` are set, and both choose the server";
         let name = section.name("url");
         let fix = format!("remove `{name}`");
         reader.fault(section, Fault::line(name, problem, fix, vec![environment, url]));

@@ -21,17 +21,18 @@ pub struct Identity {
     pub format: Format,
 }
 
-const FORMATS: [(&str, Format); 2] = [("plain", Format::Plain), ("cloudevents", Format::CloudEvents)];
+pub(super) const FORMATS: [(&str, Format); 2] =
+    [("plain", Format::Plain), ("cloudevents", Format::CloudEvents)];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum AuthKind {
+pub(super) enum AuthKind {
     Basic,
     Bearer,
     OAuth2,
 }
 
 /// The kinds of authentication by name.
-const KINDS: [(&str, AuthKind); 3] =
+pub(super) const KINDS: [(&str, AuthKind); 3] =
     [("basic", AuthKind::Basic), ("bearer", AuthKind::Bearer), ("oauth2", AuthKind::OAuth2)];
 
 impl AuthKind {

@@ -121,9 +121,9 @@ fn classes(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(String, St
     classes
 }
 
-/// Reads `purge`: how to treat endpoints that a push service reports gone.
+/// `purge`: what happens to endpoints that a push service calls gone.
 fn purge(reader: &mut SettingReader, section: &Section<'_>) -> Option<Purge> {
-    let words = [Purge::Off, Purge::Verify, Purge::AtOnce].map(|purge| (purge.name(), purge));
+    let words = Purge::ALL.map(|purge| (purge.name(), purge));
     reader.one_of(section, "purge", &words).map(|set| set.value)
 }
 

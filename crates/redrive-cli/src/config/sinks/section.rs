@@ -12,9 +12,6 @@ use super::super::words::in_table;
 use super::kind::{SinkKind, SinkSettings};
 use super::registry::{self, SINKS};
 
-/// Planned sinks.
-const PLANNED: [&str; 1] = ["command"];
-
 /// The only sink of a pipeline, with its table.
 pub(in super::super) fn sink_section<'t>(
     reader: &mut SettingReader,
@@ -39,15 +36,7 @@ pub(in super::super) fn sink_section<'t>(
         let fix = if known { format!("keep {}", keep.join(" or ")) } else { String::new() };
         reader.fault(section, Fault::line("sink", problem, fix, places));
     }
-    // A planned sink is not a spelling mistake.
-    let is_planned = |name: &str| PLANNED.contains(&name) && !registry::NAMES.contains(&name);
-    for entry in sinks.iter().filter(|entry| is_planned(&entry.key)) {
-        let built = registry::NAMES.map(|name| format!("`{name}`")).join(", ");
-        let problem = format!("`sink.{}` is not built yet; {built} are", entry.key);
-        reader.fault(section, Fault::line("sink", problem, "", vec![entry.key_at.clone()]));
-    }
-    let is_known = |name: &str| is_planned(name) || registry::NAMES.contains(&name);
-    if !sinks.iter().all(|entry| is_known(&entry.key)) {
+    if !sinks.iter().all(|entry| registry::NAMES.contains(&entry.key.as_str())) {
         reader.unknown_keys(&sink);
     }
     if sinks.is_empty() {

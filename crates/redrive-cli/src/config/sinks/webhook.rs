@@ -24,7 +24,7 @@ use super::webhook_settings::TABLES;
 
 pub(super) const KIND: SinkKind = SinkKind { name: "webhook", tables: TABLES, read };
 
-const LIMIT_BY: [(&str, LimitBy); 3] = {
+pub(super) const LIMIT_BY: [(&str, LimitBy); 3] = {
     const fn named(limit_by: LimitBy) -> (&'static str, LimitBy) {
         (limit_by.name(), limit_by)
     }
@@ -195,12 +195,10 @@ impl SinkSettings for WebhookConfig {
     fn reachable_at(&self) -> ReachableAt<'_> {
         match &self.target {
             Target::Url(_) if self.proxy.is_some() => {
-                ReachableAt::Nobody("requests go through a proxy; the receiver was not asked")
+                ReachableAt::Nobody("not checked: requests go through a proxy")
             }
             Target::Url(url) => ReachableAt::Url(url),
-            Target::Endpoint(_) => {
-                ReachableAt::Nobody("each message brings its own endpoint; none was asked")
-            }
+            Target::Endpoint(_) => ReachableAt::Nobody("not checked: each message names its own endpoint"),
         }
     }
 }
@@ -256,7 +254,7 @@ fn target(reader: &mut SettingReader, section: &Section<'_>) -> Option<Target> {
     let endpoint = reader.pick(section, "endpoint");
     let (url_at, endpoint_at) = (section.at("url"), section.at("endpoint"));
     if url_at.is_some() && endpoint_at.is_some() {
-        let problem = "both `url` and `endpoint` are set, and both say where messages go";
+        let problem = "both `url` and `endpoint` are set, and both choose where messages go";
         let at = [url_at, endpoint_at].into_iter().flatten().collect();
         let (url, endpoint) = (section.name("url"), section.name("endpoint"));
         let fix = format!("keep `{url}` or `{endpoint}`");

@@ -35,9 +35,9 @@ const TABLES: &[SettingTable] = &[
             ON_PURGED,
             TIMEOUT,
             CONCURRENCY,
-            Setting::example("per_endpoint", Whole(1, 10_000), "5", "pushes to one subscription at once"),
-            Setting::example("allow_private_addresses", Switch, "false", "whether subscriptions may lead to private addresses, also by plain http; for tests"),
-            Setting::example("classes", Open(&Text), r#"{ "404" = "permanent" }"#, "what \"404\", \"5xx\", \"VapidPkHashMismatch\", \"timeout\" … mean, over the class table: ok or a class"),
+            Setting::default("per_endpoint", Whole(1, 10_000), "5", "maximum concurrent pushes per subscription"),
+            Setting::default("allow_private_addresses", Switch, "false", "whether subscriptions may lead to private addresses, also by plain http; for tests"),
+            Setting::example("classes", Open(&Text), r#"{ "404" = "permanent" }"#, "overrides rows of the class table: \"404\", \"5xx\", \"VapidPkHashMismatch\", \"timeout\" … = ok or a class"),
         ],
     },
 ];
@@ -135,6 +135,6 @@ impl SinkSettings for WebPushConfig {
     }
 
     fn reachable_at(&self) -> ReachableAt<'_> {
-        ReachableAt::Nobody("each message brings its own subscription; no push service was asked")
+        ReachableAt::Nobody("not checked: each message names its own push service")
     }
 }

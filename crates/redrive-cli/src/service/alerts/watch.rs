@@ -189,7 +189,7 @@ fn disk_nearly_full(dir: Option<PathBuf>) -> Option<String> {
     let stat = rustix::fs::statvfs(&dir?).ok()?;
     let (free, reserve) = (stat.f_bavail.saturating_mul(stat.f_frsize), Tuning::default().reserve_bytes);
     (free < reserve).then(|| {
-        format!("the disk is nearly full: {} MiB left; nothing is accepted, deliveries go on", free >> 20)
+        format!("the disk is nearly full: {} MiB left; nothing is accepted, deliveries continue", free >> 20)
     })
 }
 

@@ -110,7 +110,7 @@ impl OnPurged {
             tracing::warn!(
                 pipeline = self.subscriptions.pipeline(),
                 %error,
-                "that a purge was announced is not durable; it is announced again after a restart"
+                "could not record a purge announcement; it will be repeated after a restart"
             );
         }
     }

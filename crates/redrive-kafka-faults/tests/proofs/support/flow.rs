@@ -1,4 +1,4 @@
-//! A load that goes on beside the test, at a fixed rate.
+//! A load that runs beside the test, at a fixed rate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use redrive_lab::kafka::load::Loader;
 
 const PIECE: Duration = Duration::from_millis(100);
 
-/// Orders 0, 1, 2 … until it is ended.
+/// Writes orders 0, 1, 2 … until it is ended.
 #[derive(Debug)]
 pub(crate) struct Flow {
     ended: Arc<AtomicBool>,
@@ -31,12 +31,12 @@ impl Flow {
         Self { ended, written, thread }
     }
 
-    /// Acknowledged so far, in steps.
+    /// Returns how many orders were acknowledged so far; it grows in steps.
     pub(crate) fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Ends it and tells how many orders went in.
+    /// Ends the load and returns how many orders were written.
     pub(crate) fn end(self) -> u64 {
         self.ended.store(true, Ordering::Relaxed);
         self.thread.join().expect("the load ends well");

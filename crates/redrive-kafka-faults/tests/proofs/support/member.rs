@@ -7,38 +7,38 @@ use redrive_lab::kafka::trace;
 
 use super::wait_for;
 
-/// Virtual memory of a member, in kibibytes: far more than it needs.
+/// Virtual memory of a member in kibibytes: far more than it needs.
 const MEMORY_KIB: u64 = 8 << 20;
 
 const MEMBER: &str = env!("CARGO_BIN_EXE_member");
 
-/// A running member; it does not outlive the test.
+/// A running member; it is killed on drop.
 #[derive(Debug)]
 pub(crate) struct Member {
     child: Child,
     log: std::path::PathBuf,
 }
 
-/// What a process can be told.
+/// The signals that a test sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Ends at once.
+    /// Kills it at once.
     Kill,
-    /// Ends in good order.
+    /// Ends it cleanly.
     Term,
-    /// Freezes.
+    /// Freezes it.
     Stop,
-    /// Goes on.
+    /// Resumes it.
     Cont,
 }
 
 impl Member {
-    /// Starts one; what it says goes to `log`, behind what others said.
+    /// Starts a member; its output is appended to `log`.
     pub(crate) fn spawn(args: &[String], log: &Path) -> Self {
         let said =
             std::fs::File::options().create(true).append(true).open(log).expect("a file for its words");
         let mut command = Command::new("sh");
-        // No cores of those that are meant to die, and not all of the machine's memory for them.
+        // No core dumps of processes that are meant to die, and not all of the machine's memory for them.
         let limits = format!("ulimit -c 0; ulimit -v {MEMORY_KIB}; exec \"$0\" \"$@\"");
         command.args(["-c", &limits, MEMBER]);
         command.args(args).env("RUST_BACKTRACE", "0");
@@ -59,7 +59,7 @@ impl Member {
         trace::wall_us()
     }
 
-    /// `kill -9`; returns when.
+    /// Kills it with `kill -9`; returns when.
     pub(crate) fn kill(mut self) -> u64 {
         let alive = self.child.try_wait().expect("it can be asked").is_none();
         assert!(alive, "it ended before it was killed: {}", self.said());
@@ -68,14 +68,14 @@ impl Member {
         at
     }
 
-    /// Ends it in good order.
+    /// Ends it cleanly.
     pub(crate) fn stop(mut self) {
         self.signal(Signal::Term);
         let status = self.wait();
         assert!(status.success(), "it did not end well: {status}\n{}", self.said());
     }
 
-    /// How it ended, if it did by itself.
+    /// Returns how it ended, if it has ended by itself.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("it can be asked")
     }
@@ -89,7 +89,7 @@ impl Member {
         status.expect("it ended")
     }
 
-    /// The last lines of all members of this world.
+    /// Returns the last log lines of all members of this world.
     pub(crate) fn said(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();

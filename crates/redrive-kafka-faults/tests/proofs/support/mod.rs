@@ -1,4 +1,4 @@
-//! What the proofs share: a world of topics and a trace, members of its group, and a load that goes on.
+//! Shared by the proofs: a world of topics and a trace, members of its group, and a continuous load.
 
 mod flow;
 mod member;
@@ -10,15 +10,15 @@ pub(crate) use world::{SESSION, World, own_broker, root};
 
 use std::time::{Duration, Instant};
 
-/// Nothing a test waits for takes this long unless it never comes.
+/// Nothing that a test waits for takes this long.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
-/// A number from the environment, or as given.
+/// Returns a number from the environment, or the default.
 pub(crate) fn often(variable: &str, default: u64) -> u64 {
     std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
-/// Waits for a condition; `what` says what never came.
+/// Waits for a condition; `what` names it if it never holds.
 pub(crate) fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is() {

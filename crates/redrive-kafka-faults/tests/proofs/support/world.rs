@@ -1,4 +1,4 @@
-//! One pipeline with topics of its own on some broker, and everything that is known of it from outside.
+//! One pipeline with topics of its own on some broker, and everything known about it from outside.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,21 @@ use super::{Member, PATIENCE};
 
 /// One attempt and three retries.
 const ATTEMPTS_MAX: u8 = 4;
-/// Short, so that a test sees messages to their end; long enough that many wait whenever something is killed.
+/// Short, so that messages become terminal within a test; long enough that many wait whenever something is killed.
 const TIERS: &str = "300ms,600ms,1200ms";
 /// How long a member may be silent before its partitions go to another. Short, since a test waits for that.
 pub(crate) const SESSION: Duration = Duration::from_secs(3);
-/// The same where nobody is meant to be put out, so that a machine that is busy elsewhere does not do it.
+/// A session for tests in which no member is meant to be removed, so that a busy machine does not cause it.
 const PATIENT_SESSION: Duration = Duration::from_secs(30);
-/// Whoever runs alone whenever somebody ends the process from outside cannot be told from one that ends it, and many kills
-/// come right after a start, when the most suspicious one runs. Which message is quarantined is the matter of the proofs of pills.
+/// Effectively turns quarantine off. A message that runs alone whenever the process is killed from outside looks like
+/// one that kills it, and many kills come right after a start, when the prime suspect runs. The pill proofs check which
+/// message is quarantined.
 const NEVER_QUARANTINED: &str = "100";
-/// What a member says when it goes on where another, or itself, has lost a partition.
+/// Log messages of a member that takes over a partition that another one, or itself, has lost.
 const TOOK_OVER: [&str; 2] =
     ["the last owner did not end in order", "the partition was lost, and has come back to this process"];
 
-/// A pipeline under test. Its topics go when this is dropped.
+/// A pipeline under test. Its topics are deleted on drop.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) brokers: String,
@@ -44,7 +45,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// On the broker that all tests share.
+    /// Uses the broker that all tests share.
     pub(crate) fn shared(what: &str, partitions: u64) -> Self {
         let brokers = std::env::var(SHARED);
         Self::at(&brokers.unwrap_or_else(|_| shared_broker()), what, partitions)
@@ -56,7 +57,7 @@ impl World {
         let name = format!("proof-{what}-{}-{world}", std::process::id());
         let source = Topic { name: &name, partitions: partitions as i32, settings: &[] };
         topics::create(brokers, &[source]).expect("a topic can be made");
-        // A broker says that a topic is made a moment before it knows it itself.
+        // A broker reports a topic as created shortly before it knows the topic itself.
         super::wait_for("the topic", || {
             topics::reach(brokers, &name).is_ok_and(|reach| reach.len() as u64 == partitions)
         });
@@ -66,7 +67,7 @@ impl World {
         Self { brokers, name, partitions, scratch, session, begun_us, interruptions_us }
     }
 
-    /// Nobody is to be put out of the group for being slow.
+    /// Uses a long session, so that no member is removed from the group for being slow.
     pub(crate) fn patient(mut self) -> Self {
         self.session = PATIENT_SESSION;
         self
@@ -76,12 +77,12 @@ impl World {
         Loader::new(&self.brokers, &self.name, self.partitions, &[]).expect("orders can be written")
     }
 
-    /// Starts a member with a name of its own that it keeps over restarts.
+    /// Starts a member with a static name that it keeps over restarts.
     pub(crate) fn member(&self, name: &str) -> Member {
         self.member_with(&["--member", name, "--state", name, "--crash-threshold", NEVER_QUARANTINED])
     }
 
-    /// Starts a member that the group knows only as long as it lives.
+    /// Starts a member without a static name.
     pub(crate) fn stranger(&self, state: &str) -> Member {
         self.member_with(&["--state", state, "--crash-threshold", NEVER_QUARANTINED])
     }
@@ -101,7 +102,7 @@ impl World {
         self.scratch.path().join("trace")
     }
 
-    /// Attempts so far.
+    /// Returns the number of attempts so far.
     pub(crate) fn attempts(&self) -> u64 {
         trace::len(&self.trace())
     }
@@ -110,18 +111,18 @@ impl World {
         trace::read(&self.trace()).expect("the trace can be read")
     }
 
-    /// Something happened at this moment that may have made work be done twice.
+    /// Notes that something happened at this moment that may have caused repeats.
     pub(crate) fn interrupted(&mut self, at_us: u64) {
         self.interruptions_us.push(at_us);
     }
 
-    /// Waits until some member tries something.
+    /// Waits until some member makes an attempt.
     pub(crate) fn wait_until_moving(&self) {
         let before = self.attempts();
         super::wait_for("an attempt", || self.attempts() > before);
     }
 
-    /// Waits until each of the first `orders` was tried at least once.
+    /// Waits until each of the first `orders` was attempted at least once.
     pub(crate) fn wait_until_reached(&self, orders: u64) {
         super::wait_for("everybody to be tried", || {
             let mut open: HashSet<u64> = (0..orders).collect();
@@ -132,7 +133,7 @@ impl World {
         });
     }
 
-    /// Waits until every order has an end.
+    /// Waits until every order is terminal.
     pub(crate) fn wait_until_ended(&self, produced: u64) {
         let begun = Instant::now();
         loop {
@@ -154,12 +155,12 @@ impl World {
         }
     }
 
-    /// Records of the dead-letter topic; none while it is not there.
+    /// Returns the records of the dead-letter topic; none while it does not exist.
     pub(crate) fn letters(&self) -> Vec<letters::LetterRecord> {
         letters::read(&self.brokers, &format!("{}.DLQ", self.name)).unwrap_or_default()
     }
 
-    /// Everything that is known, compared; what does not add up fails the test.
+    /// Compares everything that is known; fails the test if something does not add up.
     pub(crate) fn audit(&self, produced: u64, what: &str) -> AuditVerdict {
         let mut audit = Audit::new(produced, ATTEMPTS_MAX, self.begun_us, &self.interruptions_us);
         self.tried().into_iter().for_each(|tried| audit.tried(tried));
@@ -170,8 +171,8 @@ impl World {
         told
     }
 
-    /// Adds what nobody did on purpose, to be called before the audit: a member was put out of its group, or replaced, and
-    /// another one went on in its place. What that one says about it counts.
+    /// Adds interruptions that no test caused, before the audit: a member was removed from its group or replaced, and
+    /// another one took over, according to the log of the latter.
     pub(crate) fn members_were_replaced(&mut self) {
         let said = self.said();
         let times = said
@@ -184,17 +185,17 @@ impl World {
         self.interruptions_us.extend(at_us);
     }
 
-    /// A machine that lost its disk.
+    /// Simulates a machine that lost its disk.
     pub(crate) fn forget(&self, state: &str) {
         let _ = std::fs::remove_dir_all(self.scratch.path().join(state));
     }
 
-    /// Everything members said.
+    /// Returns the whole log of the members.
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(self.scratch.path().join("log")).unwrap_or_default()
     }
 
-    /// What members said last.
+    /// Returns the last log lines of the members.
     pub(crate) fn log(&self) -> String {
         let text = self.said();
         let lines: Vec<&str> = text.lines().collect();
@@ -216,17 +217,17 @@ impl Drop for World {
     }
 }
 
-/// The checkout, where the script that starts brokers is.
+/// Returns the checkout, which has the script that starts brokers.
 pub(crate) fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// A broker for one test alone.
+/// Starts a broker for one test alone.
 pub(crate) fn own_broker(dir: &TempDir) -> Broker {
     Broker::up(root(), dir.path()).expect("a broker starts")
 }
 
-/// Without `make test` around us: the broker of this checkout, if it runs.
+/// Outside `make test`, uses the broker of this checkout, if it runs.
 fn shared_broker() -> String {
     let status = std::process::Command::new(root().join("scripts/kafka.sh")).arg("status").output();
     let status = status.expect("scripts/kafka.sh can be called");

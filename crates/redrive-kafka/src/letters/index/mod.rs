@@ -1,4 +1,4 @@
-//! All letters of a pipeline in the order of their numbers, and how many there are in which state.
+//! All letters of a pipeline ordered by number, and how many there are in which state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -8,7 +8,7 @@ use redrive::internal::engine::{LetterStanding, LetterState};
 use redrive_core::{GroupId, Time};
 
 use super::edit_record::EditedLetter;
-use super::entry::{DlqPosition, LetterEntry, LetterRecord};
+use super::entry::{DlqPosition, Extent, LetterEntry, LetterRecord};
 use super::ids::IdIndex;
 use super::state::StateRecord;
 
@@ -20,9 +20,9 @@ pub struct LetterTotals {
     pub succeeded: u64,
     pub discarded: u64,
     pub erased: u64,
-    /// Second records of one letter and generation: a crash left two copies of a message, and both died. Merged.
+    /// Merged second records of one letter and generation: a crash left two copies of a message, and both died.
     pub twins: u64,
-    /// Records in `T.DLQ` and `T.DLQ.state` that are none of ours, or are damaged.
+    /// Records in `T.DLQ` and `T.DLQ.state` that are foreign or damaged.
     pub unreadable: u64,
 }
 
@@ -36,30 +36,30 @@ pub enum LearnedFrom {
 #[derive(Debug, Default)]
 pub struct Index {
     entries: BTreeMap<u64, LetterEntry>,
-    /// The last record of letters that have one behind the one that counts: twins.
+    /// The last record of each letter whose last record is not the one that counts.
     later: BTreeMap<u64, DlqPosition>,
-    /// Records in `T.DLQ` that are no letters, up to [`FOREIGN_MAX`]: nothing from them on is ever deleted.
+    /// The first [`FOREIGN_MAX`] records in `T.DLQ` that are not letters. Nothing from them on is ever deleted.
     foreign: BTreeSet<DlqPosition>,
-    /// Letters that are gone and whose states are not, up to [`ORPHANS_MAX`].
+    /// Letters that are gone but still have states, up to [`ORPHANS_MAX`].
     orphans: BTreeSet<u64>,
-    /// What was said last about the edits of letters.
+    /// The latest edit record of each letter.
     edited: BTreeMap<u64, EditedLetter>,
     pub counts: LetterTotals,
     groups: OpenGroups,
     ids: IdIndex,
 }
 
-/// Records that are no letters and whose places are remembered.
+/// How many foreign records are remembered.
 const FOREIGN_MAX: usize = 10_000;
 
-/// Beyond it, the letters of an id are looked for among all.
+/// If more letters share an id's hash, all letters are searched instead.
 const OF_ID_MAX: usize = 1_000;
 
-/// Beyond it, states of letters that are gone are taken back another time.
+/// States of letters that are gone are deleted this many at a time; the rest follows later.
 const ORPHANS_MAX: usize = 10_000;
 
 impl Index {
-    /// Whether a record says something new, so that its bytes have to be kept.
+    /// Whether a record is news, so that its bytes have to be kept.
     pub fn wants(&self, number: u64, parked: &LetterRecord) -> bool {
         self.entries.get(&number).is_none_or(|entry| entry.wants(parked))
     }
@@ -73,7 +73,7 @@ impl Index {
             entry.parked(parked);
             counts = entry.place();
             // One that was cut or written again is a second record on purpose.
-            let is_plain = !parked.cut && !parked.moved;
+            let is_plain = parked.extent == Extent::Whole && !parked.moved;
             twin = learned == LearnedFrom::Topic && is_plain && entry.meet(parked.generation);
         });
         self.counts.twins += u64::from(twin);
@@ -83,7 +83,7 @@ impl Index {
         }
     }
 
-    /// A record in `T.DLQ` that is not ours, or is damaged: it is no letter.
+    /// Notes a record in `T.DLQ` that is foreign or damaged, and so not a letter.
     pub fn foreign(&mut self, place: DlqPosition) {
         self.counts.unreadable += 1;
         self.foreign.insert(place);
@@ -92,14 +92,23 @@ impl Index {
         }
     }
 
-    /// Those, in order.
+    /// Returns the positions of the foreign records, in order.
     pub fn foreigners(&self) -> impl Iterator<Item = DlqPosition> {
         self.foreign.iter().copied()
     }
 
-    /// The last record of a letter, if it is not the one that counts.
+    /// Returns the last record of a letter, if it is not the one that counts.
     pub fn last_place(&self, number: u64) -> Option<DlqPosition> {
         self.later.get(&number).copied()
+    }
+
+    /// Erased letters that have a record behind their tombstone: somebody had read them before they were erased, and wrote
+    /// them again.
+    pub fn overtaken_tombstones(&self) -> Vec<u64> {
+        let is_overtaken = |(number, last): &(&u64, &DlqPosition)| {
+            self.entries.get(number).is_some_and(|entry| entry.is_tombstone() && entry.place() < **last)
+        };
+        self.later.iter().filter(is_overtaken).map(|(number, _)| *number).collect()
     }
 
     /// Nothing is left of a letter.
@@ -128,19 +137,19 @@ impl Index {
         self.edited.remove(&number);
     }
 
-    /// Whether anything is known of a letter.
+    /// Whether anything is known about a letter.
     pub fn has(&self, number: u64) -> bool {
         self.entries.contains_key(&number)
     }
 
-    /// A state of a letter that is gone: its taking back was cut short, or is still to be read.
+    /// Notes the state of a letter that is gone: its deletion was interrupted, or has not been read yet.
     pub fn orphan(&mut self, number: u64) {
         if self.orphans.len() < ORPHANS_MAX {
             self.orphans.insert(number);
         }
     }
 
-    /// Letters of which only states are left.
+    /// Returns the letters of which only states are left.
     pub fn orphans(&self) -> impl Iterator<Item = u64> {
         let of_slots = self.entries.iter().filter(|(_, entry)| !entry.is_known()).map(|(number, _)| *number);
         of_slots.chain(self.orphans.iter().copied())
@@ -162,7 +171,7 @@ impl Index {
                 self.groups.leave(group, dead_at, number);
             }
             if let Some((group, dead_at)) = is_in {
-                // One that was discarded and opens again died no second time.
+                // A discarded letter that is reopened did not die a second time.
                 let is_same_death = died == Some(dead_at);
                 let enter = if is_same_death { OpenGroups::enter_again } else { OpenGroups::enter };
                 entry.set_group(enter(&mut self.groups, group, dead_at, number));
@@ -174,18 +183,18 @@ impl Index {
         }
     }
 
-    /// Groups about which something was decided.
+    /// Reserves groups with a decision.
     pub fn reserve_groups(&mut self, groups: &[GroupId]) {
         self.groups.reserve(groups.iter().copied());
     }
 
-    /// Letters that may be of the message with this id, or were before an edit gave it another; `None` if they are too
-    /// many.
+    /// Returns the letters that may belong to the message with this id, also if an edit has changed it; `None` if there
+    /// are too many.
     pub fn letters_of(&self, id: &str) -> Option<Vec<u64>> {
         self.ids.letters(id, OF_ID_MAX)
     }
 
-    /// The open letters by group.
+    /// Returns the open letters by group.
     pub fn groups(&self) -> &OpenGroups {
         &self.groups
     }
@@ -201,12 +210,12 @@ impl Index {
         }
     }
 
-    /// The letter, if its record is known.
+    /// Returns the letter, if its record is known.
     pub fn get(&self, number: u64) -> Option<&LetterEntry> {
         self.entries.get(&number).filter(|entry| entry.state().is_some())
     }
 
-    /// Letters after `after`, with their states.
+    /// Returns the letters after `after`, with their states.
     pub fn after(&self, after: Option<u64>) -> impl Iterator<Item = (u64, LetterState, &LetterEntry)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let entries = self.entries.range((from, Bound::Unbounded));
@@ -225,7 +234,7 @@ impl Index {
     }
 }
 
-/// Where an open letter is counted.
+/// Returns where an open letter is counted.
 fn open_in(entry: &LetterEntry) -> Option<(GroupId, Time)> {
     (entry.state() == Some(LetterState::Open)).then(|| (entry.group(), entry.dead_at()))
 }

@@ -1,4 +1,4 @@
-//! The index comes out the same however the two topics are read, and its size is known.
+//! The index is the same however the reads of the two topics interleave, and its size is bounded.
 
 use proptest::prelude::*;
 use redrive_core::{Reason, SplitMix64};
@@ -14,12 +14,12 @@ enum IndexNote {
     StateRecord(u64, StateRecord),
 }
 
-/// What a letter went through, and what must be known of it in the end.
+/// What happened to a letter, and what must be known about it in the end.
 #[derive(Debug, Default)]
 struct Story {
     dlq: Vec<IndexNote>,
     states: Vec<IndexNote>,
-    /// What this process knows before it reads it.
+    /// What this process learns before it reads it.
     own: Vec<IndexNote>,
     truth: Vec<(u64, LetterState, u32, Vec<u64>, DlqPosition)>,
     twins: u64,
@@ -69,7 +69,7 @@ fn live(
                 dead_at: Time::from_millis(u64::from(generation)),
                 id_hash: IdHash::of(&format!("o-{}", number % 5)),
                 job: jobs.last().copied(),
-                cut: false,
+                extent: Extent::Whole,
                 moved: false,
             };
             told.twins += copy;
@@ -166,7 +166,7 @@ proptest! {
                 prop_assert_eq!(entry.state(), Some(*state), "letter {}", number);
                 prop_assert_eq!((entry.generation(), entry.place()), (*generation, *place));
                 prop_assert_eq!(entry.at(), place.offset() as u64);
-                // The latest job is last; the order of those before it means nothing.
+                // The latest job is last; the order of the earlier ones does not matter.
                 let mut known = entry.jobs().to_vec();
                 prop_assert_eq!(known.last(), jobs.last());
                 known.sort_unstable();
@@ -214,9 +214,28 @@ fn parked(generation: u32, offset: i64) -> LetterRecord {
         dead_at: Time::from_millis(offset as u64),
         id_hash: IdHash::of(&format!("o-{offset}")),
         job: None,
-        cut: false,
+        extent: Extent::Whole,
         moved: false,
     }
+}
+
+#[test]
+fn a_tombstone_stays_the_letter_wherever_a_copy_of_what_was_erased_lies() {
+    let erased = StateRecord { generation: 0, is: LetterState::Erased, jobs: vec![], at: Time::ZERO };
+    let stone = |offset| LetterRecord { moved: true, extent: Extent::Tombstone, ..parked(0, offset) };
+    let moved = |offset| LetterRecord { moved: true, ..parked(0, offset) };
+    let told = |records: &[LetterRecord]| {
+        let mut index = Index::default();
+        index.state_is(3, &erased);
+        records.iter().for_each(|record| index.parked(3, record, LearnedFrom::Topic));
+        (index.get(3).unwrap().place().offset(), index.overtaken_tombstones())
+    };
+    // A trimming that had read the letter before it was erased writes it again behind the tombstone.
+    assert_eq!(told(&[parked(0, 1), stone(5), moved(9)]), (5, vec![3]));
+    assert_eq!(told(&[parked(0, 1), moved(9), stone(5)]), (5, vec![3]), "its own copies are known first");
+    assert_eq!(told(&[parked(0, 1), stone(5), moved(9), stone(12)]), (12, vec![]), "it was written again");
+    assert_eq!(told(&[parked(0, 1), moved(9), stone(12)]), (12, vec![]));
+    assert_eq!(told(&[parked(0, 1), moved(9)]), (9, vec![]), "its tombstone is still to be read");
 }
 
 #[test]
@@ -253,12 +272,12 @@ fn the_oldest_letter_is_the_one_that_died_first_among_those_that_are_open() {
     assert_eq!(index.groups().oldest(), Some(Time::from_millis(900)));
     index.state_is(3, &StateRecord { is: LetterState::Open, ..discarded });
     assert_eq!(index.groups().oldest(), Some(Time::from_millis(3)));
-    // One with a low number that died late, as after a replay.
+    // A letter with a low number that died late, as after a replay.
     index.parked(3, &parked(1, 5_000), LearnedFrom::Topic);
     assert_eq!(index.groups().oldest(), Some(Time::from_millis(900)));
 }
 
-/// `cargo test -p redrive-kafka --release --lib letters::index -- --ignored --nocapture` prints what a letter costs.
+/// `cargo test -p redrive-kafka --release --lib letters::index -- --ignored --nocapture` prints the memory per letter.
 #[test]
 #[ignore = "a measurement: the memory of a million letters"]
 fn a_million_letters_have_a_bound() {
@@ -266,7 +285,7 @@ fn a_million_letters_have_a_bound() {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
     };
-    // Kept to the end, or the second would live in the memory of the first.
+    // Keep the first index to the end, or the second would reuse its memory.
     let mut kept = Vec::new();
     for (what, replayed) in [("open", false), ("replayed once and dead again", true)] {
         let before = resident();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use crate::fate::Rates;
-use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::{mean, quantile};
 use crate::testbed::{Fates, Load, MessageRecord, Outage, Subject, Trace};
@@ -69,7 +69,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     let (variants, rest, is_partial) = complete(each);
     let (curves, forecasts): (Vec<Curve>, Vec<ForecastLine>) = rest.into_iter().unzip();
     let title = "Time to success of messages that failed at least once";
-    let plots = vec![Plot::new("time-to-success", title, "seconds", "share that has succeeded", curves)];
+    let plot = Plot::new("time-to-success", title, "seconds", "share that has succeeded", curves);
+    let plots = vec![plot.x_scale(Scale::Log(0.1)).y_scale(Scale::Share)];
     Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })
 }
 

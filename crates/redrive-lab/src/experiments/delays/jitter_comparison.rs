@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, complete};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::Scenario;
 
 #[derive(Debug, Deserialize)]
@@ -76,8 +76,10 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     ];
     let (calls, times) = curves.into_iter().map(|[calls, times]| (calls, times)).unzip();
     let plots = vec![
-        Plot::new("calls", "Calls until every client is done", "clients", "calls", calls),
-        Plot::new("time", "Time until every client is done", "clients", "milliseconds", times),
+        Plot::new("calls", "Calls until every client is done", "clients", "calls", calls)
+            .y_scale(Scale::Log(10.0)),
+        Plot::new("time", "Time until every client is done", "clients", "milliseconds", times)
+            .y_scale(Scale::Log(100.0)),
     ];
     Ok(Outcome { columns, variants, plots, is_partial, ..Outcome::default() })
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, unprotected};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
 use crate::testbed::trace::quantile;
 use crate::testbed::{Burst, Fates, Load, Subject, Trace};
@@ -55,7 +55,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     };
     let curves = vec![curve("p50", 0), curve("p99", 1), curve("most", 2)];
     let title = "Lateness of retries, by the number of messages that wait beside them";
-    let plots = vec![Plot::new("lateness", title, "messages that wait", "milliseconds late", curves)];
+    let plot = Plot::new("lateness", title, "messages that wait", "milliseconds late", curves);
+    let plots = vec![plot.x_scale(Scale::Log(1_000.0))];
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
 }
 

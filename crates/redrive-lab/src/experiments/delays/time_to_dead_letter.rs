@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::Rates;
-use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Span};
 use crate::testbed::trace::quantile;
 use crate::testbed::{Fates, Load, Subject, Trace};
@@ -21,6 +21,9 @@ struct TimeToDeadLetterParameters {
     tiers: Vec<Span>,
     jitter: String,
     concurrency: u32,
+    /// Letters that are announced and never written, to break the audit.
+    #[serde(default)]
+    phantom_letters: u64,
 }
 
 pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
@@ -31,6 +34,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let load = Load {
             fates: Fates::Rates(poison),
             follow: waiting + Duration::from_mins(1),
+            phantom_letters: p.phantom_letters,
             ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
         let policy = built(&unprotected(&p.tiers).jitter(p.jitter.as_str()))?;
@@ -51,8 +55,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     let (variants, rest, is_partial) = complete(each);
     let (curves, lines): (Vec<Curve>, Vec<[ForecastLine; 2]>) = rest.into_iter().unzip();
     let forecasts = lines.into_iter().flatten().collect();
-    let plots =
-        vec![Plot::new("time", "Time to a dead letter", "seconds", "share that is a dead letter", curves)];
+    let plot = Plot::new("time", "Time to a dead letter", "seconds", "share that is a dead letter", curves);
+    let plots = vec![plot.y_scale(Scale::Share)];
     Ok(Outcome { columns: columns(), variants, forecasts, plots, is_partial, ..Outcome::default() })
 }
 

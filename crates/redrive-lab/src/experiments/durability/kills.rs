@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, LabEngine, complete};
 use super::kills_kafka;
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::trace::EngineCounts;
 use crate::testbed::victim::{self, VictimOrder};
@@ -29,6 +29,9 @@ pub(super) struct KillParameters {
     pub(super) latency: Span,
     pub(super) concurrency: u32,
     pub(super) durable: bool,
+    /// Every life begins from nothing, to break the claim.
+    #[serde(default)]
+    pub(super) forgets: bool,
 }
 
 impl KillParameters {
@@ -49,7 +52,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     })?;
     let (variants, curves, is_partial) = complete(each);
     let title = "Calls that were repeated, kill by kill";
-    let plots = vec![Plot::new("repeats", title, "kill", "repeated calls", curves)];
+    let plots = vec![Plot::new("repeats", title, "kill", "repeated calls", curves).y_scale(Scale::Log(1.0))];
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
 }
 
@@ -83,6 +86,7 @@ fn play(
         concurrency: p.concurrency,
         latency_ms: p.latency.0.as_millis() as u64,
         durable: p.durable,
+        forgets: p.forgets,
         life: 0,
         kafka: None,
     };

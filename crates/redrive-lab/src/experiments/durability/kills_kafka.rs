@@ -53,6 +53,7 @@ mod with_kafka {
             concurrency: p.concurrency,
             latency_ms: p.latency.0.as_millis() as u64,
             durable: p.durable,
+            forgets: p.forgets,
             life: 0,
             kafka: Some(VictimTopic {
                 brokers: brokers.to_owned(),

@@ -1,16 +1,17 @@
 //! Twenty minutes at 50,000 messages per second: throughput, lag and memory over time, and an audit of every id.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use redrive_core::forecast::Shares;
 use serde::Deserialize;
 
 use super::super::fault::LabError;
-use super::super::setup::{ExperimentSetup, built, complete, tier_lines, unprotected};
+use super::super::setup::{ExperimentSetup, built, complete, mode, tier_lines, unprotected};
 use crate::fate::Rates;
 use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
-use crate::testbed::{ByteLog, Fates, Load, RunEnd, Subject};
+use crate::testbed::{ByteLog, CallLog, Fates, Load, RunEnd, Subject};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,6 +26,56 @@ struct SoakParameters {
     partitions: u32,
     /// Per partition.
     concurrency: u32,
+    /// `blocking`, to break the claim.
+    #[serde(default)]
+    mode: String,
+    /// Bytes that the handler keeps of every call, to break the claim.
+    #[serde(default)]
+    leaks: usize,
+}
+
+/// Keeps memory for every call.
+#[derive(Debug)]
+struct LeakyLog {
+    log: Arc<ByteLog>,
+    bytes: usize,
+    kept: Mutex<Vec<Vec<u8>>>,
+}
+
+impl CallLog for LeakyLog {
+    fn arrived(&self, number: u64, at: Duration) {
+        self.log.arrived(number, at);
+    }
+
+    fn called(&self, number: u64, at: Duration) -> u16 {
+        // Memory counts once it is written.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(vec![1; self.bytes]);
+        self.log.called(number, at)
+    }
+
+    fn failed(&self, at: Duration) {
+        self.log.failed(at);
+    }
+
+    fn succeeded(&self, number: u64, at: Duration) {
+        self.log.succeeded(number, at);
+    }
+
+    fn died(&self, number: u64, at: Duration) {
+        self.log.died(number, at);
+    }
+
+    fn started(&self) -> u64 {
+        self.log.started()
+    }
+
+    fn ended(&self) -> u64 {
+        self.log.ended()
+    }
+
+    fn dead(&self) -> u64 {
+        self.log.dead()
+    }
 }
 
 /// What is drawn over time.
@@ -44,7 +95,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
             follow: p.follow.0,
             ..Load::steady(setup.seed, p.rate, p.arrive_for.0)
         };
-        let policy = built(&unprotected(&p.tiers))?;
+        let policy = built(&unprotected(&p.tiers).mode(mode(&p.mode)))?;
         let shares = Shares {
             transient: p.transient.0.as_f64(),
             failing_twice: 1.0 / 3.0,
@@ -53,7 +104,11 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         let forecast = policy.forecast().load(shares);
         let log = Arc::new(ByteLog::new(&load));
         let subject = Subject::plain(policy, p.concurrency);
-        let Some(end) = setup.play_with(&load, &subject, log.clone(), stage)? else { return Ok(None) };
+        let calls: Arc<dyn CallLog> = match p.leaks {
+            0 => log.clone(),
+            bytes => Arc::new(LeakyLog { log: log.clone(), bytes, kept: Mutex::default() }),
+        };
+        let Some(end) = setup.play_with(&load, &subject, calls, stage)? else { return Ok(None) };
         let (result, curves) = measure(&variant.name, &log, &end);
         // Drawn fates scatter around the shares.
         let by = 3.0 * (3.0 / load.messages().max(1) as f64).sqrt();
@@ -101,7 +156,7 @@ fn columns() -> Vec<Column> {
 }
 
 fn measure(name: &str, log: &ByteLog, end: &RunEnd) -> (VariantResult, SoakCurves) {
-    let audit = log.audit(end.engine);
+    let audit = log.audit(end.engine, &end.letters);
     let (first_calls, lag, memory) = (log.first_calls(), log.lag(), log.memory_mb());
     let produced = audit.produced.max(1) as f64;
     let seconds = first_calls.len().max(1) as f64;

@@ -2,14 +2,13 @@
 
 use std::time::Duration;
 
-use redrive::Mode;
 use redrive_core::Ratio;
 use serde::Deserialize;
 
 use super::super::fault::LabError;
-use super::super::setup::{ExperimentSetup, against_first, built, complete, unprotected};
+use super::super::setup::{ExperimentSetup, against_first, built, complete, mode, unprotected};
 use crate::fate::{Fate, Rates};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::quantile;
 use crate::testbed::{Fates, Load, Subject, Trace, engine_metrics};
@@ -49,11 +48,7 @@ impl BlockingParameters {
 
     /// One call at a time per partition, as a consumer of that partition makes them.
     fn subject(&self) -> Result<Subject, LabError> {
-        let mode = match self.mode.as_str() {
-            "blocking" => Mode::Blocking,
-            _ => Mode::NonBlocking,
-        };
-        let policy = unprotected(&self.tiers).mode(mode);
+        let policy = unprotected(&self.tiers).mode(mode(&self.mode));
         Ok(Subject::plain(built(&policy)?, 1))
     }
 }
@@ -116,7 +111,8 @@ fn plots(drawn: Vec<DrawnVariant>) -> Vec<Plot> {
             "Mean stall of messages that started (redrive_stall_seconds)",
             "milliseconds",
             stall,
-        ),
+        )
+        .y_scale(Scale::Log(1.0)),
     ]
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::{Fate, Rates};
-use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::trace::quantile;
 use crate::testbed::{Classes, Fates, Load, MessageRecord, Subject, Trace};
@@ -55,8 +55,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     let notes = boundary(&variants).into_iter().collect();
     let forecasts = lines.into_iter().flatten().collect();
     let title = "How long poison stays before it is parked";
-    let plots =
-        vec![Plot::new("time-to-park", title, "seconds", "share of the poison that is parked", curves)];
+    let plot = Plot::new("time-to-park", title, "seconds", "share of the poison that is parked", curves);
+    let plots = vec![plot.x_scale(Scale::Log(0.001)).y_scale(Scale::Share)];
     Ok(Outcome { columns: columns(), variants, forecasts, plots, notes, is_partial, ..Outcome::default() })
 }
 

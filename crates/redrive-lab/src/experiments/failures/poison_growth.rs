@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, unprotected};
 use crate::fate::Rates;
-use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span};
 use crate::testbed::{Fates, Load, Subject, Trace};
 
@@ -125,7 +125,8 @@ fn plots(curves: &[LetterCurves]) -> Vec<Plot> {
         plot("open-letters-little", "Open dead letters over time, up to 1 % poison", open, &little, |of| {
             &of.open
         }),
-        plot("arrival", "Arrival of dead letters over time", "letters per second", &all, |of| &of.arrival),
+        plot("arrival", "Arrival of dead letters over time", "letters per second", &all, |of| &of.arrival)
+            .y_scale(Scale::Log(0.1)),
         plot("total", "Dead letters since the beginning, closed ones included", letters, &all, |of| {
             &of.total
         }),

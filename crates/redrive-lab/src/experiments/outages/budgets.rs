@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, complete};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share};
 
 #[derive(Debug, Deserialize)]
@@ -155,7 +155,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     let (load, served) = curves.into_iter().map(|[load, served]| (load, served)).unzip();
     let plots = vec![
         Plot::new("load", "Load on the downstream", "calls that fail, %", "calls per request", load),
-        Plot::new("served", "What gets through", "calls that fail, %", "share of the requests", served),
+        Plot::new("served", "What gets through", "calls that fail, %", "share of the requests", served)
+            .y_scale(Scale::Share),
     ];
     Ok(Outcome { columns: columns(), variants, plots, is_partial, ..Outcome::default() })
 }

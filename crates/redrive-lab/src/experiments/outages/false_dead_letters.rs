@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, tiers};
-use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::{Audit, Load, Outage, Stage, Subject, Trace};
 
@@ -58,7 +58,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     let (curves, rest): (Vec<Curve>, Vec<_>) = rest.into_iter().unzip();
     let (lines, notes): (Vec<Vec<ForecastLine>>, Vec<Vec<String>>) = rest.into_iter().unzip();
     let (title, x) = ("Dead for an outage, by its length", "seconds that the outage lasts");
-    let plots = vec![Plot::new("dead", title, x, "share of the messages that arrived in it", curves)];
+    let plot = Plot::new("dead", title, x, "share of the messages that arrived in it", curves);
+    let plots = vec![plot.y_scale(Scale::Share)];
     let columns = vec![
         Column::new("after 1 min", "dead_60_s", Unit::Share),
         Column::new("after 5 min", "dead_300_s", Unit::Share),

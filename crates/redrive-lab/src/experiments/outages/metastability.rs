@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, tiers};
-use crate::results::{Column, Curve, HeatMap, HeatPanel, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, HeatMap, HeatPanel, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
 use crate::testbed::simulated::{self, Reply, Responder};
 use crate::testbed::{Audit, HandlerAnswer, Load, Stage, Subject, Trace};
@@ -121,7 +121,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     notes.extend(attribution(&variants));
     let heat_maps = vec![heat_map(scenario, setup, panels)?];
     let title = "Goodput through the published trigger";
-    let plots = vec![Plot::new("goodput", title, "seconds", "served, share of the arrivals", curves)];
+    let plot = Plot::new("goodput", title, "seconds", "served, share of the arrivals", curves);
+    let plots = vec![plot.y_scale(Scale::Share)];
     let columns = vec![
         Column::new("cells", "cells", Unit::Count),
         Column::new("recovered", "recovered", Unit::Count),

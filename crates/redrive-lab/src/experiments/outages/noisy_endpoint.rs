@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, tiers};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::seed;
 use crate::testbed::simulated::{self, Reply, Responder};
@@ -92,7 +92,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     })?;
     let (variants, curves, is_partial) = complete(each);
     let (title, x) = ("Messages for the other endpoints, p99", "share of the slow endpoint, %");
-    let plots = vec![Plot::new("dwell", title, x, "milliseconds from arrival to success", curves)];
+    let plot = Plot::new("dwell", title, x, "milliseconds from arrival to success", curves);
+    let plots = vec![plot.y_scale(Scale::Log(1.0))];
     let columns = vec![
         Column::new("p99 of the others, slow endpoint 5 %", "p99_5_percent_ms", Unit::Milliseconds),
         Column::new("25 %", "p99_25_percent_ms", Unit::Milliseconds),

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, built, complete, tiers};
-use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Bound, Column, Curve, ForecastLine, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Span, Variant};
 use crate::testbed::{Burst, Load, Outage, Subject, Trace};
 
@@ -127,6 +127,7 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     let (hang, steady) = others.into_iter().partition(|curve: &Curve| curve.name.starts_with("hang"));
     let plot = |name: &str, title: &str, curves: Vec<Curve>| {
         Plot::new(name, title, "seconds since the downstream is back", "calls per second, × normal", curves)
+            .y_scale(Scale::Log(0.1))
     };
     let plots = vec![
         plot("steady", "Steady arrivals that fail at once: calls after the outage", steady),

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use super::super::fault::LabError;
 use super::super::setup::{ExperimentSetup, complete};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::Scenario;
 use crate::seed;
 
@@ -100,7 +100,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
     ];
     let curve = Curve::new("swallowed of a million replays", points);
     let title = "Replays that would be lost without a word";
-    let plots = vec![Plot::new("swallowed", title, "bytes per id", "of a million replays", vec![curve])];
+    let plot = Plot::new("swallowed", title, "bytes per id", "of a million replays", vec![curve]);
+    let plots = vec![plot.y_scale(Scale::Log(1.0))];
     let notes = vec![
         "A false positive of the filter is a message that is taken for applied and is not: a replay that reports success and \
          changes nothing. No size of the filter makes that zero, so the ledger stays a table with the ids, in the transaction of \

@@ -6,6 +6,7 @@ use redrive::{Embedded, Pipeline, PipelineHandle, Policy, Redrive};
 
 use super::super::setup::LabEngine;
 use crate::order;
+use crate::testbed::letters::listed;
 use crate::testbed::{Load, Scratch};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -75,6 +76,26 @@ impl<'a> ReplayEngine<'a> {
             }
         }
         Ok(true)
+    }
+
+    /// The numbers of all messages that have a letter: as the embedded engine lists them, or read back from their topic.
+    pub async fn letters(&self, handle: &PipelineHandle, of_seed: u64) -> Result<Vec<u64>, Error> {
+        match self.engine {
+            LabEngine::Embedded => listed(std::slice::from_ref(handle), None, of_seed).await,
+            LabEngine::Kafka(brokers) => self.read_back(brokers, of_seed),
+        }
+    }
+
+    #[cfg(feature = "kafka")]
+    fn read_back(&self, brokers: &str, of_seed: u64) -> Result<Vec<u64>, Error> {
+        let topic = format!("{}.DLQ", self.name);
+        tokio::task::block_in_place(|| crate::kafka::letters::numbers(brokers, &topic, of_seed))
+    }
+
+    #[cfg(not(feature = "kafka"))]
+    #[allow(clippy::unused_self, reason = "it is called as with Kafka")]
+    fn read_back(&self, _: &str, _: u64) -> Result<Vec<u64>, Error> {
+        Err("this build has no Kafka engine; build it with the feature `kafka`".into())
     }
 
     #[cfg(feature = "kafka")]

@@ -16,16 +16,20 @@ use super::super::setup::{ExperimentSetup, built, complete, tiers};
 use super::engine::ReplayEngine;
 use super::store::{Effects, Store};
 use crate::fate::{Fate, Rates};
-use crate::results::{Column, Curve, Outcome, Plot, Unit, VariantResult};
+use crate::results::{Column, Curve, Outcome, Plot, Scale, Unit, VariantResult};
 use crate::scenario::{Scenario, Share, Span, Variant};
 use crate::seed;
-use crate::testbed::{Audit, Fates, Load, Stage};
+use crate::testbed::letters::listed;
+use crate::testbed::trace::EngineCounts;
+use crate::testbed::{Audit, Fates, IdFacts, LetterSet, Load, Stage};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
 const LOOK: Duration = Duration::from_millis(10);
 /// Far longer than any step of a run takes.
 const STEP_MAX: Duration = Duration::from_mins(5);
+/// Far longer than the engine's figures are behind.
+const FIGURES_MAX: Duration = Duration::from_secs(10);
 /// Draws who is half applied.
 const SALT: u64 = 5;
 
@@ -41,6 +45,16 @@ struct ReplayParameters {
     /// Whether the downstream asks its ledger first.
     ledger: bool,
     concurrency: u32,
+    /// Without it nobody replays, to break the claim.
+    #[serde(default = "yes")]
+    replays: bool,
+    /// Letters that the list at the end does not show, to break the audit.
+    #[serde(default)]
+    hidden_letters: usize,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 /// What the handler plays.
@@ -92,8 +106,11 @@ struct Steps {
     again: u64,
     replay_seconds: f64,
     remaining: u64,
-    accepted: u64,
-    pending: u64,
+    /// Who has a letter before the fix, read back from where letters are stored.
+    found: Vec<u64>,
+    /// Who has an open one at the end.
+    open: Vec<u64>,
+    engine: EngineCounts,
 }
 
 pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, LabError> {
@@ -122,7 +139,8 @@ pub fn run(scenario: &Scenario, setup: &ExperimentSetup<'_>) -> Result<Outcome, 
         Column::new("replay took", "replay_seconds", Unit::Seconds),
     ];
     let title = "Effects per id";
-    let plots = vec![Plot::new("effects", title, "effects of one id", "ids", curves)];
+    let plots =
+        vec![Plot::new("effects", title, "effects of one id", "ids", curves).y_scale(Scale::Log(1.0))];
     Ok(Outcome { columns, variants, plots, notes, is_partial, ..Outcome::default() })
 }
 
@@ -171,20 +189,7 @@ async fn play(
     let counts = store.counts().await?;
     let sql = store.close().await?;
     let applied = |wanted: fn(u8) -> bool| counts.iter().filter(|count| wanted(**count)).count() as u64;
-    let succeeded = |wanted: fn(u8) -> bool| {
-        downstream.succeeded.iter().filter(|count| wanted(count.load(Relaxed))).count() as u64
-    };
-    let audit = Audit {
-        produced: p.messages,
-        succeeded: succeeded(|count| count > 0),
-        dead: steps.remaining,
-        pending: steps.pending,
-        applied_twice: succeeded(|count| count > 1),
-        applied_and_dead: 0,
-        engine_accepted: steps.accepted,
-        engine_pending: steps.pending,
-        engine_letters: steps.remaining,
-    };
+    let audit = audit(&downstream, &steps);
     let result = VariantResult::new(&variant.name, Some(audit))
         .with("letters", steps.letters as f64)
         .with("ambiguous", steps.ambiguous as f64)
@@ -200,6 +205,28 @@ async fn play(
         bars[usize::from(*count).min(3)].1 += 1.0;
     }
     Ok(Some((result, (Curve::new(&variant.name, bars), sql))))
+}
+
+/// By id: who succeeded according to the downstream, who has an open letter according to the list, and whether before the fix
+/// exactly the poison had a letter.
+fn audit(downstream: &FixableHandler, steps: &Steps) -> Audit {
+    let messages = downstream.succeeded.len() as u64;
+    let (found, open) = (LetterSet::new(messages, &steps.found), LetterSet::new(messages, &steps.open));
+    let ids = (0..).zip(&downstream.succeeded).map(|(number, count)| IdFacts {
+        arrived: true,
+        succeeded: count.load(Relaxed) > 0,
+        twice: count.load(Relaxed) > 1,
+        announced: open.has(number),
+    });
+    let mut audit = Audit::by_id(ids, &open, steps.engine);
+    audit.letters_twice += found.twice;
+    audit.letters_strange += found.strange;
+    for number in 0..messages {
+        let is_poison = downstream.load.fate(number) == Fate::Poison;
+        audit.announced_only += u64::from(is_poison && !found.has(number));
+        audit.unannounced += u64::from(!is_poison && found.has(number));
+    }
+    audit
 }
 
 /// Fill, fix, replay all, replay all again. `None` if it was interrupted.
@@ -224,6 +251,7 @@ async fn walk(
     };
     let letters = until(handle, stage, has_ended).await?.letters_open;
     stage.share(0.6);
+    let found = engine.letters(handle, downstream.load.seed).await?;
     downstream.is_fixed.store(true, Relaxed);
     let replays = Replays::open(None)?;
     // As `redrive dlq replay --all --ambiguous ok`.
@@ -231,22 +259,43 @@ async fn walk(
     let options = PlanOptions { ambiguous: Ambiguous::Ok, ..PlanOptions::default() };
     let plan = replays.plan(handle, &all, options).await?;
     let (ambiguous, began) = (plan.ambiguous, Instant::now());
-    let job = replays.start_planned(handle, ReplaySpec::default(), plan, "lab").await?;
-    let is_over = || replays.get(&job.id).is_none_or(|job| job.state.is_over());
-    until(handle, stage, |counts| is_over() && counts.letters_replaying == 0).await?;
+    let mut replayed = 0;
+    if p.replays {
+        let job = replays.start_planned(handle, ReplaySpec::default(), plan, "lab").await?;
+        let is_over = || replays.get(&job.id).is_none_or(|job| job.state.is_over());
+        until(handle, stage, |counts| is_over() && counts.letters_replaying == 0).await?;
+        replayed = replays.get(&job.id).map_or(0, |job| job.published);
+    }
     let replay_seconds = began.elapsed().as_secs_f64();
-    let replayed = replays.get(&job.id).map_or(0, |job| job.published);
     let again = replays.plan(handle, &all, options).await?.ids.len() as u64;
     let counts = until(handle, stage, has_ended).await?;
     stage.share(1.0);
-    let (remaining, done) = (counts.letters_open, downstream.done());
+    let remaining = counts.letters_open;
     let (accepted, pending) = if counts_all {
         (counts.accepted, counts.pending())
     } else {
-        (p.messages, p.messages.saturating_sub(done + remaining))
+        (p.messages, not_over(handle, p.messages + replayed).await)
     };
-    let steps = Steps { letters, ambiguous, replayed, again, replay_seconds, remaining, accepted, pending };
+    let mut open =
+        listed(std::slice::from_ref(handle), Some(LetterState::Open), downstream.load.seed).await?;
+    open.truncate(open.len().saturating_sub(p.hidden_letters));
+    let engine = EngineCounts { accepted, pending, letters: remaining };
+    let steps = Steps { letters, ambiguous, replayed, again, replay_seconds, remaining, found, open, engine };
     Ok((!stage.is_interrupted()).then_some(steps))
+}
+
+/// Of so many messages that entered, those of which the engine does not count an end: on Kafka they wait in topics, and are
+/// not its own to count. Its figures are published every 50 ms.
+async fn not_over(handle: &PipelineHandle, entered: u64) -> u64 {
+    let began = Instant::now();
+    loop {
+        let figures = handle.figures();
+        let left = entered.saturating_sub(figures.succeeded + figures.dead.total());
+        if left == 0 || began.elapsed() > FIGURES_MAX {
+            return left;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 async fn until(

@@ -301,7 +301,7 @@ impl ClassTable {
 }
 
 fn unknown_preset(value: &str) -> SinkFault {
-    let problem = format!("`classes.preset` is {value:?}, which is no class table");
+    let problem = format!("`classes.preset` is {value:?}, which is not a class table");
     let fix = "classes.preset = \"webhook\", or classes.preset = \"seed-strict\"";
     SinkFault::of("classes.preset", value, problem, fix)
 }

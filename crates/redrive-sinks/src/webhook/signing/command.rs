@@ -92,11 +92,11 @@ impl SecretCommand {
         if output.len() as u64 > OUTPUT_BYTES_MAX {
             return Err(format!("it prints more than {OUTPUT_BYTES_MAX} bytes"));
         }
-        let status = child.wait().await.map_err(|error| format!("its end cannot be known: {error}"))?;
+        let status = child.wait().await.map_err(|error| format!("cannot wait for it: {error}"))?;
         if !status.success() {
             return Err(format!("it ended with {status}"));
         }
-        let text = str::from_utf8(&output).map_err(|_| "it prints something else than text".to_owned())?;
+        let text = str::from_utf8(&output).map_err(|_| "its output is not UTF-8".to_owned())?;
         if text.trim().is_empty() {
             return Ok(None);
         }
@@ -129,7 +129,7 @@ impl SecretCommand {
             (Err(problem), Some(before @ Ok(_))) => {
                 tracing::warn!(
                     target: "redrive::sink",
-                    "the command for the signing secrets of endpoints failed, what it said before stays in force: {problem}"
+                    "the command for the signing secrets of endpoints failed, its previous output stays in force: {problem}"
                 );
                 before
             }
@@ -177,7 +177,7 @@ mod tests {
         let bad = problem("echo hunter2").await;
         assert!(bad.starts_with("its output, line 1:") && !bad.contains("hunter2"), "{bad}");
         assert!(problem("head -c 70000 /dev/zero").await.starts_with("it prints more than"));
-        assert_eq!(problem("printf '\\377'").await, "it prints something else than text");
+        assert_eq!(problem("printf '\\377'").await, "its output is not UTF-8");
         let unknown = SecretCommand::of(&["no-such-command-anywhere".to_owned()]).unwrap().unwrap();
         let problem = unknown.secrets("https://a.example/").await.unwrap_err();
         assert!(problem.starts_with("it cannot be started"), "{problem}");

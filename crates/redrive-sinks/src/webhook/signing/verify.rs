@@ -38,7 +38,7 @@ pub enum NotVerified {
     TooNew { ahead: Duration, tolerance: Duration },
     #[error("there is no {0} signature in webhook-signature, which is what this key verifies")]
     OtherVersion(&'static str),
-    #[error("no signature matches: the secret, the id, the timestamp or a byte of the body is another")]
+    #[error("no signature matches: the secret, id, timestamp or body differs")]
     NoMatch,
 }
 

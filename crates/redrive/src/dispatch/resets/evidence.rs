@@ -1,27 +1,27 @@
-//! Which message a receiver dies of, from the connections it closes.
+//! Finds the message that kills a receiver, from the connections that the receiver closes.
 //!
-//! When a receiver dies, every call in flight there breaks at once, and any of them may be the cause. A message is suspected
-//! only if its connection breaks repeatedly, the endpoint answers others in between, and nothing else was in flight the
-//! last time. Where resets are common they say nothing about a message, and nothing is suspected. In memory only: a restart
-//! starts over.
+//! When a receiver dies, every call in flight there breaks at once, and any of them may be the cause. A message is
+//! suspected only if its connection breaks repeatedly, the endpoint answers others in between, and nothing else was
+//! in flight the last time. Where resets are common they say nothing about a message, and nothing is suspected. The
+//! evidence is kept in memory only, so a restart starts over.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use redrive_core::Time;
 
-/// Messages that are remembered, in total and per endpoint. Beyond it a reset is an ordinary failure.
+/// Messages that are remembered, in total and per endpoint. Beyond that a reset is an ordinary failure.
 const REMEMBERED_MAX: usize = 256;
 const REMEMBERED_PER_ENDPOINT_MAX: usize = 64;
 /// Endpoints that are remembered.
 const ENDPOINTS_MAX: usize = 1_000;
-/// A message without a reset for so long is forgotten.
+/// A message is forgotten after this long without a reset.
 const REMEMBERED_FOR: Duration = Duration::from_hours(1);
 /// How often old entries are removed.
 const LOOK_EVERY: Duration = Duration::from_mins(1);
 /// Resets within this span count as one: they are the calls in flight when a receiver died.
 const TOGETHER: Duration = Duration::from_millis(100);
-/// More than so many breaks make resets common at an endpoint …
+/// More breaks than this make resets common at an endpoint …
 const COMMON: usize = 16;
 /// … if they fall into this span.
 const COMMON_WITHIN: Duration = Duration::from_mins(10);
@@ -92,7 +92,7 @@ impl Evidence {
         self.messages.len()
     }
 
-    /// `None` for a message that runs like any other.
+    /// Returns `None` for a message that may run like any other.
     pub(super) fn suspicion(&self, message: u64) -> Option<Suspicion> {
         let KnownCause { endpoint, times, resets, .. } = *self.messages.get(&message)?;
         let is_common = self.endpoints.get(&endpoint).is_none_or(|endpoint| endpoint.is_common(resets));
@@ -107,7 +107,7 @@ impl Evidence {
         self.forget(message);
     }
 
-    /// The message is terminal, or cleared.
+    /// Forgets a message that is terminal or cleared.
     pub(super) fn forget(&mut self, message: u64) {
         if let Some(known) = self.messages.remove(&message)
             && let Some(endpoint) = self.endpoints.get_mut(&known.endpoint)
@@ -116,7 +116,7 @@ impl Evidence {
         }
     }
 
-    /// A receiver closed the connection.
+    /// Records that a receiver closed the connection.
     pub(super) fn broke_off(&mut self, reset: Reset, now: Time) -> Finding {
         let Reset { message, endpoint: at, in_turn, beside_others, quarantines_at } = reset;
         if !self.endpoints.contains_key(&at) && self.endpoints.len() >= ENDPOINTS_MAX {
@@ -139,7 +139,7 @@ impl Evidence {
             last: now,
         });
         let is_first = known.resets == 0;
-        // Without an answer to anyone in between the endpoint is simply down.
+        // Without an answer to any message in between, the endpoint is simply down.
         let is_there = endpoint.answered.is_some_and(|answered| answered >= known.last);
         let would_quarantine = known.times + 1 >= quarantines_at;
         let may_be_its_doing = !is_shared || (in_turn && !would_quarantine);
@@ -150,14 +150,14 @@ impl Evidence {
         let is_common = endpoint.is_common(resets);
         let is_quarantined = times >= quarantines_at && !is_common;
         if is_quarantined {
-            // These breaks are explained.
+            // The quarantined message explains these breaks.
             endpoint.breaks.truncate(endpoint.breaks.len().saturating_sub(resets));
             self.forget(message);
         }
         Finding { times: (!is_common).then_some(times), is_shared, is_quarantined }
     }
 
-    /// Time has passed: removes old entries once a minute.
+    /// Removes old entries, at most once a minute.
     pub(super) fn tick(&mut self, now: Time) {
         if self.is_empty() || (now >= self.looked && now.since(self.looked) < LOOK_EVERY) {
             return;
@@ -175,7 +175,7 @@ impl Evidence {
 }
 
 impl Resetting {
-    /// Records a break. Whether another connection broke at the same time.
+    /// Records a break. Returns whether another connection broke at the same time.
     fn breaks_at(&mut self, now: Time) -> bool {
         let is_together =
             self.breaks.back().is_some_and(|began| now >= *began && now.since(*began) < TOGETHER);
@@ -245,7 +245,7 @@ mod tests {
     fn what_breaks_off_together_is_shared_by_all() {
         let mut evidence = Evidence::default();
         assert!(evidence.broke_off(beside(1), at(0)).is_shared);
-        // The last of them: no other is in flight any more.
+        // The last of them: no other call is in flight any more.
         assert!(evidence.broke_off(alone(2), at(3)).is_shared);
         assert!(!evidence.broke_off(alone(3), at(200)).is_shared);
         assert_eq!(evidence.endpoints[&ENDPOINT].breaks.len(), 2);

@@ -1,4 +1,4 @@
-//! Messages whose receiver closed the connection: the evidence, whose turn it is, and what is logged.
+//! Messages whose receiver closed the connection: the evidence, their turns, and what is logged.
 
 mod evidence;
 mod notices;

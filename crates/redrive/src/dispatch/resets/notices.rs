@@ -1,10 +1,11 @@
-//! Rate limit for log lines about closed connections: a few per minute one by one, the rest as one summary.
+//! Rate limit for log lines about closed connections: the first few per minute are logged singly, the rest as a
+//! summary.
 
 use std::time::Duration;
 
 use redrive_core::Time;
 
-/// Resets logged one by one …
+/// Resets logged singly …
 const ONE_BY_ONE: u64 = 3;
 /// … within this span.
 pub(super) const WITHIN: Duration = Duration::from_mins(1);
@@ -13,19 +14,19 @@ pub(super) const WITHIN: Duration = Duration::from_mins(1);
 pub(super) struct Notices {
     began: Option<Time>,
     resets: u64,
-    /// Resets of the span before.
+    /// Resets of the previous span.
     before: u64,
 }
 
 impl Notices {
-    /// A receiver closed a connection. Whether to log it on a line of its own.
+    /// Records a closed connection. Returns whether to log it on a line of its own.
     pub(super) fn closed(&mut self, now: Time) -> bool {
         self.began.get_or_insert(now);
         self.resets += 1;
         self.resets <= ONE_BY_ONE
     }
 
-    /// Time has passed. Returns how many were not logged, once the span is over.
+    /// Returns how many were not logged, once the span is over.
     pub(super) fn tick(&mut self, now: Time) -> Option<u64> {
         let began = self.began?;
         if now >= began && now.since(began) < WITHIN {
@@ -33,7 +34,7 @@ impl Notices {
         }
         let resets = std::mem::take(&mut self.resets);
         self.before = resets;
-        // As long as they come, the next span begins where this one ended.
+        // While resets continue, the next span begins where this one ended.
         self.began = (resets > 0).then_some(now);
         Some(resets.saturating_sub(ONE_BY_ONE)).filter(|more| *more > 0)
     }

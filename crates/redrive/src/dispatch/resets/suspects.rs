@@ -1,8 +1,4 @@
-//! Messages whose receiver closed the connection while it handled them: perhaps it died of one of them.
-//!
-//! A closed connection says nothing about this process or about any other endpoint. These messages run one at a time
-//! among themselves at their endpoint; other endpoints and pipelines are not affected, and other messages of the same
-//! endpoint only for a few seconds at a time.
+//! Messages whose receiver closed the connection while it handled them: perhaps one of them kills it.
 
 use std::time::Duration;
 
@@ -90,17 +86,17 @@ impl ResetSuspects {
         Some(Turn { delivery: next.who, endpoint: next.turn })
     }
 
-    /// Whether an endpoint is reserved for one of them.
+    /// Whether an endpoint is reserved for a suspect.
     pub(in crate::dispatch) fn is_reserved(&self, endpoint: u64) -> bool {
         self.turns.is_reserved(endpoint)
     }
 
-    /// The endpoints that are reserved for one of them.
+    /// The endpoints that are reserved for a suspect.
     pub(in crate::dispatch) fn reserved(&self) -> impl Iterator<Item = u64> {
         self.turns.reserved()
     }
 
-    /// The message that had its turn ended, or did not start.
+    /// The suspect whose turn it was has ended, or did not start.
     pub(in crate::dispatch) fn turn_over(&mut self, endpoint: u64, now: Time) {
         self.turns.over(endpoint, now);
     }
@@ -124,7 +120,7 @@ impl ResetSuspects {
         Attribution { times, is_shared, is_quarantined, is_logged }
     }
 
-    /// Time has passed. Returns the number of resets to log as a summary, with the span they fell into.
+    /// Removes old entries. Returns the number of resets to log as a summary, with the span they fell into.
     pub(in crate::dispatch) fn tick(&mut self, now: Time) -> Option<(u64, Duration)> {
         self.evidence.tick(now);
         self.turns.tick(now);
@@ -141,7 +137,7 @@ impl ResetSuspects {
         self.turns.next_wake(can_start)
     }
 
-    /// Removes all that wait.
+    /// Removes all waiting deliveries.
     pub(in crate::dispatch) fn take_waiting(&mut self, now: Time) -> Vec<Delivery> {
         self.turns.take_all(now)
     }
@@ -151,7 +147,7 @@ impl ResetSuspects {
     }
 }
 
-/// Whether the next attempt that counts is the last one a message has.
+/// Whether the next counted attempt is the message's last.
 fn is_last_attempt(meta: &Meta, policy: &Policy) -> bool {
     let allowed = policy.attempts_allowed(redrive_core::Class::Transient, meta.replays);
     meta.attempts.saturating_add(1) >= allowed

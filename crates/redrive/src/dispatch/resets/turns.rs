@@ -1,15 +1,15 @@
 //! Turns of messages whose receiver closed the connection: one at a time at each endpoint, and the last run before a
 //! quarantine with nothing else in flight there.
 //!
-//! Waiting takes no permit. Everything is bounded: how many wait, for how long, and how long and how often an endpoint is
-//! reserved for one of them.
+//! Waiting takes no permit. Everything is bounded: how many messages wait and for how long, and how long and how
+//! often an endpoint is reserved for one of them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use redrive_core::Time;
 
-/// Messages that wait, in total and per endpoint. Beyond it a message runs like any other.
+/// Messages that may wait, in total and per endpoint. Beyond that a message runs like any other.
 const WAITING_MAX: usize = 256;
 const WAITING_PER_ENDPOINT_MAX: usize = 64;
 /// How long a message waits for its turn before it runs like any other.
@@ -18,13 +18,14 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 /// … and for the run itself.
 const RUN_MAX: Duration = Duration::from_secs(5);
-/// After a reservation others have the endpoint for so many times as long: it is reserved for a tenth of the time at most.
+/// After a reservation the endpoint stays unreserved for this many times as long, so it is reserved at most a tenth
+/// of the time.
 const OTHERS_TIMES: u32 = 9;
 
 /// What a message needs for its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
-    /// A turn among its kind, beside other calls.
+    /// A turn among the suspects, while other calls are in flight.
     Turn,
     /// Nothing else in flight at its endpoint.
     Alone,
@@ -53,7 +54,7 @@ struct WaitingLine<T> {
     /// Since when the endpoint is reserved, and for which phase.
     reserved: Option<(Reserved, Time)>,
     began: Time,
-    /// No reservation before then.
+    /// The earliest start of the next reservation.
     free_until: Time,
 }
 
@@ -77,7 +78,7 @@ impl<T> Default for Turns<T> {
 }
 
 impl<T> Turns<T> {
-    /// Messages that wait.
+    /// The number of waiting messages.
     pub(super) fn len(&self) -> usize {
         self.waiting
     }
@@ -120,7 +121,7 @@ impl<T> Turns<T> {
         next
     }
 
-    /// The message that had its turn ended, or did not start.
+    /// The message whose turn it was has ended, or did not start.
     pub(super) fn over(&mut self, endpoint: u64, now: Time) {
         let Some(line) = self.lines.get_mut(&endpoint) else { return };
         line.is_running = false;
@@ -129,7 +130,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Time has passed: reservations may end or begin.
+    /// Ends and begins reservations as time passes.
     pub(super) fn tick(&mut self, now: Time) {
         if self.lines.is_empty() {
             return;
@@ -153,7 +154,7 @@ impl<T> Turns<T> {
         self.lines.values().filter_map(|line| line.next_wake(can_start)).min()
     }
 
-    /// Removes all that wait. A running one is not affected.
+    /// Removes all waiting messages. A running one is not affected.
     pub(super) fn take_all(&mut self, now: Time) -> Vec<T> {
         self.waiting = 0;
         let mut all = Vec::new();
@@ -178,7 +179,7 @@ impl<T> WaitingLine<T> {
         }
     }
 
-    /// The message that may start, and whether it has its turn.
+    /// The message that may start, and whether it is its turn.
     fn next(&mut self, in_flight: impl Fn() -> usize, now: Time) -> Option<(T, bool)> {
         // A clock that was set back must not prolong the wait.
         let is_overdue = |one: &WaitingMessage<T>| now < one.since || now.since(one.since) >= WAIT_MAX;
@@ -224,7 +225,7 @@ impl<T> WaitingLine<T> {
         })
     }
 
-    /// Ends the reservation and sets the earliest next one. Whether there was one.
+    /// Ends the reservation and sets the earliest next one. Returns whether there was one.
     fn release(&mut self, now: Time) -> bool {
         if self.reserved.take().is_none() {
             return false;
@@ -301,7 +302,7 @@ mod tests {
         assert!(!turns.is_reserved(HERE), "what is under way takes too long");
         assert_eq!(turns.next(|_| 3, at(5_000)), None, "its turn comes, but not at once");
         assert!(!turns.is_reserved(HERE));
-        // If nothing else happens to be under way it may run all the same.
+        // If nothing else happens to be in flight, it may run without a reservation.
         assert_eq!(turns.next(|_| 0, at(6_000)), turn(1));
         assert!(!turns.is_reserved(HERE));
         turns.over(HERE, at(6_100));

@@ -1,4 +1,4 @@
-//! What `counts` and `next_due` may say, given what is known and what is not.
+//! Bounds for the results of `counts` and `next_due`, given what is certain and what is not.
 
 use redrive_core::Time;
 
@@ -9,7 +9,7 @@ use crate::engine::letter::LetterState;
 use crate::engine::seam::{Counts, DeliveryOrder};
 
 impl Model {
-    /// How many messages surely are, and may be, in a situation.
+    /// The minimum and maximum number of messages in a situation.
     fn range(&self, is: impl Fn(&Situation) -> bool) -> (u64, u64) {
         let sure = self.messages.values().filter(|t| !t.twin && t.candidates().all(&is)).count();
         if self.messages.values().any(|t| t.twin) {
@@ -19,11 +19,11 @@ impl Model {
         (sure as u64, possible as u64)
     }
 
-    /// How many were handed out and have no verdict.
+    /// The minimum and maximum number of messages that are handed out without a verdict.
     fn undecided(&self) -> (u64, u64) {
         let out = || self.messages.values().filter(|t| !t.twin && t.now.is_in_flight());
         let surely = out().filter(|t| t.is_certain()).count() as u64;
-        // A release may show itself later.
+        // A release may still show later.
         let is_release = |t: &&Tracked| {
             t.maybe
                 .as_ref()
@@ -33,16 +33,16 @@ impl Model {
         (surely, if self.twins { u64::MAX } else { surely + released })
     }
 
-    /// How many surely are, and may be, among those that wait for their time, deferred or not.
+    /// The minimum and maximum number of messages that wait for their due time, deferred or not.
     fn timed(&self, deferred: bool) -> (u64, u64) {
         let waits =
             |s: &Situation| s.meta.deferred == deferred && s.waiting().is_some_and(|wait| wait.due.is_some());
-        // One with a key may wait for that by now.
+        // A message with a key may already wait for its key instead.
         let alone = |t: &Tracked| self.options.ordering == DeliveryOrder::None || t.message.key().is_none();
         let surely = |t: &&Tracked| !t.twin && alone(t) && t.candidates().all(waits);
         let surely = self.messages.values().filter(surely).count() as u64;
         let (_, most) = self.range(waits);
-        // What other engines count there once it is read, these count at once.
+        // Engines without twins count unanswered messages at once, others only once they have read them.
         if self.twins { (0, u64::MAX) } else { (surely, most + self.unanswered.len() as u64) }
     }
 
@@ -54,7 +54,7 @@ impl Model {
         let discarded = self.range(|s| s.letter_state() == Some(LetterState::Discarded));
         let replaying = self.range(|s| s.letter_state() == Some(LetterState::Replaying));
         let erased = self.range(|s| s.letter_state() == Some(LetterState::Erased));
-        // Letters that are over may be purged.
+        // Resolved letters may be purged.
         let succeeded = (0, self.range(|s| s.letter_state() == Some(LetterState::Succeeded)).1);
         let not_due =
             |s: &Situation| s.waiting().is_some_and(|w| w.due.is_some_and(|due| due > self.high_water));
@@ -80,7 +80,7 @@ impl Model {
         Ok(())
     }
 
-    /// `next_due` may be too early but never too late, and `None` only if nothing waits for time.
+    /// `next_due` may be too early but never too late; it is `None` only if no message waits for a due time.
     pub(super) fn check_next_due(&self, told: Option<Time>) -> Check {
         if self.gated {
             return Ok(());

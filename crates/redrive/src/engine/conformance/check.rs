@@ -1,9 +1,9 @@
-//! What a comparison ends in: nothing, or the property that was broken.
+//! The result of a comparison: success, or the property that was violated.
 
-/// A promise that was broken.
+/// A violated property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The name of the promise.
+    /// The name of the property.
     pub property: &'static str,
     pub detail: String,
 }

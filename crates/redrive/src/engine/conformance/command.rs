@@ -1,17 +1,17 @@
-//! What can happen to an engine. Commands name messages by random picks that are resolved when they run, so that any
-//! part of a failing run is a run of its own and can be shrunk.
+//! The commands of a test run. They refer to messages by random picks that are resolved when they run, so that any part
+//! of a failing run can run on its own and be shrunk.
 
 use redrive_core::SplitMix64 as Rng;
 use redrive_core::{Class, Reason};
 
 use crate::engine::letter::LetterState;
 
-/// Resolved against whatever is there when the command runs.
+/// Resolved against whatever exists when the command runs.
 pub(super) type Pick = u16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Offers a batch; `crash` dies before the answer is awaited.
+    /// Offers a batch; with `crash` the process dies before it has the answer.
     Ingest {
         batch: Vec<Offer>,
         crash: bool,
@@ -22,7 +22,7 @@ pub enum Command {
     Settle {
         which: Vec<(Pick, How)>,
     },
-    /// Settles once more with a receipt that was used before, or is of an earlier life.
+    /// Settles again with a receipt that was already used, or that is from before a restart.
     SettleAgain {
         which: Pick,
         how: How,
@@ -31,7 +31,7 @@ pub enum Command {
         closed: bool,
     },
     Poll,
-    /// Waits until everything given is durable.
+    /// Waits until all verdicts given are durable.
     Wait,
     Crash,
     CloseAndReopen,
@@ -42,15 +42,15 @@ pub enum Command {
     Letter {
         which: Pick,
     },
-    /// Asks for a message by its id.
+    /// Looks up a message by its id.
     Message {
         which: Pick,
     },
-    /// Lists everything that waits, by state.
+    /// Lists all waiting messages, by state.
     Pending {
         page: u8,
     },
-    /// Takes one message that waits out by name and settles it without a start.
+    /// Claims one waiting message and settles it without starting it.
     Steer {
         which: Pick,
         how: Steer,
@@ -61,7 +61,7 @@ pub enum Command {
         delay_ms: u32,
         force: bool,
     },
-    /// Replays a letter and lets it die again, several times, each in a job of its own.
+    /// Replays a letter and lets it die again, several times, each in its own job.
     Relapse {
         which: Pick,
         job: u8,
@@ -82,7 +82,7 @@ pub enum Command {
     Erase {
         which: Pick,
     },
-    /// Offers letters of messages that died elsewhere.
+    /// Imports letters of messages that died elsewhere.
     Import {
         which: Vec<Pick>,
         dry_run: bool,
@@ -98,16 +98,16 @@ pub enum Command {
 /// One message of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// `Some` offers an id again that was offered before.
+    /// `Some` repeats an id that was offered before.
     pub again: Option<Pick>,
-    /// 0 is no key.
+    /// 0 means no key.
     pub key: u8,
     pub delay_ms: Option<u32>,
     pub ttl_ms: Option<u32>,
     pub bytes: u16,
 }
 
-/// How a delivery ends. One that is doomed is settled as its doom says, or released.
+/// How a delivery ends. A doomed one is settled with its doom, or released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     Done,
@@ -115,7 +115,7 @@ pub enum How {
         delay_ms: u32,
         class: Class,
     },
-    /// A retry that does not count.
+    /// An uncounted retry.
     Defer {
         delay_ms: u32,
         class: Class,
@@ -127,12 +127,12 @@ pub enum How {
     Release,
 }
 
-/// What a person does to a message that waits.
+/// What an operator does to a waiting message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steer {
     RetryNow,
     Cancel,
-    /// It is put back, because it must not be steered.
+    /// It is released, because it must not be steered.
     LetGo,
 }
 
@@ -192,7 +192,7 @@ impl Command {
     }
 }
 
-/// What a message dies of here; one that is imported has died elsewhere.
+/// The reasons used here; an imported letter has its own.
 const DIES_OF: [Reason; 10] = [
     Reason::Permanent,
     Reason::Gone,

@@ -1,4 +1,4 @@
-//! Edits of letters and their undoing, compared with the model.
+//! Edits of letters and their undo, compared with the model.
 
 use redrive_core::{Message, Time};
 
@@ -10,7 +10,7 @@ use crate::engine::edit::{EDITS_MAX, EditAnswer, LetterEdit, LetterVersion};
 use crate::engine::letter::{Letter, LetterState};
 
 impl Suite {
-    /// Gives a letter another message, now and then from a version that it does not have.
+    /// Gives a letter a new message, sometimes from a version that it does not have.
     pub(super) fn edit(&mut self, which: Pick) -> Check {
         let Some(letter) = self.editable(which)? else { return Ok(()) };
         self.edits += 1;
@@ -47,7 +47,7 @@ impl Suite {
         self.versions(id)
     }
 
-    /// Takes the last edit of a letter back, or one that it does not have.
+    /// Undoes the last edit of a letter, or tries to undo one that it does not have.
     pub(super) fn undo_edit(&mut self, which: Pick) -> Check {
         let Some(letter) = self.editable(which)? else { return Ok(()) };
         let last = letter.edits.last().filter(|_| !which.is_multiple_of(7)).cloned();
@@ -77,7 +77,7 @@ impl Suite {
         self.versions(letter.id)
     }
 
-    /// A letter that the model knows well enough. Of one that may exist twice, a copy of before the edit may run.
+    /// A letter about which the model is certain. If a letter may exist twice, a copy from before the edit may run.
     pub(super) fn editable(&mut self, which: Pick) -> Result<Option<Letter>, Violation> {
         let id = self.letter_id(which);
         let Some(letter) = self.harness.engine().letter(id).map_err(failed)? else { return Ok(None) };
@@ -85,7 +85,7 @@ impl Suite {
         Ok(if self.model.twins { None } else { Some(letter) })
     }
 
-    /// A letter and all versions before its edits are as the model says.
+    /// Checks a letter and all versions before its edits against the model.
     fn versions(&mut self, id: u64) -> Check {
         let Some(letter) = self.harness.engine().letter(id).map_err(failed)? else { return Ok(()) };
         self.model.check_letter(&letter)?;

@@ -9,7 +9,7 @@ use crate::engine::erase::{EraseAnswer, EraseOrder, tombstone};
 use crate::engine::letter::LetterState;
 
 impl Suite {
-    /// Erases a letter, which only one in a replay refuses, and now and then waits until its copies are overwritten.
+    /// Erases a letter, which is refused only during a replay, and sometimes waits until its copies are overwritten.
     pub(super) fn erase(&mut self, which: Pick) -> Check {
         let Some(letter) = self.editable(which)? else { return Ok(()) };
         let order = EraseOrder { by: "ops".to_owned(), reason: "ticket 881".to_owned() };
@@ -30,7 +30,7 @@ impl Suite {
             tracked.edits.clear();
             tracked.maybe = None;
             tracked.now.at = Position::Letter;
-            // Of one that has succeeded since, an engine may show the story of its last death.
+            // For a letter that has succeeded since, an engine may show the history as of its last death.
             (tracked.now.meta, tracked.now.history) = (letter.meta, letter.history.without_texts());
             if let Some(letter) = &mut tracked.now.letter {
                 letter.state = LetterState::Erased;
@@ -40,7 +40,7 @@ impl Suite {
         if which.is_multiple_of(3) { self.wiped() } else { Ok(()) }
     }
 
-    /// The tombstone says nothing of the message or of why attempts failed.
+    /// Checks that the tombstone contains nothing of the message or of the errors.
     fn nothing_is_said(&mut self, id: u64) -> Check {
         let Some(letter) = self.harness.engine().letter(id).map_err(failed)? else { return Ok(()) };
         self.model.check_letter(&letter)?;

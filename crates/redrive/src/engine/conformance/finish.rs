@@ -1,4 +1,4 @@
-//! The end of a run: no more faults, and everything has to reach its end.
+//! The end of a run: no more faults, and every message has to become terminal.
 
 use redrive_core::Time;
 
@@ -7,16 +7,16 @@ use super::command::How;
 use super::suite::Suite;
 use crate::engine::seam::TakeGate;
 
-/// Far more rounds than any run can need: each one ends a message or moves the clock to where one comes due.
+/// Far more rounds than any run needs: each one finishes a message or advances the clock to the next due time.
 const ROUNDS_MAX: usize = 20_000;
 
-/// How often nothing may come before it is believed that there is nothing.
+/// Empty rounds in a row after which the engine is taken to be done.
 const QUIET_MAX: u32 = 20;
-/// The same while something still waits: a disk may be slow.
+/// The same limit while messages are still pending: a disk may be slow.
 const STUCK_MAX: u32 = 20_000;
 
 impl Suite {
-    /// Opens the gate and drives everything to its end, by nothing but what the engine says of itself.
+    /// Opens the gate and finishes everything, relying only on what the engine reports.
     pub(super) fn finish(&mut self) -> Check {
         self.harness.engine().gate(TakeGate::Open);
         self.model.gated = false;
@@ -37,7 +37,7 @@ impl Suite {
             let next_due = self.harness.engine().next_due();
             match next_due {
                 Some(due) => self.now = due.max(Time::from_millis(self.now.as_millis() + 1)),
-                // What was passed over for its key is not handed out before that is durable.
+                // A message that was passed over for its key is not handed out before that is durable.
                 None if quiet < QUIET_MAX
                     || (quiet < STUCK_MAX && self.harness.engine().counts().pending() > 0) =>
                 {
@@ -51,7 +51,7 @@ impl Suite {
         violation("no_stall", "it never comes to an end")
     }
 
-    /// Nothing waits, and what could not be seen so far must have been settled.
+    /// Checks that nothing is pending, and that everything that was uncertain has been settled.
     fn check_end(&mut self) -> Check {
         self.harness.idle();
         let counts = self.harness.engine().counts();
@@ -67,7 +67,7 @@ impl Suite {
         self.model.unanswered.clear();
         self.letters(None, 7)?;
         self.all_messages()?;
-        // What is terminal stays so when the store is opened again.
+        // Terminal messages must stay terminal when the store is reopened.
         self.close_and_reopen()?;
         self.letters(None, 50)?;
         self.all_messages()?;

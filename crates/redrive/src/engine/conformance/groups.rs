@@ -1,4 +1,5 @@
-//! Groups are counted as letters come and go; here they are counted anew from the letters themselves.
+//! Compares the group counts of the engine, which it updates as letters come and go, with counts taken from the
+//! letters.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use super::suite::{Suite, failed};
 use crate::engine::letter::{Letter, LetterState};
 
 impl Suite {
-    /// `shown` are all letters, or all open ones.
+    /// `shown` has all letters, or all open ones.
     pub(super) fn groups(&mut self, shown: &[Letter]) -> Check {
         let open: Vec<&Letter> = shown.iter().filter(|letter| letter.state == LetterState::Open).collect();
         let mut counted: BTreeMap<GroupId, Vec<(Time, u64)>> = BTreeMap::new();

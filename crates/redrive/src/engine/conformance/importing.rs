@@ -1,4 +1,4 @@
-//! Letters of messages that died elsewhere, compared with the model: each is imported once, however often it is offered.
+//! Imports of letters, compared with the model: each is imported once, however often it is offered.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::engine::import::{ForeignLetter, ImportAnswer};
 use crate::engine::letter::LetterState;
 
 impl Suite {
-    /// Offers foreign letters, some of them again, now and then one twice in the same batch.
+    /// Imports foreign letters, some of them repeatedly, sometimes one twice in the same batch.
     pub(super) fn import(&mut self, which: &[Pick], dry_run: bool) -> Check {
         let mut foreign: Vec<u64> = which.iter().map(|pick| self.foreign(*pick)).collect();
         if which[0].is_multiple_of(5) {
@@ -37,7 +37,7 @@ impl Suite {
         Ok(())
     }
 
-    /// A letter that was just edited does not come in again as what it was.
+    /// Checks that a letter that was just edited cannot be imported again in its original form.
     pub(super) fn offer_again(&mut self, id: u64) -> Check {
         let made = self.imports.made.iter().find(|(_, seq)| **seq == id).map(|(number, _)| *number);
         let Some(number) = made.filter(|_| self.stays(id)) else { return Ok(()) };
@@ -51,7 +51,7 @@ impl Suite {
         }
     }
 
-    /// A new foreign letter, or one that was imported before.
+    /// The number of a new foreign letter, or of one that was imported before.
     fn foreign(&mut self, which: Pick) -> u64 {
         let known: Vec<u64> =
             self.imports.made.iter().filter(|(_, seq)| self.stays(**seq)).map(|(n, _)| *n).collect();
@@ -62,7 +62,7 @@ impl Suite {
         self.imports.last
     }
 
-    /// Whether a letter surely is there, edited or not. One that succeeded may be purged.
+    /// Whether a letter certainly exists, edited or not. One that succeeded may be purged.
     fn stays(&self, seq: u64) -> bool {
         let is_kept = |situation: &Situation| {
             situation.letter_state().is_some_and(|state| state != LetterState::Succeeded)
@@ -75,7 +75,7 @@ impl Suite {
         let made = self.imports.made.get(&number).copied();
         match (answer, made) {
             (ImportAnswer::Already { number: told }, Some(seq)) if told == Some(seq) => Ok(()),
-            // The one before it in the batch need not have a number yet.
+            // An earlier one of the same batch need not have a number yet.
             (ImportAnswer::Already { number: None }, _) if !is_first => Ok(()),
             (ImportAnswer::Imported { number: None, group }, None) if is_first && dry_run => {
                 self.in_group(number, &group)
@@ -104,8 +104,8 @@ impl Suite {
     }
 }
 
-/// The foreign letter with this number, the same every time. It has no key: what a replay does to the order of a key is the
-/// subject of other commands.
+/// The foreign letter with this number, always the same. It has no key, because other commands test how replays affect
+/// key order.
 fn letter(number: u64) -> Result<ForeignLetter, Violation> {
     let at = Time::from_millis(900_000_000 + number);
     let attempt = Attempt {

@@ -1,4 +1,4 @@
-//! Asking for a message by its id: what an engine says of it agrees with what is known of it.
+//! Lookups by id, compared with the model.
 
 use super::check::{Check, violation};
 use super::command::Pick;
@@ -9,14 +9,14 @@ use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::seam::{DeliveryOrder, EngineError};
 
 impl Suite {
-    /// Asks for an id that was offered, or for one that never was.
+    /// Looks up an id that was offered, or one that never was.
     pub(super) fn message(&mut self, which: Pick) -> Check {
         let nobody = which.is_multiple_of(16);
         let id = if nobody { 0 } else { 1 + u64::from(which) % self.ids.max(1) };
         self.message_named(&format!("m{id}"))
     }
 
-    /// Asks for every id there ever was.
+    /// Looks up all ids that were ever used.
     pub(super) fn all_messages(&mut self) -> Check {
         (0..=self.ids).try_for_each(|id| self.message_named(&format!("m{id}")))
     }
@@ -32,7 +32,7 @@ impl Suite {
         };
         let shown = answer.map_err(failed)?;
         if self.model.unanswered.iter().any(|(new, _)| new.message.id() == id) {
-            // Which of two acceptances is the latest, only the engine knows.
+            // Only the engine knows which of the two acceptances is the latest.
             return Ok(());
         }
         let Some((seq, at)) = self.model.latest(id) else {
@@ -62,7 +62,7 @@ impl Suite {
     }
 }
 
-/// Whether an engine may show a message in this situation so.
+/// Whether an engine may show this state for a message in this situation.
 fn agrees(shown: &MessageState, situation: &Situation, may_wait_for_key: bool) -> bool {
     let letter = situation.letter.as_ref();
     let of_letter = shown.letter.is_some() == letter.is_some() && shown.reason == letter.map(|l| l.reason);
@@ -72,13 +72,13 @@ fn agrees(shown: &MessageState, situation: &Situation, may_wait_for_key: bool) -
     let replayed = letter.is_some_and(|letter| letter.state == LetterState::Replaying);
     let is_shown_as = match situation.at {
         Position::InFlight(_) => shown.state == MessagePhase::InFlight && shown.due.is_none(),
-        // An engine keeps of what succeeded no more than that it did.
+        // Engines store nothing about successful messages but the success.
         Position::Done => return shown.state == MessagePhase::Succeeded && of_letter,
         Position::Letter => letter.is_some_and(|letter| shown.state == letter.state.into()),
         Position::Waiting(wait) => {
             let in_time = match (wait.due, shown.due) {
                 (Some(due), Some(told)) => due <= told && told <= wait.due_latest,
-                // It came due and stands behind its key.
+                // It came due and waits for its key.
                 (_, None) => may_wait_for_key || wait.due.is_none(),
                 (None, Some(_)) => false,
             };

@@ -1,4 +1,4 @@
-//! All messages an engine has accepted, and what its answers say about them.
+//! All messages an engine has accepted, and what follows from its answers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,9 +20,9 @@ pub(super) struct Model {
     pub messages: BTreeMap<u64, Tracked>,
     /// Offered, but the process died before the answer came.
     pub unanswered: Vec<(NewMessage, LineMembership)>,
-    /// The latest accepted number of an id, and when.
+    /// The number and time of the latest acceptance of each id.
     seen: BTreeMap<String, (u64, Time)>,
-    /// The latest moment the engine was ever told of.
+    /// The latest time that was ever passed to the engine.
     pub high_water: Time,
     pub gated: bool,
     pub numbers_rise: bool,
@@ -48,7 +48,7 @@ impl Model {
         if new.due.is_some() { LineMembership::NOT_JOINED } else { LineMembership::JOINED }
     }
 
-    /// An answer to one offered message.
+    /// Records the answer to one offered message.
     pub(super) fn accepted(
         &mut self,
         new: &NewMessage,
@@ -125,7 +125,7 @@ impl Model {
         );
     }
 
-    /// A letter was made of a message that died elsewhere.
+    /// Records that a letter was imported.
     pub(super) fn imported(&mut self, seq: u64, letter: ForeignLetter, now: Time) -> Check {
         let last = self.messages.last_key_value().map(|(last, _)| *last);
         if self.messages.contains_key(&seq) || (self.numbers_rise && last >= Some(seq)) {
@@ -156,7 +156,7 @@ impl Model {
         Ok(())
     }
 
-    /// A message whose acceptance nobody was told of shows itself.
+    /// Adopts a message that was accepted without an answer, when the engine shows it for the first time.
     fn adopt_unanswered(&mut self, seq: u64, id: &str, message: Option<&Message>) -> Check {
         let fits = |new: &NewMessage| new.message.id() == id && message.is_none_or(|m| *m == new.message);
         let Some(at) = self.unanswered.iter().position(|(new, _)| fits(new)) else {
@@ -168,7 +168,7 @@ impl Model {
         Ok(())
     }
 
-    /// The latest accepted number of an id, and when that was.
+    /// The number and time of the latest acceptance of an id.
     pub(super) fn latest(&self, id: &str) -> Option<(u64, Time)> {
         self.seen.get(id).copied()
     }
@@ -179,7 +179,7 @@ impl Model {
             .ok_or_else(|| Violation::new("conservation", format!("{seq} was never accepted")))
     }
 
-    /// The engine hands a message out.
+    /// Checks and records that the engine hands out a message.
     pub(super) fn started(&mut self, delivery: &Delivery, now: Time) -> Check {
         let seq = delivery.receipt.seq;
         if !self.messages.contains_key(&seq) {
@@ -204,7 +204,7 @@ impl Model {
             let got = (delivery.meta, delivery.history.attempts());
             return violation("round_trip", format!("{seq} came as {got:?}, known is {before:?}"));
         }
-        // A message that was made due differs from what it was before in nothing but that.
+        // Making a message due changes nothing else about it.
         let due_fits = |wait: &Wait| match (wait.due, delivery.due) {
             (None, None) => true,
             (Some(due), Some(told)) => due <= told && told <= wait.due_latest,
@@ -225,7 +225,7 @@ impl Model {
         self.check_doom(delivery)
     }
 
-    /// What a listing shows of a message that waits agrees with what is known of it.
+    /// Checks a listed message against what is known about it.
     pub(super) fn check_pending(&mut self, shown: &PendingMessage) -> Check {
         let PendingAt { number, state, .. } = shown.at;
         if !self.messages.contains_key(&number) {
@@ -253,7 +253,7 @@ impl Model {
         Ok(())
     }
 
-    /// A message that waited is taken out by name: whatever it waited for, it is in flight and does not run.
+    /// Checks and records a claim: whatever the message waited for, it is now in flight and does not run.
     pub(super) fn claimed(&mut self, delivery: &Delivery) -> Check {
         let tracked = self.tracked(delivery.receipt.seq)?;
         let before = tracked.clone();
@@ -273,7 +273,7 @@ impl Model {
         Ok(())
     }
 
-    /// A verdict is given: it may hold from now on, and must when its ticket is durable.
+    /// Records a verdict: it may hold from now on, and must hold once its ticket is durable.
     pub(super) fn settled(&mut self, settlement: &Settlement, ticket: Ticket) {
         let high_water = self.high_water;
         let Some(tracked) = self.messages.get_mut(&settlement.delivery.receipt.seq) else { return };
@@ -309,7 +309,7 @@ impl Model {
         tracked.maybe = Some(Maybe { ticket: Some(ticket), then });
     }
 
-    /// This batch and all before it hold.
+    /// Records that this batch and all before it are durable.
     pub(super) fn durable(&mut self, ticket: Ticket) {
         let high_water = self.high_water;
         for tracked in self.messages.values_mut() {
@@ -321,7 +321,7 @@ impl Model {
         }
     }
 
-    /// The process died: what was in flight waits again, what was given may hold or not.
+    /// Records a crash: messages in flight wait again, and verdicts that were not durable may hold or not.
     pub(super) fn crashed(&mut self) {
         self.gated = false;
         for tracked in self.messages.values_mut() {
@@ -341,13 +341,13 @@ impl Model {
                 tracked.maybe = None;
             }
             if tracked.membership.floating {
-                // An engine may remember that it had joined, or let it join again.
+                // An engine may remember that it had joined its line, or let it join again.
                 tracked.membership = LineMembership::NOT_JOINED;
             }
         }
     }
 
-    /// What a listing shows of a letter agrees with what is known of it.
+    /// Checks a listed letter against what is known about it.
     pub(super) fn check_letter(&mut self, shown: &Letter) -> Check {
         let tracked = self.tracked(shown.id)?;
         let before = tracked.clone();
@@ -371,7 +371,8 @@ impl Model {
         Ok(())
     }
 
-    /// Whether all messages that have ever been open letters of `key` are surely open now, or surely not.
+    /// Checks the doom of a delivery: `key_blocked` requires a letter of its key that may be open, and is required if an earlier
+    /// one certainly is.
     pub(super) fn check_doom(&self, delivery: &Delivery) -> Check {
         use crate::engine::seam::{AfterDead, DeliveryOrder};
         let blocking =
@@ -395,7 +396,7 @@ impl Model {
     }
 }
 
-/// The writer may have pushed the due time behind anything read before it wrote.
+/// Pushes the due time behind everything read before it was written, as the writer may have done.
 fn renew(situation: &mut Situation, high_water: Time) {
     if let Position::Waiting(Wait { due: Some(due), came_due: false, .. }) = situation.at {
         situation.at = Position::Waiting(Wait::until(due, high_water));

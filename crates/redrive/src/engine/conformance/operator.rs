@@ -1,4 +1,4 @@
-//! What a person does to letters: list, look, replay, discard and undo; compared with the model.
+//! The actions of an operator on letters (list, search, replay, discard and undo), compared with the model.
 
 use redrive_core::{Class, Reason, Time};
 
@@ -10,7 +10,7 @@ use crate::engine::EngineError;
 use crate::engine::letter::{Letter, LetterChange, LetterState, ReplayAnswer, ReplayJob, ReplayTarget};
 
 impl Suite {
-    /// Lists page by page; what is shown and what is not both say something.
+    /// Lists the letters page by page; both shown and missing letters are checked.
     pub(super) fn letters(&mut self, state: Option<LetterState>, page: usize) -> Check {
         let mut shown: Vec<Letter> = Vec::new();
         loop {
@@ -54,7 +54,7 @@ impl Suite {
         Ok(())
     }
 
-    /// An index of ids, if the engine has one, leaves out no letter.
+    /// Checks that the index of ids, if the engine has one, misses no letter.
     fn letters_by_id(&mut self, shown: &[Letter]) -> Check {
         for letter in shown.iter().filter(|letter| letter.reason != Reason::Corrupt) {
             let id = letter.message.id();
@@ -67,7 +67,7 @@ impl Suite {
         Ok(())
     }
 
-    /// A bounded search comes to the same letters, however little it looks at in one go.
+    /// Checks that a bounded scan finds the same letters, however little it looks at per call.
     fn scan(&mut self, state: Option<LetterState>, page: usize, shown: &[Letter]) -> Check {
         let (mut found, mut after) = (Vec::new(), None);
         loop {
@@ -108,7 +108,7 @@ impl Suite {
         Ok(())
     }
 
-    /// Mostly letters, now and then a message that is none, or a number that is nobody's.
+    /// Mostly a letter, sometimes a message that is not a letter, or an unused number.
     pub(super) fn letter_id(&self, which: Pick) -> u64 {
         let wanted = |any: bool| {
             let messages = self.model.messages.iter();
@@ -170,7 +170,7 @@ impl Suite {
         Ok(())
     }
 
-    /// Replays a letter and lets it die again: the way to a letter that was replayed too often.
+    /// Replays a letter and lets it die again, to produce letters that were replayed too often.
     pub(super) fn relapse(&mut self, which: Pick, job: u8, times: u8) -> Check {
         let id = self.letter_id(which);
         for time in 0..times {

@@ -14,8 +14,8 @@ impl Model {
         self.options.ordering == DeliveryOrder::Key && tracked.message.key().is_some()
     }
 
-    /// `seq` has just started: everything before it in its line has to be terminal. What may be terminal is now known
-    /// to be: the engine has acted on it, so it must hold from here on, whatever dies.
+    /// Checks the key line of `seq`, which has just started: all earlier messages have to be terminal. If that was
+    /// uncertain, it is now certain: the engine has relied on it, so it must hold even after a crash.
     pub(super) fn check_line(&mut self, seq: u64) -> Check {
         let Some(this) = self.messages.get(&seq) else { return Ok(()) };
         if !self.is_ordered(this) {
@@ -27,7 +27,7 @@ impl Model {
                 continue;
             }
             let stands_before = other.membership.surely && *other_seq < seq;
-            // One that was claimed does not run, but keeps its place until it is settled.
+            // A claimed message does not run, but keeps its place until it is settled.
             let runs = other.now.is_in_flight() && !other.claimed;
             if !runs && !stands_before {
                 continue;
@@ -52,7 +52,7 @@ impl Model {
         Ok(())
     }
 
-    /// A take came back with room to spare: it has seen everything that was due.
+    /// Records that a take returned with room to spare, so it has seen everything that was due.
     pub(super) fn take_saw_all(&mut self, now: Time) {
         for tracked in self.messages.values_mut() {
             let all = tracked.candidates().all(|s| s.waiting().is_some_and(|w| w.due_latest <= now));
@@ -77,8 +77,8 @@ impl Model {
         }
     }
 
-    /// How many messages must be startable at `now`: unordered due ones, unordered fresh ones, and lines whose first
-    /// message is ready whichever of its members that is.
+    /// How many messages must be startable at `now`: unordered due ones, unordered fresh ones, and key lines that are
+    /// ready whichever of their members is first.
     pub(super) fn startable(&self, now: Time) -> Startable {
         let mut startable = Startable::default();
         if self.gated {
@@ -103,7 +103,8 @@ impl Model {
             }
             let first = members.iter().find(|(_, t)| t.membership.surely).map_or(u64::MAX, |(seq, _)| *seq);
             let quiet = members.iter().all(|(_, t)| !t.twin && t.is_certain() && !t.now.is_in_flight());
-            // Whoever may be first: the first that surely stands in line, and whoever may have joined before it.
+            // All candidates for the first place: the first message certainly in line, and those that may have joined
+            // before it.
             let mut may_be_first = members.iter().filter(|(seq, _)| *seq <= first);
             if quiet && may_be_first.all(|(_, t)| is_ready(t)) {
                 startable.lines += 1;

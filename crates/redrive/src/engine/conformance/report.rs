@@ -1,4 +1,4 @@
-//! Runs seeds, shrinks what fails and says how to repeat it.
+//! Runs seeds, shrinks failures and says how to repeat them.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,7 +13,7 @@ use super::suite::Suite;
 use crate::engine::groups::Grouping;
 use crate::engine::seam::{AfterDead, DeliveryOrder, Execution, LastEnd, StoreOptions};
 
-/// A run that broke a promise, with all that is needed to see it again.
+/// A failed run, with everything needed to repeat it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     pub seed: u64,
@@ -29,14 +29,14 @@ impl fmt::Display for Failure {
         for (number, command) in self.commands.iter().enumerate() {
             writeln!(f, "  {number:>3} {command:?}")?;
         }
-        // The test's own name: every engine has one.
+        // The name of the test itself; every engine has its own.
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("conform").to_owned();
         write!(f, "again: REDRIVE_SEED={} cargo test -p redrive {test}", self.seed)
     }
 }
 
-/// Runs one seed: options and `steps` commands are drawn from it. A failure comes back shrunk.
+/// Runs one seed, which determines the options and `steps` commands. A failure is returned shrunk.
 pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
     let mut rng = Rng::new(seed);
     let options = StoreOptions {
@@ -44,7 +44,7 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
         after_dead: if rng.chance(50) { AfterDead::BlockKey } else { AfterDead::Continue },
         dedup: rng.pick(&[None, Some(Duration::from_secs(3)), Some(Duration::from_hours(1))]),
         drain: None,
-        // Where nobody is suspected, everything else is as it was.
+        // Without suspects, everything else must work the same.
         execution: if seed % 4 == 3 { Execution::Elsewhere } else { Execution::InProcess },
         last_end: LastEnd::Unknown,
         grouping: Grouping::default(),
@@ -57,7 +57,7 @@ pub fn run(open: Open<'_>, seed: u64, steps: usize) -> Result<(), Failure> {
     })
 }
 
-/// Runs exactly these commands and then drives everything to its end.
+/// Runs exactly these commands and then finishes everything.
 pub fn run_commands(open: Open<'_>, options: StoreOptions, commands: &[Command]) -> Result<(), Violation> {
     let carry_out = || {
         let harness = open(options.clone());
@@ -73,14 +73,14 @@ pub fn run_commands(open: Open<'_>, options: StoreOptions, commands: &[Command])
     })
 }
 
-/// Leaves out ever smaller parts for as long as something still fails.
+/// Leaves out ever smaller parts of the commands as long as the rest still fails.
 fn shrink(
     open: Open<'_>,
     options: &StoreOptions,
     mut commands: Vec<Command>,
     mut violation: Violation,
 ) -> (Vec<Command>, Violation) {
-    // Where a run takes seconds, fewer tries may be wanted.
+    // Limits the number of tries for engines whose runs take seconds.
     let mut tries = seeds_from_env("REDRIVE_SHRINK").unwrap_or(u64::MAX);
     let mut part = commands.len().div_ceil(2);
     while part > 0 && tries > 0 {
@@ -106,7 +106,7 @@ fn shrink(
     (commands, violation)
 }
 
-/// Runs `seeds` one after the other, or the one that `REDRIVE_SEED` names; panics with the first failure.
+/// Runs `seeds` one by one, or only the one given by `REDRIVE_SEED`; panics at the first failure.
 pub fn check_seeds(open: Open<'_>, seeds: std::ops::Range<u64>, steps: usize) {
     let seeds = seeds_from_env("REDRIVE_SEED").map_or(seeds, |seed| seed..seed + 1);
     for seed in seeds {
@@ -116,7 +116,7 @@ pub fn check_seeds(open: Open<'_>, seeds: std::ops::Range<u64>, steps: usize) {
     }
 }
 
-/// A number from the environment; a value that is none is an error worth stopping for.
+/// Reads a number from the environment; panics if the value is not a number.
 pub fn seeds_from_env(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))

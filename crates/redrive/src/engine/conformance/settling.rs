@@ -9,7 +9,7 @@ use super::suite::{Suite, failed};
 use crate::engine::history::Attempt;
 use crate::engine::seam::{Delivery, Settlement, Verdict};
 
-/// Receipts that were used before, kept to be used again.
+/// How many used receipts are kept for reuse.
 const USED_MAX: usize = 32;
 
 impl Suite {
@@ -33,7 +33,7 @@ impl Suite {
         self.given = Some(ticket);
         for settlement in batch {
             self.model.settled(&settlement, ticket);
-            // A release leaves no trace, so its receipt may be valid again.
+            // A release leaves no trace, so its receipt may still be valid.
             if settlement.verdict != Verdict::Release {
                 self.remember_used(settlement.delivery);
             }
@@ -70,7 +70,7 @@ impl Suite {
             }
             (_, how) => how,
         };
-        // Every story differs from every other, so that a mix-up cannot look right.
+        // All histories differ, so that a mix-up is noticed.
         self.attempts += 1;
         let marked = |class: Class, decision: Decision| {
             let mut meta = delivery.meta.after(class, &decision, now);
@@ -106,7 +106,7 @@ impl Suite {
     }
 }
 
-/// Any kind, so that every engine has to store each.
+/// Cycles through the kinds, so that every engine has to store each.
 fn kind_of(attempts: u32) -> FailureKind {
     match attempts % 8 {
         0 => FailureKind::Status(400 + (attempts % 200) as u16),

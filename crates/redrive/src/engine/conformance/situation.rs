@@ -1,4 +1,4 @@
-//! What is known of one message: one situation for sure, or two between a settlement and the proof that it was kept.
+//! What is known about one message: one certain situation, or two while it is open whether a settlement holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,9 +13,10 @@ use crate::engine::seam::Ticket;
 pub(super) struct Wait {
     /// `None` for a fresh message.
     pub due: Option<Time>,
-    /// An engine may push a due time up to just behind the latest moment it has read up to, but no further.
+    /// The latest due time it may have: an engine may push it just past the latest time it has read up to, but no
+    /// further.
     pub due_latest: Time,
-    /// Whether some take saw it due. It may then start even if the clock has been set back since.
+    /// Whether a take saw it due. It may then start even if the clock was set back since.
     pub came_due: bool,
 }
 
@@ -31,7 +32,7 @@ impl Wait {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
     Waiting(Wait),
-    /// Handed out, and where it goes back to if that comes to nothing.
+    /// Handed out, and where it goes if it is released.
     InFlight(Wait),
     Done,
     Letter,
@@ -71,7 +72,7 @@ impl Situation {
         self.letter.as_ref().map(|letter| letter.state)
     }
 
-    /// What an engine has to answer to a replay of this letter.
+    /// The answer that an engine has to give to a replay of this letter.
     pub(super) fn replay_answer(&self, job: &ReplayJob) -> ReplayAnswer {
         let Some(letter) = &self.letter else { return ReplayAnswer::NotFound };
         let replays = self.meta.replays;
@@ -87,12 +88,12 @@ impl Situation {
     }
 }
 
-/// Whether a message stands in its key's line, as far as the model can know. Fresh messages and replays surely do; one
-/// that was ingested with a delay joins some time between the first take that could see it and the first that must.
+/// Whether a message is in its key's line, as far as the model can know. Fresh messages and replays certainly are. A
+/// message ingested with a delay joins between the first take that could see it and the first that must.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineMembership {
     pub surely: bool,
-    /// That it stands in line rests on having come due, which an engine need not remember over a crash.
+    /// Whether it is in line only because it came due, which an engine may forget in a crash.
     pub floating: bool,
 }
 
@@ -104,7 +105,7 @@ impl LineMembership {
 /// A settlement that may or may not hold.
 #[derive(Clone, Debug)]
 pub(super) struct Maybe {
-    /// The batch that will make it hold; `None` after a crash: only the engine knows.
+    /// The batch that makes it hold; `None` after a crash, when only the engine knows.
     pub ticket: Option<Ticket>,
     pub then: Situation,
 }
@@ -112,16 +113,16 @@ pub(super) struct Maybe {
 #[derive(Clone, Debug)]
 pub(super) struct Tracked {
     pub message: Message,
-    /// The edits of its letter, each with the message of before.
+    /// The edits of its letter, each with the message before it.
     pub edits: Vec<(String, Message)>,
     pub now: Situation,
     pub maybe: Option<Maybe>,
     pub membership: LineMembership,
-    /// It may exist more than once, and nothing else is known of it any more.
+    /// Whether it may exist more than once; nothing else is known about it then.
     pub twin: bool,
-    /// It was taken out by name: a retry then does not write its place in the line down.
+    /// Whether it was claimed; a retry then does not store its place in the line.
     pub claimed: bool,
-    /// Its settlement showed itself before this batch was durable: a crash may still leave a part of it undone.
+    /// Set if its settlement was visible before this batch was durable: a crash may still undo a part of it.
     pub shown_early: Option<Ticket>,
 }
 
@@ -130,12 +131,12 @@ impl Tracked {
         self.maybe.is_none()
     }
 
-    /// Whether its end is known.
+    /// Whether it is known to be terminal.
     pub(super) fn is_over(&self) -> bool {
         !self.twin && self.is_certain() && self.now.is_terminal()
     }
 
-    /// Whether a crash now may leave it in two places: its verdict put it somewhere else, and may hold only in part.
+    /// Whether a crash now may leave it in two places: its verdict moves it, and may hold only in part.
     pub(super) fn may_be_twins(&self) -> bool {
         self.shown_early.is_some()
             || self
@@ -150,14 +151,14 @@ impl Tracked {
         std::iter::once(&self.now).chain(self.maybe.iter().map(|maybe| &maybe.then))
     }
 
-    /// The engine has shown something: keeps the situations that agree with it. `false` if none does.
+    /// Keeps the situations that agree with what the engine has shown; returns `false` if none does.
     pub(super) fn keep(&mut self, agrees: impl Fn(&Situation) -> bool) -> bool {
         if self.twin {
             return true;
         }
         let then_agrees = self.maybe.as_ref().map(|maybe| agrees(&maybe.then));
         match (agrees(&self.now), then_agrees) {
-            // While its ticket is open, a settlement that has not shown itself may still do so.
+            // While its ticket is not durable, a settlement that does not show yet may still do so.
             (true, Some(false)) => {
                 self.maybe = self.maybe.take().filter(|maybe| maybe.ticket.is_some());
                 true
@@ -171,12 +172,12 @@ impl Tracked {
         }
     }
 
-    /// The settlement holds.
+    /// Makes the settlement certain.
     pub(super) fn resolve(&mut self) {
         if let Some(maybe) = self.maybe.take() {
             self.shown_early = maybe.ticket.or(self.shown_early);
             self.now = maybe.then;
-            // A retry writes the place down; a release leaves everything as it was.
+            // A retry stores its place in the line; a release changes nothing.
             if !self.claimed {
                 self.membership.floating &= self.now.waiting().is_some_and(|wait| wait.came_due);
             }
@@ -188,7 +189,7 @@ impl Tracked {
     }
 }
 
-/// Foreign letters that were offered, by a number of their own, and the letters that were made of them.
+/// The foreign letters that were offered, each with its own number, and the letters created from them.
 #[derive(Debug, Default)]
 pub(super) struct Imports {
     pub last: u64,

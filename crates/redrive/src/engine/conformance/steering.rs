@@ -1,4 +1,4 @@
-//! What a person does to messages that wait: list them, make one due, cancel it; compared with the model.
+//! The actions of an operator on waiting messages (list, make due, cancel), compared with the model.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::engine::Claimed;
 use crate::engine::pending::{PendingMessage, PendingState};
 use crate::engine::seam::{EngineError, Settlement, Verdict};
 
-/// Entries that one call looks at.
+/// How many entries one call may look at.
 const LOOK_MAX: usize = 3;
-/// The states that an engine lists.
+/// The states that an engine can list.
 const STATES: [PendingState; 4] =
     [PendingState::Ready, PendingState::Held, PendingState::Delayed, PendingState::KeyWait];
 
 impl Suite {
-    /// Lists state by state and page by page; what is shown and what is not both say something.
+    /// Lists all states page by page; both shown and missing messages are checked.
     pub(super) fn pending(&mut self, page: usize) -> Result<BTreeMap<u64, PendingMessage>, Violation> {
         let mut shown = BTreeMap::new();
         let mut by_state = [0_u64; STATES.len()];
@@ -69,7 +69,7 @@ impl Suite {
         }
     }
 
-    /// Takes one that is listed out by name. It ends as the person said, without having run.
+    /// Claims a listed message, which then ends as the operator chose, without having run.
     pub(super) fn steer(&mut self, which: Pick, how: Steer) -> Check {
         let listed = self.pending(50)?;
         let Some(shown) = listed.values().nth(usize::from(which) % listed.len().max(1)) else {
@@ -77,7 +77,7 @@ impl Suite {
         };
         let delivery = match self.harness.engine().claim(&shown.at, self.now) {
             Ok(Claimed::Taken(delivery)) => *delivery,
-            // It is on its way into the line of its key.
+            // It is just being moved into its key's line.
             Ok(Claimed::InFlight) if shown.at.state == PendingState::KeyWait => return Ok(()),
             Ok(other) => {
                 return violation("pending", format!("{shown:?} is listed, but the claim says {other:?}"));
@@ -91,7 +91,7 @@ impl Suite {
         self.model.claimed(&delivery)?;
         let meta = Meta { deferred: false, ..delivery.meta };
         let verdict = match how {
-            // Only what waits for its time can be made due.
+            // Only a message that waits for its due time can be made due.
             Steer::RetryNow if matches!(shown.at.state, PendingState::Ready | PendingState::KeyWait) => {
                 Verdict::Release
             }

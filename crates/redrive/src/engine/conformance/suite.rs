@@ -1,4 +1,4 @@
-//! Carries commands out on the engine and on the model, and compares the two after each.
+//! Runs commands on the engine and on the model, and compares the two after each.
 
 use redrive_core::{Message, Time};
 
@@ -21,13 +21,13 @@ pub(super) struct Suite {
     pub used: Vec<Delivery>,
     pub given: Option<Ticket>,
     pub reported: Option<Ticket>,
-    /// Ids that were offered: `m1` to this one.
+    /// The number of ids offered: `m1` up to this one.
     pub ids: u64,
     pub attempts: u32,
-    /// Edits that were made: `e-1` to this one.
+    /// The number of edits made: `e-1` up to this one.
     pub edits: u64,
     pub imports: Imports,
-    /// Takes of one place in a row that left the same side waiting.
+    /// How many takes of one place in a row left the same side waiting, and which side.
     streak: (bool, u32),
 }
 
@@ -68,7 +68,7 @@ impl Suite {
             Command::Crash => {
                 self.harness.crash_and_reopen();
                 self.reopened();
-                // Every second time what a crash may have forgotten stays open, to be shown by something else.
+                // Every second time, uncertainties left by the crash stay open, to be resolved by later commands.
                 if self.ids.is_multiple_of(2) {
                     self.all_messages()?;
                 }
@@ -113,7 +113,7 @@ impl Suite {
         for _ in 0..IDLES_MAX {
             match answer.try_recv() {
                 Ok(Ok(answers)) => {
-                    // Durable is not yet known to the engine's owner: that takes a poll.
+                    // The engine's owner learns that it is durable only by a poll.
                     self.poll()?;
                     return self.accepted(&batch, &memberships, &answers);
                 }
@@ -172,10 +172,10 @@ impl Suite {
         if room > 0 && room == taken.len() {
             self.check_sharing(room, startable, &taken)?;
         } else if room > 0 {
-            // Everybody who could start has started, so nobody was passed over; an engine may have used up its turn.
+            // All startable messages have started, so none was passed over; an engine may have used up its turn.
             self.streak.1 = 0;
         }
-        // An engine that reads ahead in the background may need a moment, but then has to come up with what waits.
+        // An engine that reads ahead in the background may need a moment, but must then deliver what waits.
         let mut idles = 0;
         while taken.len() < room.min(startable.total()) {
             idles += 1;
@@ -192,7 +192,7 @@ impl Suite {
                 self.model.take_saw_all(self.now);
             }
             let mut next_due = self.harness.engine().next_due();
-            // The same moment for one that does not know yet what lies behind its window.
+            // An engine that does not know yet what is beyond its window may report the current time.
             while next_due.is_some_and(|due| due <= self.now) && idles <= IDLES_MAX && taken.len() < room {
                 idles += 1;
                 self.poll()?;
@@ -227,14 +227,15 @@ impl Suite {
         Ok(out)
     }
 
-    /// When both sides wait, each gets half of the room; a single place goes to each by turns.
+    /// Checks that each side gets half of the room if both wait, and single places alternately.
     fn check_sharing(
         &mut self,
         room: usize,
         startable: super::order::Startable,
         taken: &[Delivery],
     ) -> Check {
-        // Ordered messages may come from either side: a due one that had to wait for its key is no longer timed.
+        // Ordered messages may come from either side: a due message that had to wait for its key no longer counts as
+        // timed.
         let ordered = taken.iter().filter(|d| self.is_ordered(d)).count();
         let due = taken.iter().filter(|d| d.due.is_some() && !self.is_ordered(d)).count();
         let fresh = taken.len() - ordered - due;

@@ -1,8 +1,9 @@
-//! The embedded engine: the journal is the truth, the index is a cache.
+//! The embedded engine: the journal is the source of truth, the index is a cache.
 //!
-//! Read in this order: a frame is the unit of the [`journal`], the records say what frames mean, the [`state`] is what
-//! follows from them, the writer in [`mod@write`] makes them durable, the [`store`] joins both behind the seam. [`directory`]
-//! holds a store per pipeline, [`index`] the tables beside the journal, [`maintenance`] everything slow.
+//! Read in this order: the [`journal`] stores frames, its records say what they mean, the [`state`] is the result of
+//! folding them, the writer in [`mod@write`] makes them durable, and the [`store`] puts these together behind the seam.
+//! [`directory`]
+//! holds one store per pipeline, [`index`] the tables beside the journal, [`maintenance`] all slow work.
 
 pub mod tuning;
 

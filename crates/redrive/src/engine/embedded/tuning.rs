@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-/// Sizes and times of a store. The defaults are meant for production; tests make them small.
+/// Sizes and times of a store. The defaults are for production; tests make them small.
 #[derive(Clone, Copy, Debug)]
 pub struct Tuning {
     pub segment_bytes: u64,
-    /// Below this much free space nothing is accepted; settling goes on.
+    /// Below this much free space no messages are accepted; settling goes on.
     pub reserve_bytes: u64,
-    /// Waiting messages whose due times are held in memory.
+    /// How many waiting messages have their due times in memory.
     pub near_max: usize,
-    /// A checkpoint of the index is due after this much journal,
+    /// A checkpoint of the index is written after this much journal,
     pub checkpoint_bytes: u64,
     /// or after this many changes.
     pub checkpoint_changes: usize,
-    /// The journal is not cleaned below this size, unless a segment is dead as a whole.
+    /// The journal is not cleaned below this size, except for segments that hold nothing needed.
     pub clean_above_bytes: u64,
     /// How long resolved letters are kept.
     pub resolved_retention: Duration,
-    /// How often everything that is stored is read to see whether it still can be; `None`: never.
+    /// How often all stored data is read to find damage; `None` disables it.
     pub scrub: Option<Duration>,
-    /// Open although a part of the journal is missing.
+    /// Opens the store even if a part of the journal is missing.
     pub accept_missing: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The fingerprint of a letter, from what is stored of it.
+//! Computes the fingerprint of a letter from its stored fields.
 
 #![warn(missing_docs)]
 
@@ -13,20 +13,20 @@ use crate::letters::filter::matches::status_of;
 /// How the letters of a pipeline are grouped.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Grouping {
-    /// The kind of sink, a part of each fingerprint.
+    /// The kind of sink, which is part of each fingerprint.
     pub sink: &'static str,
-    /// The rules that join errors.
+    /// The user's rules.
     pub rules: Arc<GroupRules>,
 }
 
 impl Grouping {
-    /// The fingerprint of a message that dies for this reason, after this attempt if there was one.
+    /// The fingerprint of a message that dies for this reason, with its last attempt, if any.
     pub fn of(&self, reason: Reason, last: Option<&Attempt>) -> Fingerprint {
         fingerprint(&self.cause(reason, last), &self.rules)
     }
 
-    /// The fingerprint of a letter that was stored without one, by a program that knew no groups: by the present version
-    /// and without rules, so that a change of the rules does not move it.
+    /// The fingerprint of a letter stored without one, by a version that had no groups. Uses the current fingerprint
+    /// version and no rules, so that a change of the rules does not move the letter.
     pub fn of_ungrouped(&self, reason: Reason, history: &History) -> Fingerprint {
         let last = history.attempts().pop();
         fingerprint(&self.cause(reason, last.as_ref()), &GroupRules::default())

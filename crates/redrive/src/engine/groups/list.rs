@@ -1,4 +1,4 @@
-//! The groups of a pipeline with their states: what an engine counts, put together with what was decided.
+//! The groups of a pipeline with their states: the engine's counts combined with the decisions.
 
 #![warn(missing_docs)]
 
@@ -12,16 +12,16 @@ use super::marks::GroupMarks;
 use crate::engine::letter::{Letter, LetterScan, SCAN_BYTES};
 use crate::engine::seam::{Engine, EngineError, Query};
 
-/// A group as it is shown.
+/// A group as it is listed.
 #[derive(Clone, Debug)]
 pub struct GroupSummary {
-    /// How many letters it has, and how fast they come.
+    /// How many letters it has, and how fast they arrive.
     pub figures: GroupFigures,
-    /// What was decided, and whether it still holds.
+    /// The state that follows from the decision and from later letters.
     pub state: GroupState,
     /// The decision.
     pub mark: Option<GroupMark>,
-    /// The letter that has been open for longest, without its payload, if it was asked for.
+    /// The letter that has been open longest, without its payload, if requested.
     pub sample: Option<Letter>,
 }
 
@@ -31,7 +31,7 @@ impl GroupSummary {
         self.figures.group
     }
 
-    /// The normalised error, or what a rule calls it.
+    /// The normalised error, or the name a rule gives it.
     pub fn title(&self) -> &str {
         match (self.group().is_other(), &self.sample, &self.mark) {
             (true, _, _) => "groups beyond the first 1,000",
@@ -42,8 +42,8 @@ impl GroupSummary {
     }
 }
 
-/// All groups with an open letter or a mark, those with the most open letters first. `kept` are the marks where the engine
-/// does not keep them itself.
+/// All groups with an open letter or a mark, those with the most open letters first. `kept` has the marks if the engine
+/// does not store them itself.
 pub fn list(
     engine: &mut dyn Engine,
     kept: &GroupMarks,
@@ -66,7 +66,7 @@ pub fn list(
     Ok(groups)
 }
 
-/// Open letters of a group after `after`, in order, and how far that came: it ends once it holds about [`SCAN_BYTES`].
+/// Open letters of a group after `after`, in order, and the cursor; a page ends once it holds about [`SCAN_BYTES`].
 pub fn letters(
     engine: &mut dyn Query,
     group: GroupId,

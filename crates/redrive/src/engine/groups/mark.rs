@@ -1,4 +1,4 @@
-//! What people decided about a group, and the state that follows from it and from the letters that came since.
+//! Decisions about a group, and the state that follows from a decision and the letters that came after it.
 
 #![warn(missing_docs)]
 
@@ -7,24 +7,24 @@ use serde_json::{Value, json};
 
 use crate::timestamp;
 
-/// The longest note.
+/// The maximum length of a note.
 pub const NOTE_BYTES_MAX: usize = 1_000;
-/// The most letters a snooze may wait for.
+/// The maximum number of further letters a snooze may wait for.
 pub const MORE_MAX: u64 = 100_000;
 
-/// The state of a group. It is never stored: see [`GroupMark::state`].
+/// The state of a group. Derived, never stored: see [`GroupMark::state`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum GroupState {
     /// Nothing was decided, or a snooze is over.
     Open,
-    /// It was resolved, and letters came since.
+    /// It was resolved, and letters came after that.
     Regressed,
     /// It is being worked on.
     Acknowledged,
-    /// No alerts for a while.
+    /// It raises no alerts for a while.
     Snoozed,
-    /// The cause is removed.
+    /// Its cause is removed.
     Resolved,
 }
 
@@ -57,13 +57,13 @@ pub enum Handling {
     Open,
     /// It is acknowledged.
     Acknowledged,
-    /// The cause is removed; a new letter is a regression.
+    /// Its cause is removed; a new letter is a regression.
     Resolved,
-    /// Until a time, or until this many more letters are open; whichever comes first.
+    /// It is snoozed until a time, or until a number of further letters have opened, whichever comes first.
     Snoozed {
-        /// Until this time.
+        /// The end of the snooze.
         until: Option<Time>,
-        /// Until there are so many letters more.
+        /// The number of further letters that ends it.
         more: Option<u64>,
     },
 }
@@ -87,13 +87,13 @@ pub struct GroupMark {
     pub group: GroupId,
     /// What was decided.
     pub handling: Handling,
-    /// When.
+    /// When it was decided.
     pub at: Time,
-    /// By whom.
+    /// Who decided it.
     pub by: String,
-    /// Why.
+    /// The note, if any.
     pub note: Option<String>,
-    /// The group's title at that time: it may have no letter left that says it.
+    /// The group's title at that time; later the group may have no letter left to take it from.
     pub title: String,
 }
 
@@ -122,12 +122,12 @@ impl GroupMark {
         }
     }
 
-    /// Whether there is nothing in it to keep.
+    /// Whether it holds neither a decision nor a note.
     pub fn is_empty(&self) -> bool {
         self.handling == Handling::Open && self.note.is_none()
     }
 
-    /// As it is stored and shown.
+    /// The JSON form for storage and for the API.
     pub fn to_json(&self) -> Value {
         let (until, more) = match self.handling {
             Handling::Snoozed { until, more } => (until, more),
@@ -145,7 +145,7 @@ impl GroupMark {
         })
     }
 
-    /// `None` if this is no mark, or one of a later version that says something else.
+    /// Reads the JSON form; `None` if it is not a mark, or one of a later version with another meaning.
     pub fn from_json(value: &Value) -> Option<Self> {
         let text = |key: &str| value.get(key).and_then(Value::as_str);
         let until = match text("until") {

@@ -1,4 +1,4 @@
-//! The marks of a pipeline's groups: the last word about each, and no more of them than there may be groups.
+//! The marks of a pipeline's groups: the latest of each group, up to a limit.
 
 #![warn(missing_docs)]
 
@@ -9,14 +9,14 @@ use redrive_core::GroupId;
 use super::GROUPS_MAX;
 use super::mark::{GroupMark, Handling};
 
-/// At most [`GROUPS_MAX`]. Beyond it the oldest is forgotten, one that says "resolved" before any other.
+/// At most [`GROUPS_MAX`] marks. Beyond that the oldest is dropped, resolved ones before all others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMarks {
     marks: BTreeMap<GroupId, GroupMark>,
 }
 
 impl GroupMarks {
-    /// A mark takes the place of the one before; an empty one takes it away.
+    /// Replaces the mark of a group; an empty mark removes it.
     pub fn set(&mut self, mark: GroupMark) {
         if mark.is_empty() {
             self.marks.remove(&mark.group);
@@ -30,7 +30,7 @@ impl GroupMarks {
         }
     }
 
-    /// Forgets a decision.
+    /// Removes a decision.
     pub fn remove(&mut self, group: GroupId) {
         self.marks.remove(&group);
     }

@@ -1,12 +1,12 @@
 //! Groups of dead letters: which letters belong together, how many of them are open, and what was decided about them.
 //!
-//! A letter is stored with its fingerprint. An engine counts open letters by group as they come and go, so that nobody has
-//! to look through them; what people decided about a group is a mark beside the letters.
+//! A letter is stored with its fingerprint. An engine counts open letters by group as they come and go, so no query has
+//! to walk through them; decisions about a group are stored as marks beside the letters.
 //!
 //! - `grouping`: the fingerprint of a letter
-//! - `open`: open letters by group, for engines that have them in memory; `rate`: how fast they come
-//! - `mark`: what was decided about a group, and the state that follows; `marks`: all of them
-//! - `list`: groups with their states, as they are shown
+//! - `open`: open letters by group, for engines that keep them in memory; `rate`: how fast they arrive
+//! - `mark`: a decision about a group, and the state that follows; `marks`: all of them
+//! - `list`: groups with their states, as they are listed
 
 pub mod grouping;
 pub mod list;
@@ -24,7 +24,8 @@ pub use rate::ArrivalRate;
 
 use redrive_core::{GroupId, Time};
 
-/// Groups that are counted one by one in a pipeline; open letters of further ones are counted as [`GroupId::OTHER`].
+/// The number of groups in a pipeline with their own counter; open letters of further groups count as
+/// [`GroupId::OTHER`].
 pub const GROUPS_MAX: usize = 1_000;
 
 /// The open letters of one group, as its engine counts them.
@@ -34,7 +35,7 @@ pub struct GroupFigures {
     pub group: GroupId,
     /// Open letters.
     pub open: u64,
-    /// The letter that has been open for longest, and when it died.
+    /// The letter that has been open longest, and when it died.
     pub oldest: Option<(Time, u64)>,
     /// Letters that died within the last minute.
     pub per_minute: u64,

@@ -1,4 +1,4 @@
-//! Open letters by group, in memory: counted as they come and go, by number and by the time of their death.
+//! Open letters by group, in memory, indexed by number and by time of death.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -8,7 +8,7 @@ use redrive_core::{GroupId, Time};
 use super::rate::ArrivalRate;
 use super::{GROUPS_MAX, GroupFigures};
 
-/// A group has at least one open letter.
+/// A group; it has at least one open letter.
 #[derive(Debug, Default)]
 struct OpenGroup {
     times: BTreeSet<(Time, u64)>,
@@ -24,12 +24,12 @@ pub struct OpenGroups {
 }
 
 impl OpenGroups {
-    /// Groups that are counted one by one beyond the bound too.
+    /// Reserves counters for these groups even beyond the limit.
     pub fn reserve(&mut self, groups: impl IntoIterator<Item = GroupId>) {
         self.reserved = groups.into_iter().collect();
     }
 
-    /// A letter opens. Returns the group it is counted in, which it leaves when it is resolved.
+    /// Counts a letter that opens. Returns the group it is counted in, which must be passed when it leaves.
     pub fn enter(&mut self, group: GroupId, dead_at: Time, number: u64) -> GroupId {
         let group = self.enter_again(group, dead_at, number);
         if let Some(open) = self.groups.get_mut(&group) {
@@ -38,7 +38,8 @@ impl OpenGroups {
         group
     }
 
-    /// A letter opens again that was counted when it died: a discard is taken back. It is no arrival.
+    /// Counts a letter that opens again after an undone discard. It was counted when it died, so it is no new
+    /// arrival.
     pub fn enter_again(&mut self, group: GroupId, dead_at: Time, number: u64) -> GroupId {
         let is_known = group.is_other() || self.groups.contains_key(&group) || self.reserved.contains(&group);
         let named = self.groups.len() - usize::from(self.groups.contains_key(&GroupId::OTHER));
@@ -49,7 +50,7 @@ impl OpenGroups {
         group
     }
 
-    /// A letter is resolved, or dies again.
+    /// Removes a letter that is resolved or dies again.
     pub fn leave(&mut self, group: GroupId, dead_at: Time, number: u64) {
         let Some(open) = self.groups.get_mut(&group) else { return };
         open.times.remove(&(dead_at, number));
@@ -84,7 +85,7 @@ impl OpenGroups {
         open.times.range(later).take(usize::try_from(max).unwrap_or(usize::MAX)).count() as u64
     }
 
-    /// When the letter died that has been open for longest.
+    /// When the letter that has been open longest died.
     pub fn oldest(&self) -> Option<Time> {
         self.groups.values().filter_map(|open| open.times.first()).map(|(dead_at, _)| *dead_at).min()
     }

@@ -4,8 +4,8 @@ use redrive_core::Time;
 
 const MINUTE_MS: u64 = 60_000;
 
-/// Arrivals of the latest minute with any, and of the one before it. The share of the earlier minute that is still within
-/// the last sixty seconds counts in proportion.
+/// Arrivals in the latest minute that had any, and in the minute before it. The part of the earlier minute within the
+/// last sixty seconds is estimated in proportion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ArrivalRate {
     minute: u64,
@@ -14,7 +14,7 @@ pub struct ArrivalRate {
 }
 
 impl ArrivalRate {
-    /// A letter died at `at`.
+    /// Counts a letter that died at `at`.
     pub fn add(&mut self, at: Time) {
         let minute = at.as_millis() / MINUTE_MS;
         if minute > self.minute {
@@ -28,7 +28,7 @@ impl ArrivalRate {
         }
     }
 
-    /// Letters of the last minute.
+    /// Letters that died within the last minute.
     pub fn per_minute(&self, now: Time) -> u64 {
         let (minute, into) = (now.as_millis() / MINUTE_MS, now.as_millis() % MINUTE_MS);
         let left = |count: u64| count * (MINUTE_MS - into) / MINUTE_MS;
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(rate.per_minute(at(720)), 0);
         rate.add(at(661));
         assert_eq!(rate.per_minute(at(690)), 31);
-        // One that was stored late counts where it belongs, and one of long ago nowhere.
+        // A letter that was stored late counts in its own minute, an old one not at all.
         rate.add(at(659));
         rate.add(at(1));
         assert_eq!(rate.per_minute(at(660)), 62);

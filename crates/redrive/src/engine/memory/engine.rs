@@ -1,6 +1,7 @@
-//! The memory engine: the plainest form of the seam, for tests and the simulation.
+//! The memory engine: the simplest implementation of the seam, for tests and the simulation.
 //!
-//! Verdicts become durable at the next [`Deliver::poll`]; [`Memory::crash`] forgets what was not, as a dying process would.
+//! Verdicts become durable at the next [`Deliver::poll`]; [`Memory::crash`] drops those that are not, as a dying
+//! process would.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -43,10 +44,10 @@ impl Memory {
         Self { inner: Arc::new(Mutex::new(Inner { options, ..Inner::default() })) }
     }
 
-    /// The process dies: verdicts that were not durable are forgotten, what was in flight waits again.
+    /// Simulates the death of the process: verdicts that are not durable are lost, and messages in flight wait again.
     pub fn crash(&self) {
         let mut inner = self.lock();
-        // Who came back is not suspected, whatever became of its verdict.
+        // A message that came back is not a suspect, even if its verdict was lost.
         let unsettled = std::mem::take(&mut inner.unsettled);
         let given = unsettled.iter().flat_map(|(_, batch)| batch).filter(|given| given.verdict.clears());
         let returned: HashSet<u64> = given.map(|given| given.delivery.receipt.seq).collect();
@@ -55,7 +56,7 @@ impl Memory {
         let in_flight: Vec<u64> =
             inner.entries.iter().filter(|(_, e)| e.in_flight.is_some()).map(|(seq, _)| *seq).collect();
         for seq in in_flight {
-            // One that was claimed did not run.
+            // A claimed message did not run.
             if returned.contains(&seq) {
                 inner.lines.unclaim(seq);
                 inner.suspects.remove(&seq);
@@ -82,7 +83,7 @@ impl Ingest for MemoryIngest {
             let mut inner = self.0.lock();
             (inner.accept(batch, now), inner.wake.clone())
         };
-        // A caller that is gone is no reason not to accept.
+        // The batch is accepted even if the caller is gone.
         let _ = answer.send(Ok(accepted));
         if let Some(wake) = wake {
             wake();
@@ -109,7 +110,7 @@ impl Deliver for Memory {
         inner.unsettled.push((ticket, batch));
         let wake = inner.wake.clone();
         drop(inner);
-        // It is durable at the next poll, so there is something to hear.
+        // It becomes durable at the next poll, so the owner must be woken.
         if let Some(wake) = wake {
             wake();
         }
@@ -221,7 +222,7 @@ impl KeepLetters for Memory {
         let mut batch: Vec<Message> = Vec::new();
         let mut answers = Vec::with_capacity(letters.len());
         for letter in letters {
-            // A dry run makes no letters, so what it has seen is known from here.
+            // A dry run creates no letters, so earlier ones of the same batch are compared here.
             if dry_run && batch.iter().any(|before| is_same(before, &letter.message)) {
                 answers.push(ImportAnswer::Already { number: None });
                 continue;
@@ -242,7 +243,7 @@ impl KeepLetters for Memory {
         ids.iter().map(|seq| inner.erase(order, *seq, now)).collect()
     }
 
-    /// There are no other copies.
+    /// There are no other copies to overwrite.
     fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
         Ok(WipeProgress::default())
     }
@@ -260,7 +261,7 @@ impl Query for Memory {
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
         let inner = self.lock();
         let waits = |entry: &&MemoryEntry| !matches!(entry.state, EntryState::Letter | EntryState::Done);
-        // Numbers are given in the order of acceptance.
+        // Numbers are assigned in the order of acceptance, so the first is the oldest.
         let pending = inner.entries.values().find(waits).map(|entry| entry.meta.created);
         let is_ready = |entry: &&MemoryEntry| matches!(entry.state, EntryState::Ready | EntryState::Released);
         let ready = inner.entries.values().find(is_ready).map(|entry| entry.meta.created);

@@ -1,4 +1,4 @@
-//! What the memory engine holds, and what may start, wait or end next.
+//! The state of the memory engine, and which messages may start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::engine::seam::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EntryState {
     Ready,
-    /// Waits for its key, having been passed over once.
+    /// Waits for its key, after it was passed over once.
     Blocked,
     /// Was blocked and is now the first of its key.
     Released,
@@ -36,9 +36,9 @@ pub(super) struct MemoryEntry {
     pub(super) meta: Meta,
     pub(super) history: History,
     pub(super) state: EntryState,
-    /// When it was due, also after it had to wait for its key; `None` for a fresh message.
+    /// When it was due, even if it had to wait for its key since; `None` for a fresh message.
     pub(super) due: Option<Time>,
-    /// The number of the hand-out that is under way.
+    /// The number of the current hand-out.
     pub(super) in_flight: Option<u64>,
     pub(super) in_line: bool,
 }
@@ -48,10 +48,10 @@ pub(super) struct LetterEntry {
     pub(super) reason: Reason,
     pub(super) dead_at: Time,
     pub(super) job: Option<u64>,
-    /// Every job it went through: the last one alone would let an older job that is resumed take it a second time.
+    /// All jobs it went through. With only the last one, an older job that is resumed would requeue it a second time.
     pub(super) jobs: BTreeSet<u64>,
     pub(super) group: Fingerprint,
-    /// The versions that edits have replaced, the latest last.
+    /// The versions replaced by edits, the latest last.
     pub(super) replaced: Vec<Replaced>,
     pub(super) options: Option<Arc<str>>,
 }
@@ -59,7 +59,7 @@ pub(super) struct LetterEntry {
 #[derive(Default)]
 pub(super) struct Inner {
     pub(super) options: StoreOptions,
-    /// What one process tells the next, by kind.
+    /// Reminders for the next process, by kind.
     pub(super) reminders: [Vec<u8>; 2],
     pub(super) entries: BTreeMap<u64, MemoryEntry>,
     pub(super) ready: BTreeSet<u64>,
@@ -67,12 +67,12 @@ pub(super) struct Inner {
     pub(super) delayed: BTreeSet<(Time, u64)>,
     pub(super) lines: KeyLines,
     pub(super) letters: BTreeMap<u64, LetterEntry>,
-    /// Groups about which something was decided.
+    /// Groups with a decision.
     pub(super) decided: Vec<GroupId>,
     pub(super) seen: HashMap<String, (u64, Time)>,
-    /// Messages that were in flight when the process died, with how often.
+    /// Messages that were in flight when the process died, and how many times.
     pub(super) suspects: BTreeMap<u64, u32>,
-    /// The one that runs alone.
+    /// The suspect that runs alone.
     pub(super) announced: Option<u64>,
     pub(super) next_seq: u64,
     pub(super) next_hand_out: u64,
@@ -137,7 +137,7 @@ impl Inner {
         self.lines.leave(&key, seq);
     }
 
-    /// Something of its key was settled: a blocked message that is now first may run.
+    /// Lets a blocked message start if it is now the first of its key, after another message of the key was settled.
     pub(super) fn line_moves(&mut self, seq: u64) {
         let Some(key) = self.key_of(seq) else { return };
         let Some(first) = self.lines.first(&key) else { return };
@@ -151,7 +151,7 @@ impl Inner {
         self.entries.get_mut(&seq).expect("a number handed out has an entry")
     }
 
-    /// Whether it is the first of its key and nothing of the key is out.
+    /// Whether it is the first of its key and no message of the key is handed out.
     pub(super) fn may_start(&self, seq: u64) -> bool {
         let Some(key) = self.key_of(seq) else { return true };
         if self.lines.is_held(&key) {
@@ -161,7 +161,7 @@ impl Inner {
         line.first() == Some(&seq) && line.iter().all(|seq| self.entries[seq].in_flight.is_none())
     }
 
-    /// Whether an earlier letter of its key is open and the policy blocks the key for that.
+    /// Whether the policy blocks its key because an earlier letter of the key is open.
     pub(super) fn is_key_blocked(&self, seq: u64) -> bool {
         if self.options.after_dead == AfterDead::Continue {
             return false;
@@ -179,7 +179,7 @@ impl Inner {
         let due = self.startable_due(now, room);
         let fresh = self.startable_fresh(room);
         let (due_places, fresh_places) = share(room, due.len(), fresh.len(), self.odd_to_due);
-        // The turn changes only when there was an odd place to give: a take of none must not use it up.
+        // The turn changes only if there was an odd place: a take with none must not use it up.
         self.odd_to_due ^= !room.is_multiple_of(2);
         for seq in due.into_iter().take(due_places).chain(fresh.into_iter().take(fresh_places)) {
             let delivery = self.hand_out(seq);
@@ -187,7 +187,7 @@ impl Inner {
         }
     }
 
-    /// Waits for its key from now on.
+    /// Makes a message wait for its key.
     pub(super) fn set_aside(&mut self, seq: u64) {
         if let EntryState::Delayed(due) = self.entry(seq).state {
             self.delayed.remove(&(due, seq));
@@ -197,7 +197,7 @@ impl Inner {
         self.entry(seq).state = EntryState::Blocked;
     }
 
-    /// Up to `room` due messages that may start; the others of the keys they wait for are set aside as blocked.
+    /// Up to `room` due messages that may start; those passed over because of their keys are marked as blocked.
     pub(super) fn startable_due(&mut self, now: Time, room: usize) -> Vec<u64> {
         let mut startable: Vec<u64> = Vec::new();
         let mut from = (Time::ZERO, 0);
@@ -210,7 +210,7 @@ impl Inner {
                 self.join_line(seq);
             }
             if self.may_start(seq) {
-                // It may have joined its line in front of one that was chosen before it.
+                // It may have joined its line in front of a message chosen earlier.
                 let (chosen, passed): (Vec<u64>, Vec<u64>) =
                     startable.into_iter().partition(|chosen| self.may_start(*chosen));
                 startable = chosen;
@@ -225,8 +225,8 @@ impl Inner {
         startable
     }
 
-    /// Up to `room` others that may start. A place chosen here is used: one that went to somebody who may not start
-    /// after all would leave a permit free until something else happens.
+    /// Up to `room` other messages that may start. None may be chosen that turns out unable to start: its permit would
+    /// stay unused until the next event.
     pub(super) fn startable_fresh(&mut self, room: usize) -> Vec<u64> {
         let mut startable = Vec::new();
         let mut from = 0;
@@ -243,7 +243,7 @@ impl Inner {
         startable
     }
 
-    /// The first from `from` on that is ready, or was released by its key.
+    /// The first message at or after `from` that is ready, or was released by its key.
     pub(super) fn next_fresh(&self, from: u64) -> Option<u64> {
         let ready = self.ready.range(from..).next();
         let released = self.released.range(from..).next();
@@ -279,7 +279,8 @@ impl Inner {
         }
     }
 
-    /// The process died while this one was out. A suspect that had not had its turn was not running.
+    /// Counts a crash for a message that was handed out when the process died. A suspect that was not announced did
+    /// not run.
     pub(super) fn crashed_with(&mut self, seq: u64) {
         if self.options.execution == Execution::Elsewhere {
             return;
@@ -308,7 +309,7 @@ impl Inner {
         {
             return;
         }
-        // The delivery may know more than was stored: attempts that were made in place.
+        // The delivery may know more than was stored: attempts that were retried in place.
         if verdict != Verdict::Release {
             self.entry(seq).history = match &attempt {
                 Some(attempt) => delivery.history.with(attempt),
@@ -364,7 +365,7 @@ impl Inner {
         self.line_moves(seq);
     }
 
-    /// Makes a letter of a message that died elsewhere.
+    /// Creates a letter from a message that died elsewhere.
     pub(super) fn import(&mut self, letter: ForeignLetter, dry_run: bool, now: Time) -> ImportAnswer {
         let ForeignLetter { message, meta, history, .. } = letter;
         let is_known = |(seq, letter): &(&u64, &LetterEntry)| {
@@ -399,7 +400,7 @@ impl Inner {
         ImportAnswer::Imported { number: Some(seq), group }
     }
 
-    /// A letter goes back to wait for its delivery.
+    /// Requeues a letter.
     pub(super) fn replay(&mut self, job: &ReplayJob, seq: u64) -> ReplayAnswer {
         let Some(letter) = self.letters.get_mut(&seq) else { return ReplayAnswer::NotFound };
         if letter.jobs.contains(&job.id) {
@@ -424,7 +425,7 @@ impl Inner {
         ReplayAnswer::Replayed
     }
 
-    /// An open letter gets another message.
+    /// Gives an open letter a new message.
     pub(super) fn edit(&mut self, edit: &str, new: &LetterEdit) -> EditAnswer {
         let Some(letter) = self.letters.get_mut(&new.letter) else { return EditAnswer::NotFound };
         if letter.state != LetterState::Open {
@@ -443,7 +444,7 @@ impl Inner {
         EditAnswer::Done
     }
 
-    /// An open letter gets back the message it had before its last edit.
+    /// Gives an open letter the message back that it had before its last edit.
     pub(super) fn undo_edit(&mut self, edit: &str, seq: u64) -> EditAnswer {
         let Some(letter) = self.letters.get_mut(&seq) else { return EditAnswer::NotFound };
         if letter.state != LetterState::Open {
@@ -458,7 +459,7 @@ impl Inner {
         EditAnswer::Done
     }
 
-    /// What a letter said is forgotten, except while it is replayed.
+    /// Erases the content of a letter, unless it is being replayed.
     pub(super) fn erase(
         &mut self,
         order: &EraseOrder,
@@ -479,12 +480,12 @@ impl Inner {
         Ok(EraseAnswer::Done)
     }
 
-    /// Hands one message out to be settled, whatever it waits for.
+    /// Hands out one message to be settled, whatever it waits for.
     pub(super) fn claim(&mut self, seq: u64) -> Claimed {
         match self.entries.get(&seq) {
             Some(entry) if entry.in_flight.is_some() => Claimed::InFlight,
             Some(entry) if Self::pending_state(entry).is_some() => {
-                // It is settled by the caller's verdict, whatever its key says.
+                // The caller's verdict settles it, whatever the state of its key.
                 let delivery = Delivery { doomed: None, ..self.hand_out(seq) };
                 self.lines.claim(seq, self.key_of(seq));
                 Claimed::Taken(Box::new(delivery))
@@ -493,7 +494,7 @@ impl Inner {
         }
     }
 
-    /// The state of a message that is not terminal.
+    /// The state of a pending message; `None` for a letter or a finished message.
     pub(super) fn pending_state(entry: &MemoryEntry) -> Option<PendingState> {
         match entry.state {
             _ if entry.in_flight.is_some() => Some(PendingState::InFlight),
@@ -504,7 +505,7 @@ impl Inner {
         }
     }
 
-    /// Deliveries whose verdict is not durable yet; of two verdicts on one the first counts.
+    /// Deliveries whose verdict is not durable yet; of two verdicts on one delivery, the first counts.
     fn settling(&self) -> Settling {
         let (mut settling, mut met) = (Settling::default(), BTreeSet::new());
         for settlement in self.unsettled.iter().flat_map(|(_, batch)| batch) {

@@ -1,4 +1,4 @@
-//! The lines of keys in the memory engine: which messages of a key wait in which order, and which keys are held.
+//! The key lines of the memory engine: the order in which messages of a key wait, and which keys are held.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 #[derive(Default)]
 pub(super) struct KeyLines {
-    /// Messages of a key that stand in line; only the first may run.
+    /// The messages in each key line; only the first may run.
     lines: HashMap<Bytes, BTreeSet<u64>>,
-    /// Messages that were claimed by name, with their key: nothing of it starts until they are settled.
+    /// Claimed messages with their keys: no message of these keys starts until they are settled.
     claimed: BTreeMap<u64, Option<Bytes>>,
 }
 
@@ -35,12 +35,12 @@ impl KeyLines {
         self.lines.get(key)?.first().copied()
     }
 
-    /// A message is claimed by name, to be settled: its key is held until then.
+    /// Claims a message: its key is held until it is settled.
     pub(super) fn claim(&mut self, seq: u64, key: Option<Bytes>) {
         self.claimed.insert(seq, key);
     }
 
-    /// Whether it had been claimed.
+    /// Ends a claim; returns whether there was one.
     pub(super) fn unclaim(&mut self, seq: u64) -> bool {
         self.claimed.remove(&seq).is_some()
     }

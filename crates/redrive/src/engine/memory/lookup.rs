@@ -1,5 +1,4 @@
-//! Questions to the memory engine: messages, lines of keys, letters and what waits. It reads everything and changes
-//! nothing.
+//! Read-only lookups in the memory engine: messages, key lines, letters and pending messages.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +33,7 @@ impl Lookup<'_> {
         })
     }
 
-    /// Counted anew for each question: this engine is plain before it is fast.
+    /// Counted anew on each call: this engine prefers simplicity to speed.
     pub(super) fn open_groups(&self) -> OpenGroups {
         let mut groups = OpenGroups::default();
         groups.reserve(self.0.decided.iter().copied());
@@ -109,14 +108,14 @@ impl Lookup<'_> {
         })
     }
 
-    /// Where a message waits; `None` if it is terminal or out.
+    /// Where a message waits; `None` if it is terminal or handed out.
     pub(super) fn pending_at(&self, seq: u64) -> Option<PendingAt> {
         let entry = self.0.entries.get(&seq).filter(|entry| entry.in_flight.is_none())?;
         let state = Inner::pending_state(entry)?;
         Some(PendingAt { number: seq, state, key: (seq, 0) })
     }
 
-    /// By number, whatever the state.
+    /// Looks at messages by number, whatever their state.
     pub(super) fn scan_pending(
         &self,
         state: PendingState,

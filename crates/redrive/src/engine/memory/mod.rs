@@ -1,4 +1,4 @@
-//! The memory engine: the plainest form of the seam, for tests and the simulation.
+//! The memory engine: the simplest implementation of the seam, for tests and the simulation.
 
 mod engine;
 mod inner;

@@ -1,111 +1,112 @@
-//! What passes the seam: deliveries on the way out, verdicts on the way back, and what an engine says of them.
+//! The types that cross the seam: deliveries, verdicts, and the events of an engine.
 
 use redrive_core::{Message, Meta, Reason, Time};
 
 use crate::engine::history::{Attempt, History};
 use crate::engine::position::SourcePosition;
 
-/// Names one delivery towards the engine that handed it out. Opaque to all others.
+/// Identifies a delivery to the engine that handed it out. Opaque to everyone else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
-    /// A partition, where the engine has them.
+    /// The partition, on engines that have them.
     pub lane: u32,
-    /// Counts the times the lane was gained; a receipt of an older epoch settles nothing.
+    /// How often the lane was assigned to this process; a receipt of an older epoch settles nothing.
     pub epoch: u32,
-    /// The message's number in its pipeline: the same whatever lane it waits in by now.
+    /// The message's number in its pipeline. It is the same for all hand-outs, in whatever lane.
     pub seq: u64,
-    /// Where the engine keeps it.
+    /// Where the engine stores it.
     pub at: u64,
 }
 
 impl Receipt {
-    /// Tells messages apart, whatever hand-out this is: a retry may come from another lane than the first attempt.
+    /// Identifies the message across hand-outs: a retry may come from another lane than the first attempt.
     pub const fn number(&self) -> u64 {
         self.seq
     }
 }
 
-/// A message handed out for an attempt, with what is known of earlier ones.
+/// A message handed out for an attempt, with the history of earlier ones.
 #[derive(Clone, Debug)]
 pub struct Delivery {
-    /// Names it towards the engine.
+    /// Identifies it to the engine.
     pub receipt: Receipt,
     /// The message.
     pub message: Message,
-    /// What is known of its attempts.
+    /// The summary of its attempts.
     pub meta: Meta,
     /// Its attempts.
     pub history: History,
     /// When it was due; `None` for a fresh message.
     pub due: Option<Time>,
-    /// When the process first had it, if that was later than its creation.
+    /// When this process first received it, if later than its creation.
     pub arrived: Option<Time>,
     /// The record it came from, for engines that read a topic.
     pub origin: Option<SourcePosition>,
-    /// Set if it must not be started but settled as dead for this reason: its bytes are damaged, or its key is blocked.
+    /// Set if it must not be started, but settled as dead for this reason: its bytes are damaged, or its key is
+    /// blocked.
     pub doomed: Option<Reason>,
-    /// Set if it was running when a process died: it runs alone, and is announced before.
+    /// Set if it was running when a process died: it must be announced and then run alone.
     pub suspect: Option<Box<Suspect>>,
 }
 
-/// What an engine knows of a delivery that may have killed the process.
+/// What an engine knows about a delivery that may have killed the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Suspect {
-    /// Unclean ends while it ran. The first one it may have shared with everything else that ran then; a further one is
-    /// its own, since it was announced before it ran.
+    /// Unclean ends while it ran. The first may be the fault of anything else that ran then; later ones are its own,
+    /// because it was announced and ran alone.
     pub crashes: u32,
-    /// The first unclean end.
+    /// When the first unclean end was.
     pub first_crash: Option<Time>,
-    /// The last unclean end.
+    /// When the last unclean end was.
     pub last_crash: Option<Time>,
 }
 
-/// Whether a suspect may run now, as far as its engine is concerned.
+/// Whether the engine allows a suspect to run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Announced {
-    /// The next process will know that it ran.
+    /// It may run: the next process will know that it ran.
     Yes,
-    /// That is being written. Ask again when the engine has called.
+    /// The announcement is still being written. Ask again after the engine's next wake-up.
     NotYet,
-    /// It is not ours any more.
+    /// This process does not own the message any more.
     Gone,
 }
 
-/// What shall become of a delivery.
+/// What to do with a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Delivered.
     Done,
-    /// Wait until `due`, remembered as `meta`.
+    /// Retry it at `due`, and store `meta`.
     Retry {
-        /// Not before this time.
+        /// The earliest start.
         due: Time,
-        /// What is known of its attempts now.
+        /// The updated summary of its attempts.
         meta: Meta,
     },
-    /// It is a dead letter.
+    /// Make it a dead letter.
     Dead {
         /// Why.
         reason: Reason,
-        /// What is known of its attempts now.
+        /// The updated summary of its attempts.
         meta: Meta,
         /// When it was given up.
         at: Time,
     },
-    /// It was not started, or its end does not matter: back to where it came from, nothing counted.
+    /// Return it to where it came from, with nothing counted: it was not started, or its result does not matter.
     Release,
 }
 
 impl Verdict {
-    /// Whether it says that the process survived the message: it ran and came back, or ended without running. A pill that
-    /// is quarantined has not.
+    /// Whether it proves that the process survived the message. A released message may not have run, and a quarantined
+    /// pill has killed the process.
     pub const fn clears(&self) -> bool {
         !matches!(self, Self::Release | Self::Dead { reason: Reason::PoisonPill, .. })
     }
 }
 
-/// How many of `room` places go to due messages and how many to fresh ones, when both could fill it: half and half, the
-/// odd place by turns. What one side leaves over, the other gets.
+/// Divides `room` places between due and fresh messages: half and half, with the odd place alternating. Places that one
+/// side cannot fill go to the other.
 pub fn share(room: usize, due: usize, fresh: usize, odd_to_due: bool) -> (usize, usize) {
     let half = room / 2 + usize::from(odd_to_due && !room.is_multiple_of(2));
     let due_places = due.min(half.max(room.saturating_sub(fresh)));
@@ -117,48 +118,48 @@ pub fn share(room: usize, due: usize, fresh: usize, odd_to_due: bool) -> (usize,
 pub struct Settlement {
     /// What was handed out.
     pub delivery: Delivery,
-    /// What shall become of it.
+    /// What to do with it.
     pub verdict: Verdict,
     /// The attempt that led to it.
     pub attempt: Option<Attempt>,
 }
 
-/// Names a batch given to `Deliver::settle`. Tickets become durable in the order they were given, except for those behind
-/// one that cannot be stored for now.
+/// Names a batch given to `Deliver::settle`. Tickets become durable in order, except for those behind one that cannot
+/// be stored for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What an engine has to say between two calls.
+/// What an engine reports to the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// This batch and all before it are durable.
+    /// This batch and all earlier ones are durable.
     Durable(Ticket),
-    /// This batch is durable, and one before it is not: something of that one cannot be stored for now.
+    /// This batch is durable, but an earlier one is not: some of that one cannot be stored for now.
     DurableAlone(Ticket),
-    /// Of the `all` parts of the pipeline's work, `owned` are done here from now on; others have the rest. An engine that
-    /// has all of it need not say so.
+    /// Of the `all` partitions of the pipeline, this process now owns `owned`; other processes have the rest. An engine
+    /// that owns all of them need not report it.
     Share {
-        /// Parts that are done here.
+        /// Partitions owned by this process.
         owned: u32,
-        /// All parts.
+        /// All partitions.
         all: u32,
     },
 }
 
 impl Event {
-    /// The batch that is durable, if it is about one.
+    /// The batch that became durable, if the event is about one.
     pub const fn durable(self) -> Option<Ticket> {
         if let Self::Durable(ticket) = self { Some(ticket) } else { None }
     }
 }
 
-/// When somebody asks for a change of letters, and who. An engine whose records others read writes the name beside them; the
-/// log of actions is kept above the seam.
+/// When a change of letters was requested, and by whom. An engine whose records others read stores the name in them;
+/// the action log is kept above the seam.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnBehalf<'a> {
-    /// When it was asked for.
+    /// When it was requested.
     pub at: Time,
-    /// Who asks, where that is known.
+    /// Who requested it, if known.
     pub by: Option<&'a str>,
 }
 
@@ -178,25 +179,25 @@ pub enum TakeGate {
 }
 
 impl TakeGate {
-    /// The gate of a pipeline that is paused, or is not.
+    /// The gate that goes with a pause: shut if paused.
     pub const fn of_pause(paused: bool) -> Self {
         if paused { Self::Shut } else { Self::Open }
     }
 
-    /// Whether nothing is handed out.
+    /// Whether the gate is shut.
     pub const fn is_shut(self) -> bool {
         matches!(self, Self::Shut)
     }
 }
 
-/// What becomes of a claim.
+/// The result of a claim.
 #[derive(Clone, Debug)]
 pub enum Claimed {
-    /// It is handed out to the caller, to be settled and not to be started. Nothing is noted as started.
+    /// It is handed out to the caller, to be settled without being started. It is not recorded as started.
     Taken(Box<Delivery>),
     /// It is being delivered, or its verdict is being written.
     InFlight,
-    /// It is not there any more; look again.
+    /// It is not there any more; look it up again.
     NotThere,
 }
 

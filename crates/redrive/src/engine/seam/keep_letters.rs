@@ -1,4 +1,4 @@
-//! The part of an engine that changes dead letters, for every change that can be requested.
+//! The part of an engine that changes dead letters.
 
 use redrive_core::{GroupId, Time};
 
@@ -10,9 +10,9 @@ use crate::engine::groups::GroupMark;
 use crate::engine::import::{ForeignLetter, ImportAnswer};
 use crate::engine::letter::{LetterChange, ReplayAnswer, ReplayJob};
 
-/// Changes letters: puts them back, gives them up, edits, erases and imports them.
+/// Changes letters: replays, discards, edits, erases and imports them.
 pub trait KeepLetters: Send + 'static {
-    /// Puts letters back to be delivered, each at most once per job. Durable on return.
+    /// Requeues letters, each at most once per job. Durable on return.
     fn replay(
         &mut self,
         job: &ReplayJob,
@@ -20,7 +20,7 @@ pub trait KeepLetters: Send + 'static {
         asked: OnBehalf<'_>,
     ) -> Result<Vec<ReplayAnswer>, EngineError>;
 
-    /// Discards open letters, or takes a discard back. Durable on return; `false` where the state did not allow it.
+    /// Discards open letters, or undoes a discard. Durable on return; `false` where the state did not allow it.
     fn change_letters(
         &mut self,
         change: &LetterChange,
@@ -28,8 +28,8 @@ pub trait KeepLetters: Send + 'static {
         asked: OnBehalf<'_>,
     ) -> Result<Vec<bool>, EngineError>;
 
-    /// Gives open letters new messages. The message before stays with the letter under the name of the edit. Durable on
-    /// return.
+    /// Gives open letters new messages. The previous message stays with the letter under the name of the edit. Durable
+    /// on return.
     fn edit_letters(
         &mut self,
         edit: &str,
@@ -37,7 +37,7 @@ pub trait KeepLetters: Send + 'static {
         asked: OnBehalf<'_>,
     ) -> Result<Vec<EditAnswer>, EngineError>;
 
-    /// Gives open letters whose last edit is this one the message back that they had before it. Durable on return.
+    /// Undoes an edit: open letters whose last edit is this one get their previous message back. Durable on return.
     fn undo_edit(
         &mut self,
         edit: &str,
@@ -45,8 +45,9 @@ pub trait KeepLetters: Send + 'static {
         asked: OnBehalf<'_>,
     ) -> Result<Vec<EditAnswer>, EngineError>;
 
-    /// Makes letters of messages that died elsewhere, in the order given; they are open and died when it was asked for. A letter with the
-    /// same message is not made again. Durable on return; a dry run only says what would become of each.
+    /// Creates open letters from messages that died elsewhere, in the given order; their time of death is the time of
+    /// the request. Messages that already have a letter are skipped. Durable on return; a dry run only returns the
+    /// outcomes.
     fn import(
         &mut self,
         letters: Vec<ForeignLetter>,
@@ -57,7 +58,8 @@ pub trait KeepLetters: Send + 'static {
         Err(EngineError::Unavailable("this engine takes no letters from elsewhere".to_owned()))
     }
 
-    /// Erases what letters said, except those in a replay: from now on only their tombstones are shown. Durable on return;
+    /// Erases the content of letters, except those in a replay: from now on only their tombstones are shown. Durable
+    /// on return;
     /// [`KeepLetters::wipe`] then overwrites the copies that are still stored.
     fn erase_letters(
         &mut self,
@@ -66,18 +68,18 @@ pub trait KeepLetters: Send + 'static {
         now: Time,
     ) -> Result<Vec<EraseAnswer>, EngineError>;
 
-    /// Goes on with overwriting the stored copies of erased letters, and says what is left to do. Never blocks: call it until
-    /// nothing is. An engine that was opened after a crash goes on by itself.
+    /// Continues overwriting the stored copies of erased letters, and says how much is left. Never blocks; call it
+    /// until nothing is left. An engine that was opened after a crash continues by itself.
     fn wipe(&mut self, now: Time) -> Result<WipeProgress, EngineError>;
 
-    /// Groups about which something was decided: their letters are counted in them, however many groups there are, or a
-    /// decision would be blind for what it is about.
+    /// Reserves a counter for each of these groups, however many groups there are: a decision about a group can only be
+    /// evaluated if its letters are counted.
     fn reserve_groups(&mut self, decided: &[GroupId]) {
         let _ = decided;
     }
 
-    /// Keeps a decision about a group for all processes that share the pipeline. Durable on return. An engine whose
-    /// decisions are kept outside has nothing to do.
+    /// Stores a decision about a group for all processes that share the pipeline. Durable on return. Does nothing in an
+    /// engine whose decisions are stored elsewhere.
     fn mark_group(&mut self, mark: &GroupMark) -> Result<(), EngineError> {
         let _ = mark;
         Ok(())

@@ -1,8 +1,8 @@
 //! The seam: an engine hands out deliveries and settles batches of verdicts.
 //!
-//! One thread owns an engine and calls it; only [`Ingest`] handles are shared. Key order, the delay of retries and the
-//! states of letters are kept below the seam, because each engine stores what waits in its own way. What an outcome means
-//! is decided above it.
+//! One thread owns an engine and calls it; only [`Ingest`] handles are shared. Key order, the delay of retries and
+//! letter states are implemented below the seam, because each engine stores waiting messages in its own way. What an
+//! outcome means is decided above it.
 //!
 //! [`Ingest`]: super::ingest::Ingest
 
@@ -18,7 +18,7 @@ mod query;
 pub use super::error::EngineError;
 pub use super::position::SourcePosition;
 pub use counts::{Counts, Oldest, Settling};
-pub use deliver::{Deliver, ReminderKind};
+pub use deliver::{Deliver, OwnShare, ReminderKind};
 pub use delivery::{
     Announced, Claimed, Delivery, Event, OnBehalf, Receipt, Settlement, Suspect, TakeGate, Ticket, Verdict,
     share,
@@ -27,7 +27,7 @@ pub use keep_letters::KeepLetters;
 pub use options::{AfterDead, DeliveryOrder, Execution, LastEnd, StoreOptions};
 pub use query::Query;
 
-/// An engine: it delivers, keeps letters and answers questions. Whoever implements the three is one.
+/// An engine: it delivers, keeps letters and answers questions. Implemented for every type with all three traits.
 pub trait Engine: Deliver + KeepLetters + Query {}
 
 impl<T: Deliver + KeepLetters + Query> Engine for T {}

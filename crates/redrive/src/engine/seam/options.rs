@@ -1,4 +1,4 @@
-//! What an engine needs to know of a pipeline.
+//! What an engine needs to know about a pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ pub enum DeliveryOrder {
     #[default]
     None,
     /// No later message of a key starts before an earlier one is terminal; the order is that of acceptance. A message
-    /// that was ingested with a delay joins its key's line when it comes due, a letter when it is replayed.
+    /// that was ingested with a delay joins its key's line when it comes due, a replayed letter when it is requeued.
     Key,
 }
 
-/// What becomes of a key's followers when one of its messages is dead.
+/// What happens to the followers of a message in its key line when it dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AfterDead {
     /// The next message of the key goes on.
@@ -26,32 +26,31 @@ pub enum AfterDead {
     BlockKey,
 }
 
-/// Where the code runs that delivers messages.
+/// Where the code that delivers messages runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Execution {
-    /// In this process, which it can end: whatever was running when a process died is a suspect.
+    /// In this process, which it can kill: everything that was running when a process died is a suspect.
     #[default]
     InProcess,
     /// In another process or on another machine. No message can end this process, so none is ever suspected.
     Elsewhere,
 }
 
-/// How the previous process ended, as far as it was observed.
+/// How the previous process ended, as far as known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum LastEnd {
-    /// Unknown: unless it ended cleanly, whatever was running is a suspect.
+    /// Unknown: unless the end was clean, everything that was running is a suspect.
     #[default]
     Unknown,
-    /// It was ended from outside: by a person, a deployment, the machine going down. What was running is not suspected
-    /// of that.
+    /// From outside: by an operator, a deployment, or the machine going down. Running messages are not suspected.
     FromOutside,
 }
 
 impl LastEnd {
-    /// From what a supervisor knows: the signal that ended the process, and whether the system has killed it for lack of
-    /// memory. Signals that others send are from outside: HUP, INT, QUIT, KILL and TERM. A process that aborts, runs into a
-    /// fault of its memory or exits with a code has done that itself.
+    /// Derives the end from what a supervisor knows: the signal that ended the process, and whether the system killed
+    /// it for lack of memory. HUP, INT, QUIT, KILL and TERM are sent from outside. An abort, a memory fault or an exit
+    /// code is the process's own doing.
     pub const fn of(signal: Option<i32>, out_of_memory: bool) -> Self {
         match signal {
             Some(1 | 2 | 3 | 9 | 15) if !out_of_memory => Self::FromOutside,
@@ -60,23 +59,23 @@ impl LastEnd {
     }
 }
 
-/// What an engine needs to know of a pipeline.
+/// What an engine needs to know about a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StoreOptions {
     /// Whether messages of one key wait for each other.
     pub ordering: DeliveryOrder,
-    /// What becomes of a key's followers when one of its messages is dead.
+    /// What happens to the followers of a message in its key line when it dies.
     pub after_dead: AfterDead,
-    /// How long an ingested id is remembered; `None` turns deduplication off.
+    /// How long an ingested id is remembered; `None` disables deduplication.
     pub dedup: Option<Duration>,
-    /// How long what is in flight may take once another process wants it; `None` leaves it to the engine. Only engines that
-    /// share their messages with other processes ask.
+    /// How long messages in flight may take once another process needs them; `None` leaves it to the engine. Only used
+    /// by engines that share their messages with other processes.
     pub drain: Option<Duration>,
-    /// Where the code runs that delivers messages.
+    /// Where the code that delivers messages runs.
     pub execution: Execution,
     /// How the process before this one ended.
     pub last_end: LastEnd,
-    /// Which letters belong together; their fingerprints are stored with them.
+    /// How letters are grouped; their fingerprints are stored with them.
     pub grouping: Grouping,
     /// The resolved policy, to be stored with letters; see [`crate::engine::letter_options`].
     pub letter_options: Option<Arc<str>>,

@@ -15,23 +15,23 @@ use crate::engine::pending::{PendingAt, PendingScan, PendingState};
 use crate::engine::shared_records::SharedRecords;
 use crate::engine::store_notice::Upkeep;
 
-/// Answers questions about what an engine holds. `&mut self` is for caches and reads of files.
+/// Answers questions about what an engine holds. `&mut self` allows for caches and file reads.
 pub trait Query: Send + 'static {
     /// How many messages are in which state.
     fn counts(&self) -> Counts;
 
-    /// The oldest of what waits and of the open letters. It is asked about once a second and may be approximate, but must
-    /// be cheap: a look at what is at hand, never a walk through everything. An engine that cannot tell says so.
+    /// The times of the oldest waiting message and open letter. It is called about once a second and may be
+    /// approximate, but must be cheap: never a walk through everything. The default knows none.
     fn oldest(&mut self) -> Result<Oldest, EngineError> {
         Ok(Oldest::default())
     }
 
-    /// How the engine stands beside its messages. Cheap: it is asked about as often as [`Query::counts`].
+    /// The condition of the engine. Cheap: it is called as often as [`Query::counts`].
     fn condition(&self) -> Condition {
         Condition::default()
     }
 
-    /// How often it repaired itself and how far it has checked itself.
+    /// How often the store repaired itself, and how far its scrub has come.
     fn upkeep(&self) -> Upkeep {
         Upkeep::default()
     }
@@ -45,7 +45,7 @@ pub trait Query: Send + 'static {
     ) -> Result<Vec<Letter>, EngineError>;
 
     /// Like [`Query::letters`], but looks at no more than `look_max` letters, whatever their state, and says how far it
-    /// came: a search for few among many must not hold up deliveries. It also ends once it holds [`SCAN_BYTES`].
+    /// came: a search for few among many must not delay deliveries. It also ends once it holds [`SCAN_BYTES`].
     ///
     /// [`SCAN_BYTES`]: crate::engine::letter::SCAN_BYTES
     fn scan_letters(
@@ -59,27 +59,28 @@ pub trait Query: Send + 'static {
     /// One letter; `None` if there is none with this id.
     fn letter(&mut self, id: u64) -> Result<Option<Letter>, EngineError>;
 
-    /// The numbers of the letters of messages with this id, in order, without a search. Others may be among them; none is
-    /// missing. `None` if the engine has no index of ids, or finds too many: then the caller looks through all letters.
+    /// The numbers of the letters of messages with this id, in order, without a search. The result may contain others
+    /// but misses none. `None` if the engine has no index of ids, or finds too many: then the caller scans all letters.
     fn letters_of(&mut self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
         let _ = id;
         Ok(None)
     }
 
-    /// How letters stand towards a replay job; `None` where there is no such letter.
+    /// The state of letters with regard to a replay job; `None` where there is no such letter.
     fn letter_standings(&mut self, job: u64, ids: &[u64])
     -> Result<Vec<Option<LetterStanding>>, EngineError>;
 
     /// The message that a letter had before one of its edits.
     fn message_before(&mut self, id: u64, edit: &str) -> Result<Option<Message>, EngineError>;
 
-    /// The groups that have open letters, in no order. Counted as letters come and go; never by a walk through them.
+    /// The groups that have open letters, in no order. Taken from running counters, never by a walk through the
+    /// letters.
     fn groups(&mut self, now: Time) -> Result<Vec<GroupFigures>, EngineError> {
         let _ = now;
         Ok(Vec::new())
     }
 
-    /// The numbers of open letters that are counted in this group, after `after` and in order.
+    /// The numbers of the open letters counted in this group, after `after` and in order.
     fn letters_in_group(
         &mut self,
         group: GroupId,
@@ -96,30 +97,30 @@ pub trait Query: Send + 'static {
         Ok(0)
     }
 
-    /// What was decided about groups, for all processes that share the pipeline; `None` where that is kept outside of the
+    /// The decisions about groups, for all processes that share the pipeline; `None` if they are stored outside the
     /// engine.
     fn group_marks(&self) -> Option<GroupMarks> {
         None
     }
 
-    /// Where the message with this id is. An id is known for the window of deduplication after it was accepted, and may
-    /// be known for longer; if it was accepted again, the latest one is meant. Without such a window the answer is
+    /// The state of the message with this id. An id is known for the deduplication window after its acceptance, perhaps
+    /// for longer; if it was accepted again, the latest message is meant. Without such a window the answer is
     /// [`EngineError::NotRemembered`].
     fn message(&mut self, id: &str, now: Time) -> Result<Option<MessageState>, EngineError> {
         let _ = (id, now);
         Err(EngineError::NotRemembered)
     }
 
-    /// The line of a key, where keys are ordered: whom its messages wait for, and how many wait. `None` if nothing of the
-    /// key waits or runs. As with [`Query::message`], who waits is found only where ids are remembered.
+    /// The line of a key on a pipeline that orders keys: its head, and how many messages wait. `None` if no message of
+    /// the key waits or runs. As with [`Query::message`], waiting messages are found only if ids are remembered.
     fn key_line(&mut self, key: &[u8]) -> Result<Option<KeyLine>, EngineError> {
         let _ = key;
         Err(EngineError::NotRemembered)
     }
 
-    /// Messages that wait in `state`, after the key `after`, in an order that is the engine's own. Looks at no more than
-    /// `look_max` entries and holds about [`SCAN_BYTES`]: a listing must not hold up deliveries. What is handed out is
-    /// known above the seam, so the engine is not asked for what is in flight.
+    /// Messages that wait in `state`, after the key `after`, in the engine's own order. Looks at no more than
+    /// `look_max` entries and holds about [`SCAN_BYTES`]: a listing must not delay deliveries. Messages in flight are
+    /// known above the seam, so the engine is not asked for them.
     ///
     /// [`SCAN_BYTES`]: crate::engine::letter::SCAN_BYTES
     fn scan_pending(
@@ -130,14 +131,15 @@ pub trait Query: Send + 'static {
         look_max: usize,
     ) -> Result<PendingScan, EngineError>;
 
-    /// Where the message with this id waits, without a search; `None` if it does not wait, or not where that can be known
-    /// at once. Engines that do not remember ids answer [`EngineError::NotRemembered`].
+    /// Where the message with this id waits, without a search; `None` if it does not wait or cannot be found at once.
+    /// Engines that do not remember ids answer [`EngineError::NotRemembered`].
     fn locate(&mut self, id: &str) -> Result<Option<PendingAt>, EngineError> {
         let _ = id;
         Err(EngineError::NotRemembered)
     }
 
-    /// What all processes of the pipeline share: replay jobs, the action log. `None` where it has one process only.
+    /// The records shared by all processes of the pipeline: replay jobs, the action log. `None` if it has only one
+    /// process.
     fn shared_records(&self) -> Option<Arc<dyn SharedRecords>> {
         None
     }

@@ -1,4 +1,4 @@
-//! The change of a message: values in its JSON payload, the payload as a whole, headers, and its id.
+//! A change of a message: values in its JSON payload, the whole payload, headers, and its id.
 
 use std::collections::BTreeSet;
 
@@ -10,30 +10,31 @@ use redrive_core::text::connection_header::is_connection_header;
 use super::json_text::{JsonFault, JsonText, Pointer};
 use crate::engine::Letter;
 
-/// What shall change, in this order: the payload as a whole, values that are set, values that are removed, headers.
+/// The changes, applied in this order: the whole payload, values to set, values to remove, headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MessageChange {
-    /// Another payload.
+    /// The new payload.
     pub payload: Option<Bytes>,
-    /// Values of a JSON payload that are set.
+    /// Values to set in a JSON payload.
     pub set: Vec<(Pointer, JsonText)>,
-    /// Values of a JSON payload that are removed.
+    /// Values to remove from a JSON payload.
     pub unset: Vec<Pointer>,
-    /// Headers that are set.
+    /// Headers to set.
     pub set_headers: Vec<(String, String)>,
-    /// Headers that are removed.
+    /// Headers to remove.
     pub unset_headers: Vec<String>,
 }
 
-/// Which id an edited message has whose receiver may have seen it before, because an attempt ended without an answer.
+/// Whether an edited message keeps its id if the receiver may have seen it, because an attempt ended without an
+/// answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum MessageIds {
-    /// Not decided: such letters are not edited.
+    /// Undecided: such letters are not edited.
     #[default]
     Undecided,
-    /// A receiver that applied it before, and remembers ids, will ignore the edited one.
+    /// Such letters keep their id; a receiver that applied the message and remembers ids will ignore the edited one.
     Same,
-    /// Such letters get a new id; a receiver that applied the first one applies this one too.
+    /// Such letters get a new id; a receiver that applied the original applies the edited one too.
     New,
 }
 
@@ -41,26 +42,26 @@ pub enum MessageIds {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditFault {
-    /// The payload cannot be changed like this.
+    /// The payload cannot be changed this way.
     #[error(transparent)]
     Json(#[from] JsonFault),
-    /// The message would not be valid.
+    /// The changed message would not be valid.
     #[error("the changed message is not allowed: {0}")]
     Message(#[from] MessageError),
 }
 
 impl MessageChange {
-    /// Whether nothing changes.
+    /// Whether it changes nothing.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether only JSON payloads can be changed this way.
+    /// Whether it can change only JSON payloads.
     pub fn needs_json(&self) -> bool {
         self.payload.is_none() && !(self.set.is_empty() && self.unset.is_empty())
     }
 
-    /// The first value or header that is changed twice: which of the two holds would depend on the order.
+    /// The first value or header that is changed twice, so that the result would depend on the order.
     pub fn changed_twice(&self) -> Option<String> {
         let mut seen = BTreeSet::new();
         let fields = self.fields().into_iter();
@@ -71,14 +72,15 @@ impl MessageChange {
         folded.into_iter().find(|field| !seen.insert(field.clone()))
     }
 
-    /// Why a header that is set could never be sent: its name or value is not one of HTTP, or it belongs to the connection.
+    /// Why a header to set could never be sent: its name or value is not valid in HTTP, or it belongs to the
+    /// connection.
     pub fn header_fault(&self) -> Option<String> {
         self.set_headers
             .iter()
             .find_map(|(name, value)| header_fault(name, value).map(|why| format!("header {name:?}: {why}")))
     }
 
-    /// What is changed, for the record of actions: pointers, headers, `payload`. Never a value.
+    /// The changed fields, for the action log: pointers, headers, `payload`. Never a value.
     pub fn fields(&self) -> Vec<String> {
         let whole = self.payload.iter().map(|_| "payload".to_owned());
         let pointers = self.set.iter().map(|(pointer, _)| pointer).chain(&self.unset).map(Pointer::to_string);
@@ -86,7 +88,7 @@ impl MessageChange {
         whole.chain(pointers).chain(headers.map(|name| format!("header {name}"))).collect()
     }
 
-    /// The changed message, under this id if one is given; `None` if nothing would change.
+    /// The changed message, with the new id if one is given; `None` if nothing would change.
     pub fn apply(&self, message: &Message, id: Option<&str>) -> Result<Option<Message>, EditFault> {
         let payload = self.new_payload(message)?;
         let mut builder = Message::builder(id.unwrap_or(message.id())).created(message.created());
@@ -109,7 +111,7 @@ impl MessageChange {
                 continue;
             }
             if self.set_headers.iter().any(|(new, _)| named(name, new)) {
-                // In the place of the first of that name; the others go.
+                // Replace the first header of that name, and drop the others.
                 if let Some(at) = set.iter().position(|(new, _)| named(name, new)) {
                     let (new, value) = set.remove(at);
                     builder = builder.header(new.as_str(), value.clone().into_bytes());

@@ -1,4 +1,4 @@
-//! Which letters of a selection an edit is meant for: `/region == "DE" and /amount > 100`.
+//! The condition that selects the letters of an edit: `/region == "DE" and /amount > 100`.
 
 use std::cmp::Ordering;
 
@@ -47,7 +47,7 @@ const SIGNS: [(&str, Comparison); 6] = [
     ("<", Comparison::Below),
 ];
 
-/// Why a text is no condition.
+/// Why a condition cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConditionError(String);
@@ -57,7 +57,7 @@ fn wrong<T>(problem: String) -> Result<T, ConditionError> {
 }
 
 impl Condition {
-    /// Reads `/region == "DE" and /amount > 100`.
+    /// Parses a condition such as `/region == "DE" and /amount > 100`.
     pub fn parse(text: &str) -> Result<Self, ConditionError> {
         let mut terms = Vec::new();
         let mut rest = text.trim();
@@ -76,15 +76,15 @@ impl Condition {
         }
     }
 
-    /// A place whose value could be guessed piece by piece, because it asks whether that is larger or smaller, where some
-    /// are hidden. Who knows a value may ask for it.
+    /// The first hidden value that could be guessed by bisection, because the condition compares it with `<` or `>`.
+    /// Comparing for equality is allowed, since that needs knowledge of the value.
     pub fn guesses(&self, hidden: &Redaction) -> Option<String> {
         let is_range = |term: &&Term| !matches!(term.comparison, Comparison::Equal | Comparison::NotEqual);
         let mut ranges = self.terms.iter().filter(is_range).map(|term| term.pointer.to_string());
         ranges.find(|at| hidden.is_guessed_at(at))
     }
 
-    /// Whether a payload is meant. A value that is not there is equal to nothing.
+    /// Whether a payload matches. A missing value is equal to nothing.
     pub fn holds(&self, payload: &JsonText) -> bool {
         self.terms.iter().all(|term| {
             let found = payload.value(&term.pointer);
@@ -104,7 +104,7 @@ impl Condition {
     }
 }
 
-/// One comparison, and what stands behind it.
+/// Parses one comparison; returns it with the rest of the text.
 fn term(text: &str) -> Result<(Term, &str), ConditionError> {
     let end =
         text.find(|c: char| c.is_whitespace() || matches!(c, '=' | '!' | '<' | '>')).unwrap_or(text.len());
@@ -128,7 +128,7 @@ fn term(text: &str) -> Result<(Term, &str), ConditionError> {
     Ok((Term { pointer, comparison, with }, after))
 }
 
-/// Numbers and texts have an order.
+/// Compares two numbers or two texts; other values have no order.
 fn order(found: &JsonValue, with: &JsonValue) -> Option<Ordering> {
     match (found, with) {
         (JsonValue::Number(found), JsonValue::Number(with)) => Some(found.cmp(with)),
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// These were compared as floats beyond 64 bits, and an edit changed letters that were not meant.
+    /// These used to be compared as floats beyond 64 bits, and an edit changed letters that did not match.
     #[test]
     fn numbers_beyond_64_bits_are_compared_by_all_their_digits() {
         let payload = r#"{"n":12345678901234567890124,"big":1e400,"price":19.990000000000000001,"all":[12345678901234567890124]}"#;

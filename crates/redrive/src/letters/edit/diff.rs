@@ -1,4 +1,4 @@
-//! What an edit has changed in one message, value by value.
+//! The differences that an edit makes in one message, value by value.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use redrive_core::Message;
 
 use super::json_text::{JsonText, Pointer};
 
-/// Values that are compared of one payload; beyond them only that it differs is said.
+/// Values compared in one payload; beyond that the payload is reported as one difference.
 const LEAVES_MAX: usize = 10_000;
-/// Differences that are listed.
+/// The most differences that are listed.
 const LISTED_MAX: usize = 100;
-/// Longer values are cut.
+/// Longer values are cut off.
 const VALUE_CHARS_MAX: usize = 500;
 
 /// One value that differs.
@@ -18,15 +18,15 @@ const VALUE_CHARS_MAX: usize = 500;
 pub struct Difference {
     /// A JSON pointer, `header NAME`, `payload` or `id`.
     pub at: String,
-    /// The name of the field, where it is one of the outermost object.
+    /// The name of the field, if it is a field of the outermost object.
     pub field: Option<String>,
-    /// As it is written; `None` where it was not there.
+    /// The old text; `None` if there was no value.
     pub before: Option<String>,
-    /// What is there afterwards.
+    /// The new text; `None` if there is no value.
     pub after: Option<String>,
 }
 
-/// What differs between two versions of a message, at most a hundred values.
+/// The differences between two versions of a message, at most a hundred values.
 pub fn differences(before: &Message, after: &Message) -> Vec<Difference> {
     let mut all = Vec::new();
     if before.id() != after.id() {
@@ -77,7 +77,7 @@ fn payloads(before: &Message, after: &Message) -> Vec<Difference> {
                     .then(|| difference(at, field, text(was).as_deref(), text(is).as_deref()))
             });
             let changed: Vec<Difference> = changed.collect();
-            // Only the space between values differs.
+            // Otherwise only the whitespace between values differs.
             if !changed.is_empty() {
                 return changed;
             }

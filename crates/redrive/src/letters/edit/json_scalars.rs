@@ -1,14 +1,14 @@
-//! The texts, numbers and words of a JSON text, wherever they stand in it. One pass, however deeply values are nested.
+//! Finds the strings, numbers and words of a JSON text. One pass, however deeply values are nested.
 
 use std::ops::Range;
 
-/// Where the values stand that are neither object nor array, in order. The names of fields are not among them.
-/// `text` must be JSON.
+/// The positions of values that are neither object nor array, in order, without the names of fields. `text` must be
+/// JSON.
 pub(super) fn scalars(text: &str) -> Vec<Range<usize>> {
     parts(text).0
 }
 
-/// Where the names of fields stand, in order. `text` must be JSON.
+/// The positions of the names of fields, in order. `text` must be JSON.
 pub(super) fn names(text: &str) -> Vec<Range<usize>> {
     parts(text).1
 }
@@ -36,7 +36,7 @@ fn parts(text: &str) -> (Vec<Range<usize>>, Vec<Range<usize>>) {
     (found, names)
 }
 
-/// The position behind a string that begins here.
+/// The position after a string that begins here.
 pub(super) fn end_of_string(bytes: &[u8], start: usize) -> usize {
     let mut at = start + 1;
     while bytes[at] != b'"' {
@@ -45,7 +45,7 @@ pub(super) fn end_of_string(bytes: &[u8], start: usize) -> usize {
     at + 1
 }
 
-/// The position behind a number, `true`, `false` or `null` that begins here.
+/// The position after a number, `true`, `false` or `null` that begins here.
 pub(super) fn end_of_word(bytes: &[u8], start: usize) -> usize {
     start + bytes[start..].iter().take_while(|byte| !ends_word(**byte)).count()
 }

@@ -1,5 +1,5 @@
-//! JSON as text: a value is found by its pointer and replaced where it stands, so that everything else stays as it was
-//! written, down to the digits of its numbers and the order of its fields.
+//! JSON as text: a value is found by its pointer and replaced in place, so that everything else keeps its spelling,
+//! down to the digits of numbers and the order of fields.
 
 use std::fmt;
 use std::ops::Range;
@@ -9,17 +9,17 @@ use serde::de::IgnoredAny;
 use super::json_scalars::{end_of_string, end_of_word, names, scalars};
 use super::json_value::JsonValue;
 
-/// Values that are nested deeper are not read; serde_json has the same limit.
+/// Values nested more deeply are not read; serde_json has the same limit.
 const VALUE_DEPTH_MAX: usize = 128;
 
-/// A JSON pointer (RFC 6901): `/customer/email`, `/lines/0/sku`. Empty: the whole document.
+/// A JSON pointer (RFC 6901): `/customer/email`, `/lines/0/sku`. The empty pointer means the whole document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pointer {
     tokens: Vec<String>,
 }
 
 impl Pointer {
-    /// `None` if it is no pointer.
+    /// Parses a pointer; `None` if it is malformed.
     pub fn parse(text: &str) -> Option<Self> {
         let Some(rest) = text.strip_prefix('/') else {
             return text.is_empty().then(|| Self { tokens: Vec::new() });
@@ -32,12 +32,12 @@ impl Pointer {
         Some(Self { tokens: rest.split('/').map(token).collect::<Option<_>>()? })
     }
 
-    /// The pointer that a filter writes with dots: `customer.id`, `items.0.sku`.
+    /// A pointer from the dotted form of filters: `customer.id`, `items.0.sku`.
     pub(in crate::letters) fn dotted(path: &str) -> Self {
         Self { tokens: path.split('.').map(str::to_owned).collect() }
     }
 
-    /// Whether it means the whole document.
+    /// Whether it points at the whole document.
     pub fn is_root(&self) -> bool {
         self.tokens.is_empty()
     }
@@ -69,12 +69,12 @@ pub enum JsonFault {
     /// The payload is not JSON.
     #[error("it is not JSON: {0}")]
     NotJson(String),
-    /// There is nothing at this pointer that could be changed.
+    /// The pointer leads to no place that could be changed.
     #[error("there is no place for {0} in it")]
     NoPlace(Pointer),
 }
 
-/// A text that was checked to be JSON.
+/// A text that is known to be JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonText {
     text: String,
@@ -82,16 +82,16 @@ pub struct JsonText {
 
 /// One field of an object or one item of an array.
 struct TextPart {
-    /// From the name of a field, or the beginning of an item.
+    /// Where the name of a field, or an item, begins.
     start: usize,
     name: String,
     value: Range<usize>,
 }
 
-/// What a pointer means in a text.
+/// The target of a pointer in a text.
 enum FoundValue {
     Value(Range<usize>),
-    /// The object or array is there, and the field or item is not.
+    /// The object or array exists, but not the field or item.
     Room {
         parent: Range<usize>,
         last: Option<usize>,
@@ -109,17 +109,17 @@ impl JsonText {
         Ok(Self { text: text.to_owned() })
     }
 
-    /// The text as it was, apart from what was changed.
+    /// The text, with all changes.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The text as it was, apart from what was changed.
+    /// The text, with all changes.
     pub fn into_string(self) -> String {
         self.text
     }
 
-    /// The value at a pointer, as it is written.
+    /// The value at a pointer, as spelled in the text.
     pub fn get(&self, pointer: &Pointer) -> Option<&str> {
         match self.find(pointer) {
             FoundValue::Value(range) => Some(&self.text[range]),
@@ -127,7 +127,7 @@ impl JsonText {
         }
     }
 
-    /// The value at a pointer, to compare it; `None` also where it is nested too deeply.
+    /// The value at a pointer, for comparison; `None` if there is none or it is nested too deeply.
     pub fn value(&self, pointer: &Pointer) -> Option<JsonValue> {
         match self.find(pointer) {
             FoundValue::Value(range) => self.read(&range, VALUE_DEPTH_MAX),
@@ -150,8 +150,8 @@ impl JsonText {
         }
     }
 
-    /// Puts a value where the pointer says: in place of the one that is there, as a new field of an object that is there,
-    /// or at the end of an array (`-`, or the index behind the last).
+    /// Sets the value at a pointer: replaces an existing one, adds a field to an existing object, or appends to an
+    /// array (`-`, or the index after the last).
     pub fn set(&mut self, pointer: &Pointer, value: &Self) -> Result<(), JsonFault> {
         match self.find(pointer) {
             FoundValue::Value(range) => self.text.replace_range(range, value.text.trim()),
@@ -166,8 +166,8 @@ impl JsonText {
         Ok(())
     }
 
-    /// Replaces every value that a reader might take for the one at a pointer: a name may stand in an object more than
-    /// once. Returns what stood there.
+    /// Replaces every value that a reader might find at a pointer, since a name may occur repeatedly in an object.
+    /// Returns the old values.
     pub fn replace_each(&mut self, pointer: &Pointer, value: &Self) -> Vec<Self> {
         let mut places = vec![self.value_at(0)];
         for token in &pointer.tokens {
@@ -182,7 +182,7 @@ impl JsonText {
         replaced
     }
 
-    /// All values that are neither object nor array, as they are written.
+    /// All values that are neither object nor array, as spelled in the text.
     pub fn scalars(&self) -> impl Iterator<Item = &str> {
         scalars(&self.text).into_iter().map(|range| &self.text[range])
     }
@@ -193,7 +193,7 @@ impl JsonText {
         names.filter_map(|range| serde_json::from_str(&self.text[range]).ok())
     }
 
-    /// Replaces those values that are neither object nor array and for which `with` has another one.
+    /// Replaces values that are neither object nor array by what `with` returns for them, if anything.
     pub fn replace_scalars(&mut self, with: impl Fn(&str) -> Option<Self>) {
         let mut changed = String::with_capacity(self.text.len());
         let mut copied = 0;
@@ -208,17 +208,17 @@ impl JsonText {
         self.text = changed;
     }
 
-    /// A text as a JSON value.
+    /// A text as a JSON string.
     pub fn string(text: &str) -> Self {
         Self { text: serde_json::Value::from(text).to_string() }
     }
 
-    /// Removes the value at a pointer; nothing happens where there is none.
+    /// Removes the value at a pointer, if there is one.
     pub fn unset(&mut self, pointer: &Pointer) -> Result<(), JsonFault> {
         let Some((token, parents)) = pointer.tokens.split_last() else {
             return Err(JsonFault::NoPlace(pointer.clone()));
         };
-        // A name may stand in an object more than once, and readers take one of them.
+        // A name may occur repeatedly in an object, and readers differ in which one they take, so remove them all.
         loop {
             let FoundValue::Value(parent) = self.find(&Pointer { tokens: parents.to_vec() }) else {
                 return Ok(());
@@ -238,7 +238,7 @@ impl JsonText {
         }
     }
 
-    /// All values that hold no other values, with their pointers, in order. At most `max`.
+    /// At most `max` values that contain no other values, with their pointers, in order.
     pub(super) fn leaves(&self, max: usize) -> Vec<(Pointer, &str)> {
         let mut leaves = Vec::new();
         let mut waiting = vec![(Pointer::ROOT, self.value_at(0))];
@@ -260,7 +260,7 @@ impl JsonText {
         let mut value = self.value_at(0);
         for (depth, token) in pointer.tokens.iter().enumerate() {
             let parts = self.parts(&value);
-            // Of fields with the same name, readers take the last one.
+            // Of fields with the same name, most readers take the last one.
             if let Some(part) = parts.iter().rfind(|part| part.name == *token) {
                 value = part.value.clone();
                 continue;
@@ -278,7 +278,7 @@ impl JsonText {
         FoundValue::Value(value)
     }
 
-    /// The fields or items of the value in this range; none if it is neither object nor array, or empty.
+    /// The fields or items of the value in this range; empty for any other value.
     fn parts(&self, range: &Range<usize>) -> Vec<TextPart> {
         let bytes = self.text.as_bytes();
         let is_object = bytes[range.start] == b'{';
@@ -311,7 +311,7 @@ impl JsonText {
         at + self.text.as_bytes()[at..].iter().take_while(space).count()
     }
 
-    /// Where the value begins and ends that is the next from `at` on.
+    /// The range of the next value from `at` on.
     fn value_at(&self, at: usize) -> Range<usize> {
         let bytes = self.text.as_bytes();
         let start = self.skip_space(at);
@@ -429,7 +429,7 @@ mod tests {
     }
 
     proptest! {
-        /// The text and the value agree before and after, compact or not.
+        /// The text and the value stay equal through a change, compact or not.
         #[test]
         fn text_and_value_change_alike(document in value(), new in value(), pick in any::<prop::sample::Index>(), pretty: bool) {
             let text = if pretty { serde_json::to_string_pretty(&document).unwrap() } else { document.to_string() };

@@ -1,17 +1,17 @@
-//! A JSON value that is compared: like `serde_json::Value`, with numbers that have all their digits.
+//! JSON values for comparison: like `serde_json::Value`, but with all digits of numbers.
 
 use std::collections::BTreeMap;
 
 use crate::letters::decimal::Decimal;
 
-/// Values are equal however they were written: spacing, order of fields, `1.0` for `1`.
+/// A value; equal values may differ in spacing, order of fields, or spelling such as `1.0` for `1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JsonValue {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number, exactly as it was written.
+    /// A number with all its digits.
     Number(Decimal),
     /// A string.
     Text(String),
@@ -22,8 +22,8 @@ pub enum JsonValue {
 }
 
 impl JsonValue {
-    /// Reads a value that is neither object nor array, from text that was checked to be JSON. `None` for what has no
-    /// meaning: half a surrogate pair, or an exponent beyond all bounds.
+    /// Reads a value that is neither object nor array, from text that is known to be JSON. `None` for a value without
+    /// a meaning: half a surrogate pair, or an exponent out of bounds.
     pub(super) fn scalar(text: &str) -> Option<Self> {
         Some(match text {
             "null" => Self::Null,

@@ -1,4 +1,4 @@
-//! What an edit does to a message. Pure: parsing, applying, comparing.
+//! The effect of an edit on a message. Pure: parsing, applying, comparing.
 
 pub(crate) mod change;
 mod condition;

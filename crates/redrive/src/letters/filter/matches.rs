@@ -1,4 +1,4 @@
-//! Whether a letter is meant by a filter. Pure: the time is an argument.
+//! Matches letters and messages against a filter. Pure: the time is an argument.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::letters::decimal::Decimal;
 use crate::letters::edit::json_text::JsonText;
 use crate::letters::edit::{JsonValue, Pointer};
 
-/// What is looked at, with what more than one term may ask for, read once.
+/// The letter or message to match, with parts that several terms may need, read once.
 struct Looked<'a> {
     message: &'a Message,
     meta: &'a Meta,
-    /// For a letter.
+    /// Set for a letter only.
     letter: Option<(Reason, LetterState, GroupId)>,
     edits: &'a [String],
     last: Option<Attempt>,
@@ -25,12 +25,12 @@ struct Looked<'a> {
 }
 
 impl Filter {
-    /// Whether this letter is meant at `now`. Its age is the time since its last death.
+    /// Whether the filter matches this letter at `now`. Its age is the time since its last death.
     pub fn matches(&self, letter: &Letter, now: Time) -> bool {
         self.matches_as(letter, &letter.message, now)
     }
 
-    /// Whether this letter would be meant if this were its message: one that an edit has replaced.
+    /// Whether the filter would match this letter with another message, such as one that an edit has replaced.
     pub(in crate::letters) fn matches_as(&self, letter: &Letter, message: &Message, now: Time) -> bool {
         let Letter { meta, reason, state, group, .. } = letter;
         let looked = Looked {
@@ -45,7 +45,7 @@ impl Filter {
         self.fits(&looked)
     }
 
-    /// Whether this message, which is not terminal, is meant at `now`. Its age is the time since it was made.
+    /// Whether the filter matches this pending message at `now`. Its age is the time since its creation.
     pub fn matches_pending(&self, found: &PendingMessage, now: Time) -> bool {
         let PendingMessage { message, meta, .. } = found;
         let looked = Looked {
@@ -64,7 +64,7 @@ impl Filter {
         self.terms.iter().all(|term| looked.fits(&term.test) != term.negated)
     }
 
-    /// The payload as JSON, if a term asks for it.
+    /// The payload as JSON, if a term needs it.
     fn payload(&self, message: &Message) -> Option<JsonText> {
         let asks = self.terms.iter().any(|term| matches!(term.test, Test::Payload { .. }));
         message.payload().filter(|_| asks).and_then(|payload| JsonText::parse(payload).ok())
@@ -125,7 +125,7 @@ impl Looked<'_> {
     }
 }
 
-/// The status that an attempt failed with, if it got one.
+/// The HTTP status that an attempt failed with, if it got an answer.
 pub fn status_of(attempt: &Attempt) -> Option<u64> {
     attempt.kind.status().map(u64::from)
 }
@@ -133,7 +133,7 @@ pub fn status_of(attempt: &Attempt) -> Option<u64> {
 fn payload_fits(test: &PayloadTest, found: &JsonValue) -> bool {
     match (test, found) {
         (PayloadTest::Text(text), JsonValue::Text(found)) => text == found,
-        // 42 and 42.0 are the same number, however they were written.
+        // 42 and 42.0 are the same number, whatever the spelling.
         (PayloadTest::Text(text), JsonValue::Number(found)) => Decimal::parse(text).as_ref() == Some(found),
         (PayloadTest::Text(text), JsonValue::Bool(found)) => *text == found.to_string(),
         (PayloadTest::Text(text), JsonValue::Null) => text == "null",

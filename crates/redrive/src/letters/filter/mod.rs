@@ -1,4 +1,4 @@
-//! The filter language: which letters are meant. One for command line, API and page.
+//! The filter language that selects letters, the same for command line, API and page.
 //!
 //! `reason:permanent,gone error:"connection refused" attempts:>=3 -tenant:acme`: a space is *and*, a comma is *or*, a
 //! leading `-` is *not*, and `=` is accepted for `:`. A [`Filter`] prints itself in a form that reads back as the same
@@ -16,10 +16,10 @@ use crate::engine::LetterState;
 use crate::letters::decimal::Decimal;
 use crate::letters::redact::Redaction;
 
-/// The longest text that is read as a filter.
+/// The longest text that is accepted as a filter, in bytes.
 pub(crate) const FILTER_BYTES_MAX: usize = 4096;
 
-/// Which letters are meant. Never empty: all letters are selected explicitly, elsewhere.
+/// Selects letters. Never empty: to select all letters, say so in the [`Selection`](super::Selection).
 ///
 /// ```
 /// use redrive::letters::Filter;
@@ -34,7 +34,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// The first field that only letters have; such a filter fits no message that waits.
+    /// The first field that only letters have. A filter with such a field matches no pending message.
     pub fn only_for_letters(&self) -> Option<&'static str> {
         self.terms.iter().find_map(|term| match term.test {
             Test::Reason(_) => Some("reason"),
@@ -45,7 +45,7 @@ impl Filter {
         })
     }
 
-    /// The ids of which a message must have one, if it asks for that.
+    /// The ids of which a message must have one, if the filter requires that.
     pub(super) fn ids(&self) -> Option<&[String]> {
         self.terms.iter().find_map(|term| match &term.test {
             Test::Id(ids) if !term.negated => Some(&ids[..]),
@@ -53,7 +53,7 @@ impl Filter {
         })
     }
 
-    /// The group of which a letter must be, if it asks for exactly one.
+    /// The group that a letter must be in, if the filter requires exactly one.
     pub(super) fn group(&self) -> Option<GroupId> {
         self.terms.iter().find_map(|term| match &term.test {
             Test::Group(groups) if !term.negated && groups.len() == 1 => groups.first().copied(),
@@ -61,7 +61,7 @@ impl Filter {
         })
     }
 
-    /// Whether it contains text of a message or of an error, so that the filter itself reveals it.
+    /// Whether the filter contains text of a message or of an error, so that showing the filter would reveal it.
     pub fn quotes(&self) -> bool {
         self.terms.iter().any(|term| {
             matches!(
@@ -77,9 +77,9 @@ impl Filter {
         })
     }
 
-    /// A part of it by which a hidden value could be guessed piece by piece: the text of an error, or a comparison that a
-    /// value of the payload is larger or smaller, wherever it stands, since another field may repeat what is hidden. Who
-    /// knows a value may ask for it.
+    /// The first part by which a hidden value could be guessed piece by piece: a search in the error text, or a range
+    /// comparison of a payload value. Any payload field counts, since it may repeat a hidden value. Comparing for
+    /// equality is allowed, since that needs knowledge of the value.
     pub fn guesses(&self, hidden: &Redaction) -> Option<String> {
         let is_range = |value: &PayloadTest| match value {
             PayloadTest::Text(_) => false,
@@ -96,20 +96,20 @@ impl Filter {
         })
     }
 
-    /// Whether it says in which states letters are meant.
+    /// Whether it restricts the state of letters.
     pub fn names_state(&self) -> bool {
         self.terms.iter().any(|term| matches!(term.test, Test::State(_)))
     }
 }
 
-/// One field with the values it may have; all terms must hold.
+/// One field with its allowed values. All terms must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Term {
     pub negated: bool,
     pub test: Test,
 }
 
-/// What is compared with what. One of the values has to fit.
+/// A field with its values, one of which must match.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Test {
     Reason(Vec<Reason>),
@@ -117,15 +117,15 @@ pub(super) enum Test {
     Class(Vec<Class>),
     State(Vec<LetterState>),
     Group(Vec<GroupId>),
-    /// The names of edits, of which the letter has had one that was not undone.
+    /// Names of edits; the letter must have one of them, not undone.
     Edit(Vec<String>),
-    /// A part of the last error's text, in any case.
+    /// Parts of the last error's text, ignoring case.
     Error(Vec<String>),
-    /// The number that the last error's text begins with.
+    /// The HTTP status of the last failure.
     Status(Vec<Compared<u64>>),
     Attempts(Vec<Compared<u64>>),
     Replays(Vec<Compared<u64>>),
-    /// The time since its last death.
+    /// The time since the last death of a letter, or since the creation of a message.
     Age(Vec<Compared<Duration>>),
     Key(Vec<String>),
     Tenant(Vec<String>),
@@ -156,15 +156,15 @@ pub(super) struct Compared<T> {
     pub with: T,
 }
 
-/// What is asked of a value in a JSON payload.
+/// A test of a value in a JSON payload.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PayloadTest {
-    /// Its text: a string without its quotes, anything else as JSON writes it.
+    /// The text of the value: a string without quotes, anything else as in JSON.
     Text(String),
     Number(Compared<Decimal>),
 }
 
-/// The fields there are, in the order in which they are shown.
+/// All fields, in the order in which they are listed.
 pub(crate) const FIELDS: [&str; 17] = [
     "reason",
     "error-class",
@@ -185,25 +185,25 @@ pub(crate) const FIELDS: [&str; 17] = [
     "edit",
 ];
 
-/// Why a text is no filter, and where.
+/// Why a filter cannot be parsed, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {problem}")]
 pub struct FilterError {
-    /// Counted in characters, from 1.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong there.
+    /// The problem at this column.
     pub problem: String,
 }
 
 impl FilterError {
-    /// The text with a mark under the place that is wrong, for a terminal.
+    /// The filter text with a mark under the wrong place, for a terminal.
     pub fn show(&self, text: &str) -> String {
         format!("{text}\n{:>width$} {}", "^", self.problem, width = self.column)
     }
 }
 
 impl Filter {
-    /// Reads a filter. An empty text is an error: it would mean all letters without saying so.
+    /// Parses a filter. An empty text is an error, because it would silently select all letters.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
         parse::parse(text)
     }
@@ -288,7 +288,7 @@ fn joined<T>(values: &[T], print: impl Fn(&T) -> String) -> String {
     values.iter().map(print).collect::<Vec<_>>().join(",")
 }
 
-/// A value as it is written: in quotes wherever it could be read as something else.
+/// A value as it is spelled in a filter, quoted if it could be misread otherwise.
 fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '@' | '+');
     if !value.is_empty() && value.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Reads the filter language. Every fault names its column and, where there is one, the word that was probably meant.
+//! Parses the filter language. Every error names its column and, if possible, the word that was probably meant.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::{Compared, Comparison, FIELDS, FILTER_BYTES_MAX, Filter, FilterError,
 use crate::engine::LetterState;
 use crate::letters::decimal::Decimal;
 
-/// A value as it was written.
+/// A value as it was spelled.
 struct WrittenValue {
     text: String,
-    /// In quotes: nothing in it is a sign.
+    /// Whether it was quoted, so that nothing in it is an operator.
     quoted: bool,
     column: usize,
 }
@@ -127,7 +127,7 @@ impl TokenReader<'_> {
     }
 }
 
-/// A field that is there, before its values are read.
+/// A valid field, before its values are parsed.
 enum Field {
     Reason,
     ErrorClass,
@@ -258,7 +258,7 @@ fn named<T: Copy, const N: usize>(
     })
 }
 
-/// The sign in front of a value, and the rest of it.
+/// The comparison operator of a value, and the rest of the value.
 fn sign(word: &WrittenValue) -> (Comparison, &str) {
     if word.quoted {
         return (Comparison::Equal, &word.text);
@@ -270,7 +270,7 @@ fn sign(word: &WrittenValue) -> (Comparison, &str) {
 
 fn number(word: &WrittenValue, field: &str, example: &str) -> Read<Compared<u64>> {
     let (how, rest) = sign(word);
-    // `parse` alone would take `+3`.
+    // `parse` alone would accept `+3`.
     match rest.parse().ok().filter(|_| rest.bytes().all(|b| b.is_ascii_digit())) {
         Some(with) => Ok(Compared { how, with }),
         None => wrong(word.column, format!("`{}` is not a number for `{field}`; write {example}", word.text)),

@@ -1,4 +1,4 @@
-//! The language as people write it, what it says when it is written wrongly, and what it means for a letter.
+//! Tests of the language: filters as people write them, error messages for wrong ones, and which letters they match.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -131,7 +131,7 @@ fn letters_are_found_by_their_edits() {
     assert_eq!(Filter::parse("edit:e-k3x9q-12,e-1").unwrap().to_string(), "edit:e-k3x9q-12,e-1");
 }
 
-/// These were compared as floats, and a discard by id took letters of other customers with it.
+/// These used to be compared as floats, and a discard by id also discarded letters of other customers.
 #[test]
 fn numbers_in_a_payload_are_compared_by_all_their_digits() {
     let payload = r#"{"id":1234567890123456782,"long":12345678901234567890124,"big":1e400,"sum":0.30}"#;
@@ -266,7 +266,7 @@ proptest! {
         let _ = Filter::parse(&text).map(|filter| filter.matches(&letter("503", Class::Crash), NOW));
     }
 
-    /// Texts that are nearly right go further into the reader than noise does.
+    /// Almost correct texts get further into the parser than noise does.
     #[test]
     fn no_text_that_is_nearly_right_is_too_odd(
         parts in prop::collection::vec(prop::sample::select(vec![

@@ -1,9 +1,9 @@
-//! What of a letter must not be shown: values at given JSON pointers, and headers by name. It is replaced in what leaves by the
+//! Hides parts of a letter: values at given JSON pointers, and headers by name. They are replaced in output of the
 //! API, never in the store. Pure.
 //!
-//! Three rules. What stands at such a place is replaced. What somebody else wrote about a message, the texts and codes of
-//! errors, is not shown at all: nobody can tell in which form it repeats a value. Everything else of the message is searched
-//! for the values, in all their spellings.
+//! There are three rules. Values at the given places are replaced. Texts and codes of errors come from others and
+//! could repeat a value in any form, so they are not shown at all. Everything else of the message is searched for the
+//! hidden values, in all their spellings.
 
 mod secrets;
 mod spelling;
@@ -18,7 +18,7 @@ pub use secrets::Secrets;
 use super::edit::Pointer;
 use super::edit::json_text::JsonText;
 
-/// What stands in place of a value.
+/// Replaces a hidden value.
 pub const REDACTED: &str = "[redacted]";
 
 /// The fields of a letter that hold a payload: its own, and the one before its first edit.
@@ -26,7 +26,8 @@ const PAYLOADS: [&str; 2] = ["payload", "original"];
 /// The fields of a letter that hold headers: its own, and those before its first edit.
 const HEADERS: [&str; 2] = ["headers", "original_headers"];
 
-/// The fields of letters and messages with text of our own; all others hold text of producers and receivers.
+/// Fields of letters and messages that need no search: their text is ours, or they are handled separately. All other
+/// fields hold text of producers and receivers.
 const OWN: [&str; 28] = [
     "queue",
     "number",
@@ -58,27 +59,27 @@ const OWN: [&str; 28] = [
     "group_error",
 ];
 
-/// The field of a letter that says what was replaced in it. An import refuses such a letter.
+/// The field of a letter that lists what was redacted. An import refuses a letter that has it.
 const MARK: &str = "redacted";
 
-/// Which values are replaced. None, by default.
+/// Which values are redacted. None by default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Redaction {
     pointers: Vec<Pointer>,
     /// In lower case.
     headers: Vec<String>,
-    /// Whether error texts are shown, without the values: the sink that wrote them has already removed these.
+    /// Whether error texts are shown after removing the values: the sink that wrote them conceals the values itself.
     shows_texts: bool,
 }
 
 impl Redaction {
-    /// The values at these places of a payload.
+    /// Redacts the values at these places of a payload.
     pub fn at(pointers: Vec<Pointer>) -> Self {
         Self { pointers, ..Self::default() }
     }
 
-    /// The receivers that messages of a push sink carry. Such a sink conceals them in what it says of a failure, so error
-    /// texts are shown.
+    /// Redacts the receivers in messages of a push sink. Such a sink conceals them in its error texts, so those are
+    /// shown.
     pub fn of_receivers(rules: &[&str]) -> Self {
         let mut redaction = Self::default();
         rules.iter().for_each(|rule| {
@@ -87,12 +88,12 @@ impl Redaction {
         Self { shows_texts: true, ..redaction }
     }
 
-    /// Whether error texts, and what is made from them, are not shown.
+    /// Whether error texts, and texts made from them, are hidden.
     pub fn hides_texts(&self) -> bool {
         !self.is_empty() && !self.shows_texts
     }
 
-    /// Adds a rule as people write it: `/customer/email`, or `header:x-user`. `false` if it is neither.
+    /// Adds a rule as spelled by users: `/customer/email`, or `header:x-user`. Returns `false` if it is neither.
     pub fn add(&mut self, rule: &str) -> bool {
         if let Some(name) = rule.strip_prefix("header:").filter(|name| !name.trim().is_empty()) {
             self.headers.push(name.trim().to_ascii_lowercase());
@@ -107,17 +108,17 @@ impl Redaction {
         self.pointers.is_empty() && self.headers.is_empty()
     }
 
-    /// The places in payloads.
+    /// The pointers into payloads.
     pub(super) fn pointers(&self) -> &[Pointer] {
         &self.pointers
     }
 
-    /// Whether the value of a header is not shown.
+    /// Whether the value of a header is hidden.
     fn hides_header(&self, name: &str) -> bool {
         self.headers.contains(&name.to_ascii_lowercase())
     }
 
-    /// Whether what stands at this place is not shown: a JSON pointer, `header NAME`, or `payload`.
+    /// Whether the value at this place is hidden: a JSON pointer, `header NAME`, or `payload`.
     pub fn hides(&self, at: &str) -> bool {
         if let Some(name) = at.strip_prefix("header ") {
             return self.hides_header(name);
@@ -129,13 +130,13 @@ impl Redaction {
         rules.any(|rule| at == "payload" || is_within(at, &rule) || is_within(&rule, at))
     }
 
-    /// Whether something hidden could be guessed by comparing the sizes of what stands at this place: where it is hidden
-    /// itself, or may repeat what is. The receivers of a push sink are repeated nowhere, and have no size.
+    /// Whether range comparisons of the value at this place could reveal something hidden: the value is hidden
+    /// itself, or may repeat a hidden one. The receivers of a push sink are not repeated elsewhere.
     pub(crate) fn is_guessed_at(&self, at: &str) -> bool {
         self.hides_texts() || self.hides(at)
     }
 
-    /// Whether the tenant of a message is one of the values that are not shown.
+    /// Whether the tenant of a message is one of the hidden values.
     pub fn hides_tenant(&self, message: &Message) -> bool {
         let Some(tenant) = message.tenant().filter(|_| !self.is_empty()) else { return false };
         let mut secrets = Secrets::default();
@@ -143,21 +144,22 @@ impl Redaction {
         secrets.without(tenant).is_some()
     }
 
-    /// The rules, as people write them.
+    /// The rules, as spelled by users.
     pub fn rules(&self) -> Vec<String> {
         let headers = self.headers.iter().map(|name| format!("header:{name}"));
         self.pointers.iter().map(ToString::to_string).chain(headers).collect()
     }
 
-    /// Replaces values in a letter as the API shows it, the texts of its errors, and what was found wherever else it stands
-    /// in the letter. The rest of the payload stays as it was written. Returns which rules have found something.
+    /// Redacts a letter as the API shows it: the values at the given places, the texts of its errors, and the hidden
+    /// values wherever else they occur in the letter. The rest of the payload keeps its spelling. Returns the rules
+    /// that have found something.
     ///
-    /// A payload that is no JSON cannot be searched, so it is replaced as a whole if there are pointers.
+    /// A payload that is not JSON cannot be searched, so it is replaced as a whole if there are pointers.
     pub fn redact(&self, letter: &mut Value) -> BTreeSet<String> {
         self.redact_with(letter, Secrets::default())
     }
 
-    /// The same for a letter of which other values are known that must not be shown: those of its message before edits.
+    /// Like [`Self::redact`], for a letter with more hidden values: those of its message before edits.
     pub fn redact_with(&self, letter: &mut Value, mut secrets: Secrets) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
         let Some(fields) = letter.as_object_mut().filter(|_| !self.is_empty()) else { return found };
@@ -184,7 +186,7 @@ impl Redaction {
                     secrets.scrub_payload(&mut payload);
                     payload.into_string()
                 }
-                // Its content is unknown.
+                // It is not JSON, so its content is unknown.
                 None if self.hides_texts() && (!self.pointers.is_empty() || !secrets.is_empty()) => {
                     whole = true;
                     REDACTED.to_owned()
@@ -200,14 +202,14 @@ impl Redaction {
                 fields.get_mut(name).into_iter().for_each(|texts| scrub(texts, &secrets));
             }
         }
-        // The id of a letter is a number that we gave; that of a message is not.
+        // We assign the id of a letter, but not that of a message.
         let is_letter = fields.contains_key("message");
         let is_own = |name: &str| OWN.contains(&name) || (is_letter && name == "id");
         for (_, value) in fields.iter_mut().filter(|(name, _)| !is_own(name)) {
             scrub(value, &secrets);
         }
         if whole || !found.is_empty() {
-            // The pointer to the whole document.
+            // The empty pointer means the whole document.
             let all = whole.then(String::new).into_iter().chain(found.iter().cloned());
             fields.insert(MARK.to_owned(), json!(all.collect::<Vec<_>>()));
         }
@@ -231,13 +233,13 @@ impl Redaction {
     }
 }
 
-/// What is shown of an error text: the status, which is a number, and that there was one.
+/// The visible part of an error text: the status, and the fact that there was a text.
 pub fn hidden_error(status: Option<u64>) -> String {
     status.map_or_else(|| REDACTED.to_owned(), |status| format!("{status} {REDACTED}"))
 }
 
-/// Hides the texts and codes of errors of a letter or a message, and the title that was made from one. A title that a rule
-/// of the configuration gave is for the caller to put back.
+/// Hides the texts and codes of errors of a letter or a message, and the title that was made from one. The caller
+/// restores a title that came from a configured rule.
 pub fn hide_errors(fields: &mut Map<String, Value>) {
     let mut last = None;
     for attempt in fields.get_mut("history").and_then(Value::as_array_mut).into_iter().flatten() {

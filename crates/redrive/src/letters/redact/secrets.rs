@@ -1,4 +1,4 @@
-//! The values that must not be shown, to find them wherever else they stand in a message.
+//! The hidden values, and the search for them in the rest of a message.
 
 use redrive_core::Message;
 
@@ -7,26 +7,26 @@ use super::{REDACTED, Redaction};
 use crate::letters::decimal::Decimal;
 use crate::letters::edit::json_text::JsonText;
 
-/// A shorter value stands in every text and tells nothing there: it is looked for only where it is all that stands.
+/// A shorter value would be found in every text, so it is only looked for as a whole text.
 const PART_CHARS_MIN: usize = 3;
 
-/// Values that must not be shown.
+/// Hidden values.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
-    /// As they are written, the longest first, so that a value that contains another one goes as a whole.
+    /// As spelled, the longest first, so that a value that contains another one is replaced as a whole.
     texts: Vec<String>,
     /// The same in lower case.
     lower: Vec<String>,
-    /// What is left of them in every spelling.
+    /// Their cores, which all spellings have in common.
     cores: Vec<String>,
-    /// Those that are too short to be looked for within a text.
+    /// Values that are too short to be searched for within a text.
     short: Vec<String>,
-    /// The same number may be written in another way elsewhere.
+    /// Numbers, which may be spelled differently elsewhere.
     numbers: Vec<Decimal>,
 }
 
 impl Secrets {
-    /// The values that a message has where the rules say.
+    /// Adds the values that a message has at the redacted places.
     pub fn add_message(&mut self, message: &Message, redaction: &Redaction) {
         let payload = message.payload().and_then(|payload| JsonText::parse(payload).ok());
         if let Some(mut payload) = payload {
@@ -42,7 +42,7 @@ impl Secrets {
         }
     }
 
-    /// The texts of all strings and numbers inside a value, and of the names of its fields.
+    /// Adds the texts of all strings and numbers inside a value, and the names of its fields.
     pub(super) fn add(&mut self, value: &JsonText) {
         for scalar in value.scalars() {
             match scalar.as_bytes().first() {
@@ -54,7 +54,7 @@ impl Secrets {
         value.names().for_each(|name| self.add_text(&name));
     }
 
-    /// A text, and the number that it may be.
+    /// Adds a text, and the number that it may represent.
     pub(super) fn add_text(&mut self, text: &str) {
         if let Some(number) = Decimal::parse(text) {
             self.add_part(&number.to_string());
@@ -86,8 +86,8 @@ impl Secrets {
         self.texts.is_empty() && self.short.is_empty()
     }
 
-    /// The text without any of them; `None` if there was none in it. Where one is spelled in another way, nothing of the
-    /// text is left.
+    /// The text with all hidden values replaced; `None` if it contains none. If one occurs in a different spelling,
+    /// the whole text is replaced.
     pub fn without(&self, text: &str) -> Option<String> {
         if self.is_empty() {
             return None;
@@ -107,27 +107,27 @@ impl Secrets {
         }
     }
 
-    /// Whether a text in lower case has one of them in it, whatever stands between its letters and digits.
+    /// Whether a lower-case text contains a hidden value, ignoring everything but letters and digits.
     fn is_in(&self, text: &str) -> bool {
         let bare = core(text);
         self.lower.iter().any(|secret| text.contains(secret.as_str()))
             || self.cores.iter().any(|secret| bare.contains(secret.as_str()))
     }
 
-    /// Whether a number is one of them, or contains one. Short ones stand everywhere.
+    /// Whether a number is or contains a hidden value. Short numbers are everywhere, so they do not count.
     fn has_number(&self, text: &str) -> bool {
         let is_long = text.chars().count() >= PART_CHARS_MIN;
         let same = |number| self.numbers.contains(&number);
         is_long && (self.without(text).is_some() || Decimal::parse(text).is_some_and(same))
     }
 
-    /// Replaces them in the texts and numbers of a payload; everything else stays as it was written.
+    /// Replaces hidden values in the texts and numbers of a payload; everything else keeps its spelling.
     pub(super) fn scrub_payload(&self, payload: &mut JsonText) {
         payload.replace_scalars(|scalar| match scalar.as_bytes().first() {
             Some(b'"') => match serde_json::from_str::<String>(scalar) {
                 Ok(text) if text.chars().count() < PART_CHARS_MIN => None,
                 Ok(text) => self.without(&text).map(|text| JsonText::string(&text)),
-                // A text that cannot be read, as with half a surrogate pair, cannot be searched either.
+                // A text that cannot be decoded, such as one with half a surrogate pair, cannot be searched either.
                 Err(_) => Some(JsonText::string(REDACTED)),
             },
             Some(b'-' | b'0'..=b'9') => self.has_number(scalar).then(|| JsonText::string(REDACTED)),

@@ -1,17 +1,17 @@
-//! The spellings in which a text may come back: escaped for JSON, a URL or HTML, in base64, in another case, with other
-//! spaces and marks. Pure.
+//! The spellings in which a text may occur: escaped for JSON, a URL or HTML, in base64, in another case, with other
+//! spaces and punctuation. Pure.
 
-/// How often a text is unescaped: what is quoted in a quotation is escaped twice.
+/// How often a text is unescaped, since nested quotations are escaped repeatedly.
 const ROUNDS: usize = 3;
-/// Shorter runs are words, and too short to tell anything in base64.
+/// Shorter runs are ordinary words, and too short to reveal anything in base64.
 const BASE64_CHARS_MIN: usize = 8;
 
-/// What is left of a text in every spelling: its letters and digits, in lower case.
+/// The core of a text, which all spellings have in common: its letters and digits, in lower case.
 pub(super) fn core(text: &str) -> String {
     text.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// A text as it stands, unescaped, and what it holds in base64; in lower case.
+/// A text as it is, its unescaped forms, and the texts in base64 inside them; all in lower case.
 pub(super) fn spellings(text: &str) -> Vec<String> {
     let mut found = vec![text.to_lowercase()];
     found.extend(in_base64(text).iter().map(|inner| inner.to_lowercase()));
@@ -28,14 +28,14 @@ pub(super) fn spellings(text: &str) -> Vec<String> {
     found
 }
 
-/// Texts that stand in base64 in a text.
+/// The base64-encoded texts within a text.
 fn in_base64(text: &str) -> Vec<String> {
     let is_of = |char: char| char.is_ascii_alphanumeric() || "+/-_".contains(char);
     let runs = text.split(|char| !is_of(char)).filter(|run| run.len() >= BASE64_CHARS_MIN);
     runs.map(|run| String::from_utf8_lossy(&of_base64(run)).into_owned()).collect()
 }
 
-/// The bytes of a run of base64 in either alphabet; one that was cut is read as far as it goes.
+/// Decodes a run of base64 in either alphabet; a truncated one as far as possible.
 fn of_base64(run: &str) -> Vec<u8> {
     let (mut bytes, mut bits, mut count) = (Vec::with_capacity(run.len()), 0_u32, 0);
     for byte in run.bytes() {
@@ -57,7 +57,7 @@ fn of_base64(run: &str) -> Vec<u8> {
     bytes
 }
 
-/// The text with the escapes of JSON, URLs and HTML replaced by what they stand for.
+/// Replaces the escapes of JSON, URLs and HTML in a text.
 fn unescaped(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -74,11 +74,11 @@ fn unescaped(text: &str) -> String {
         bytes.extend(plain);
         rest = &rest[taken..];
     }
-    // Half a character was none before either.
+    // Bytes that are no character now were none before unescaping either.
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What an escape at the start of a text stands for, and how long it is.
+/// The meaning of an escape at the start of a text, and its length.
 type Escape = Option<(Vec<u8>, usize)>;
 
 fn char_of(code: u32, taken: usize) -> Escape {

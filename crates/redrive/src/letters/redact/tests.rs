@@ -1,4 +1,4 @@
-//! What is shown of a letter, and what never is.
+//! Tests what is shown of a letter, and what never is.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ fn redact(letter: &mut Value, redaction: &Redaction) -> BTreeSet<String> {
     redaction.redact(letter)
 }
 
-/// What an edit replaced is shown beside what it wrote.
+/// The replaced version of an edited message is shown as well.
 #[test]
 fn headers_of_before_an_edit_are_redacted_too() {
     let mut redaction = Redaction::default();
@@ -56,7 +56,7 @@ fn headers_are_redacted_by_name_and_their_values_everywhere() {
     assert_eq!(letter["redacted"], json!(["/card", "header:x-user"]));
 }
 
-/// Every number was read as a float and printed again, fields were sorted, and repeated ones dropped.
+/// Every number used to be read as a float and printed again, fields were sorted, and repeated ones dropped.
 #[test]
 fn what_is_not_redacted_stays_as_it_was_written() {
     let mut letter = letter(
@@ -184,7 +184,7 @@ fn a_short_value_is_hidden_where_it_stands_alone_outside_of_the_payload() {
     assert_eq!(letter["id"], "orders/17");
 }
 
-/// The spellings in which a text can be found by looking for one of these.
+/// The spellings of a text to look for.
 fn spellings(secret: &str) -> Vec<String> {
     let quoted = json!(secret).to_string();
     let json = quoted.trim_matches('"').to_owned();
@@ -210,7 +210,7 @@ fn spellings(secret: &str) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Wherever and however somebody repeats it, it is in no field of a letter.
+    /// However and wherever a value is repeated, no field of a letter shows it.
     #[test]
     fn no_redacted_value_is_left_in_any_spelling(
         secret in r#"[a-z0-9@."\\ /<é世]{2,20}[a-z0-9]{2}"#,

@@ -1,4 +1,4 @@
-//! What a change of the table brings with it, and a row of it as it is listed.
+//! The effects of a change of the table, and the rows of a listing.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::super::entry::Entry;
 use super::super::record::{EndpointId, Record, SubscriptionState};
 use super::super::stored::Stored;
 
-/// What a change brings with it.
+/// What has to be written and announced after a change.
 #[derive(Debug, Default)]
 pub(in super::super) struct Effects {
     pub entries: Vec<Entry>,
@@ -27,7 +27,7 @@ pub struct Listed {
     pub endpoint: EndpointId,
     /// The ids of the stored subscriptions of this endpoint.
     pub ids: Vec<String>,
-    /// `None`: it is active.
+    /// The flag or purge; `None` if the endpoint is active.
     pub record: Option<Record>,
     /// The stored subscription that was registered last.
     pub stored: Option<Arc<Stored>>,

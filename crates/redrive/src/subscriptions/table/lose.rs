@@ -1,8 +1,8 @@
-//! What lost entries mean for what is known: nothing goes silently back to what it was before.
+//! Handles lost entries: no key silently falls back to an older value.
 //!
-//! An endpoint whose latest entry is lost is called, and watched: its push service says anew what it is. A stored
-//! subscription whose latest entry is lost is not known any more. A purge that may have lost its announcement is announced,
-//! which is at worst a repeat. Purging stops if it is unknown whether it was stopped.
+//! An endpoint whose latest entry is lost is called and watched, so that its push service reports its state again. A
+//! stored subscription whose latest entry is lost is forgotten. A purge that may have lost its announcement is
+//! announced again, which is at worst a repeat. Purging stops if it is unknown whether it was stopped.
 
 use super::super::entry::{Entry, Fact};
 use super::super::guard::Stopped;
@@ -11,24 +11,24 @@ use super::super::record::{Cause, EndpointId, Record, SubscriptionState};
 use super::super::store::Loaded;
 use super::Table;
 
-/// Ids of stored subscriptions that are reported one by one.
+/// Ids of stored subscriptions that are reported individually.
 const NAMED_MAX: usize = 20;
 
-/// What was in doubt while a table was loaded.
+/// Doubts that arose while a table was loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Doubts {
-    /// The entry that the store gave last is behind a loss.
+    /// The loss directly before the next entry, if there is one.
     loss_before: Option<Loss>,
-    /// Endpoints of which an older state would have come back.
+    /// Endpoints that would have fallen back to an older state.
     doubted: u64,
     forgotten: Vec<String>,
-    /// Something is lost, and it is unknown what it was about.
+    /// Whether entries with unknown keys are lost.
     is_anything: bool,
     is_hash_key_lost: bool,
 }
 
 impl Table {
-    /// Takes over what reading the store brings.
+    /// Adopts an entry or a loss from the store.
     pub(in super::super) fn load(&mut self, loaded: Loaded) {
         match loaded {
             Loaded::Lost(loss) => self.lose(loss),
@@ -65,8 +65,8 @@ impl Table {
         self.doubts.loss_before = Some(loss);
     }
 
-    /// Flags and purges that may not be the latest of their endpoints, as what is left to be known of them. Where nobody
-    /// knows which endpoint is meant, what a person did holds: its push service could not say it anew.
+    /// Flags and purges that may be outdated, with the records that replace them. If the lost keys are unknown, marks
+    /// set by operators are kept, because a push service could not report them again.
     fn doubtful(&self, loss: &Loss) -> Vec<(EndpointId, Record)> {
         let is_doubtful = |id: EndpointId, record: &Record| {
             loss.names(&Fact::endpoint_key(id)) || (loss.is_anything() && record.cause != Cause::Operator)
@@ -75,7 +75,7 @@ impl Table {
         found.map(|(id, record)| (id, record.doubted())).collect()
     }
 
-    /// An announcement stands directly before its purge, and may be the last entry that is lost.
+    /// An announcement is stored directly before its purge, so it may be the last lost entry.
     fn follow_loss(&mut self, entry: &Entry, loss: &Loss) {
         let Some(Fact::Endpoint(id, Some(record))) = Fact::of(entry) else { return };
         let is_lost = loss.may_be_of(&Fact::unannounced_key(id)) && !self.unannounced.contains(id);
@@ -84,12 +84,12 @@ impl Table {
         }
     }
 
-    /// Whether the fingerprint of the hash key may have been there.
+    /// Whether the fingerprint of the hash key may have been lost.
     pub(in super::super) fn is_hash_key_lost(&self) -> bool {
         self.hash_key.is_none() && self.doubts.is_hash_key_lost
     }
 
-    /// What the damage did, for people.
+    /// The consequences of the damage, for people.
     pub(in super::super) fn doubts(&self) -> Vec<String> {
         let Doubts { doubted, forgotten, is_anything, .. } = &self.doubts;
         let mut findings = Vec::new();

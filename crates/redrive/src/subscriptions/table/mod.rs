@@ -1,4 +1,4 @@
-//! The table in memory. Every change gives the entries that make it durable and what there is to tell of it.
+//! The table in memory. Every change returns the entries that make it durable and the changes to report.
 
 mod effects;
 mod lose;
@@ -26,7 +26,7 @@ use lose::Doubts;
 
 /// How long a purge can be undone. After that the endpoint is called again if messages still name it.
 pub(crate) const UNDO_FOR: Duration = Duration::from_hours(30 * 24);
-/// Stored subscriptions.
+/// Maximum number of stored subscriptions.
 pub(crate) const STORED_MAX: usize = 500_000;
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ pub(super) struct Table {
     purge: Purge,
     records: Records,
     stored: StoredIndex,
-    /// Stored endpoints that are purged.
+    /// Endpoints that are both stored and purged.
     stored_purged: u64,
     guard: PurgeGuard,
     seen: Seen,
@@ -43,9 +43,9 @@ pub(super) struct Table {
     /// Whether purges are announced.
     announces: bool,
     unannounced: Unannounced,
-    /// Identifies the key of the hashes; `None` for a table that no key was noted for.
+    /// Identifies the key of the hashes; `None` for a table without a fingerprint.
     hash_key: Option<String>,
-    /// How often the store says so.
+    /// The number of stored copies of the fingerprint.
     hash_key_copies: u32,
     doubts: Doubts,
 }
@@ -72,7 +72,7 @@ impl Table {
         self.hash_key_copies
     }
 
-    /// Notes which key the hashes are made with.
+    /// Sets the fingerprint of the key of the hashes.
     pub(super) fn set_hash_key(&mut self, fingerprint: &str) -> Entry {
         self.hash_key = Some(fingerprint.to_owned());
         self.hash_key_copies += 1;
@@ -83,7 +83,7 @@ impl Table {
         self.purge
     }
 
-    /// Takes over an entry of the store. Those that mean nothing here are left out.
+    /// Adopts an entry of the store. Unknown entries are ignored.
     pub(super) fn apply(&mut self, entry: &Entry) {
         match Fact::of(entry) {
             Some(Fact::Endpoint(id, record)) => {
@@ -93,7 +93,7 @@ impl Table {
                 if let Some(purged) = purged.filter(|purged| self.records.get(id) != Some(purged)) {
                     self.guard.count(purged.at);
                 }
-                // An announcement is of one purge, and stands before it in the store.
+                // An announcement belongs to one purge, and precedes it in the store.
                 let purged = record.as_ref().filter(|record| record.standing == SubscriptionState::Purged);
                 if !purged.is_some_and(|purged| self.unannounced.is_of(id, purged.at)) {
                     self.unannounced.take(id);
@@ -109,7 +109,7 @@ impl Table {
                 self.unannounced.take(id);
             }
             Some(Fact::HashKey(fingerprint)) => drop(self.set_hash_key(&fingerprint)),
-            // An outdated generation, which nothing was known of here either.
+            // An outdated generation, which is not kept here either.
             Some(Fact::Seen(_, None)) | None => {}
         }
     }
@@ -137,7 +137,7 @@ impl Table {
         self.counting([endpoint, None], |table| table.stored.take(id))
     }
 
-    /// Makes a change and counts how many of these endpoints are stored and purged by then.
+    /// Makes a change, and updates how many of these endpoints are both stored and purged.
     fn counting<T>(&mut self, endpoints: [Option<EndpointId>; 2], change: impl FnOnce(&mut Self) -> T) -> T {
         let count = |table: &Self| {
             let is_both = |id: &&EndpointId| table.stored.names(**id) && table.records.is_purged(**id);
@@ -149,7 +149,8 @@ impl Table {
         changed
     }
 
-    /// Everything, as few entries as possible. The hash key at both ends: no damage in one place takes both.
+    /// The whole table in as few entries as possible. The hash key is at both ends, so that no single damage destroys
+    /// both copies.
     pub(super) fn snapshot(&self) -> Vec<Entry> {
         let records = self.records.iter().map(|(id, record)| Fact::Endpoint(id, Some(record.clone())));
         let stored = self.stored.iter();
@@ -171,7 +172,7 @@ impl Table {
         decide::admit(self.records.get(id), registered)
     }
 
-    /// It registered after what is known of it.
+    /// The endpoint registered after its record was made.
     pub(super) fn returned(&mut self, id: EndpointId, now: Time) -> Effects {
         let mut effects = Effects::default();
         self.change(id, None, Change::Registered, now, &mut effects);
@@ -192,7 +193,7 @@ impl Table {
         effects
     }
 
-    /// Purges, unless the guard stops it; then the endpoint is flagged.
+    /// Purges an endpoint, or flags it if the guard refuses.
     fn try_purge(&mut self, id: EndpointId, record: Record, now: Time, effects: &mut Effects) {
         let was_stopped = self.guard.stopped().is_some();
         let active = self.active(now);
@@ -211,7 +212,7 @@ impl Table {
         }
     }
 
-    /// Flags or purges for a person. The guard has no say in it.
+    /// Flags or purges for an operator, regardless of the guard.
     pub(super) fn mark(&mut self, id: EndpointId, record: Record, now: Time) -> Effects {
         let mut effects = Effects::default();
         let change =
@@ -221,8 +222,8 @@ impl Table {
         effects
     }
 
-    /// Takes a flag or a purge back. What a person replaced is there again; otherwise the endpoint is active. `None` if
-    /// there is nothing to take back.
+    /// Undoes a flag or a purge. A record that an operator replaced is restored; otherwise the endpoint is active.
+    /// `None` if there is nothing to undo.
     pub(super) fn undo(&mut self, id: EndpointId, now: Time) -> Option<Effects> {
         let before = self.records.get(id)?.before.as_deref().cloned();
         let mut effects = Effects::default();
@@ -235,7 +236,7 @@ impl Table {
         self.records.purged_since(since).collect()
     }
 
-    /// `None` if there is no room for another one.
+    /// Stores a subscription; `None` if there is no room for another one.
     pub(super) fn register(&mut self, id: &str, stored: Stored, now: Time) -> Option<Effects> {
         if self.stored.len() >= STORED_MAX && !self.stored.contains(id) {
             return None;
@@ -251,14 +252,14 @@ impl Table {
         Some(effects)
     }
 
-    /// `None` if there is none of this id.
+    /// Removes a stored subscription; `None` if there is none with this id.
     pub(super) fn remove(&mut self, id: &str, now: Time) -> Option<Effects> {
         let stored = self.take_stored(id)?;
         let entries = vec![Fact::Stored(id.to_owned(), None).entry()];
         Some(Effects { entries, changes: vec![Changed::of_id(now, stored.endpoint, id, Change::Removed)] })
     }
 
-    /// Lets purging go on. `None` if nothing stopped it.
+    /// Resumes purging; `None` if it is not stopped.
     pub(super) fn resume(&mut self, now: Time) -> Option<Effects> {
         self.guard.stopped()?;
         self.guard.set_stopped(None);
@@ -266,7 +267,7 @@ impl Table {
         Some(Effects { entries, changes: vec![Changed::of_all(now, Change::PurgingResumed)] })
     }
 
-    /// Forgets flags and purges that are older than the time for undoing. A purge that is not announced yet stays.
+    /// Removes flags and purges that can no longer be undone. A purge that was not announced yet stays.
     pub(super) fn sweep(&mut self, now: Time) -> Effects {
         let waits = |id: EndpointId| self.announces && self.unannounced.contains(id);
         let old = self.records.iter().filter(|(_, it)| now.since(it.at) > UNDO_FOR);
@@ -288,15 +289,15 @@ impl Table {
         at: Time,
         effects: &mut Effects,
     ) {
-        // A full table does not grow; what is not remembered is checked again.
+        // A full table does not grow; an endpoint without a record is called again.
         if record.is_some() && !self.records.has_room_for(id) {
             return;
         }
         self.set_record(id, record.clone());
         let ids: Vec<String> = self.stored.ids_of(id).cloned().collect();
         if change == Change::Purged && self.announces {
-            // Before the purge: a crash between both leaves an announcement of nothing, which is dropped. The other way
-            // round it would be lost.
+            // Before the purge: a crash in between leaves an announcement without a purge, which is dropped. The
+            // other way round the announcement would be lost.
             let waits = Announcement { at, ids: Some(ids.clone()) };
             self.unannounced.begin(id, waits.clone());
             effects.entries.push(Fact::Unannounced(id, Some(waits)).entry());
@@ -308,8 +309,8 @@ impl Table {
         effects.changes.push(Changed { at, endpoint: Some(id), ids, change, record });
     }
 
-    /// About how many endpoints are active: those that took a push lately or are stored, without the purged ones. Several
-    /// stored ids of one endpoint are one.
+    /// Estimate of the active endpoints: those that took a push lately or are stored, without purged ones. Several
+    /// stored ids of one endpoint count once.
     pub(super) fn active(&mut self, now: Time) -> u64 {
         if let Some(mut purged) = self.purged_lately.begin(now) {
             let records =
@@ -345,12 +346,12 @@ impl Table {
         self.stored.len()
     }
 
-    /// How many stored subscriptions were made with each key.
+    /// The number of stored subscriptions by key.
     pub(super) fn keys(&self) -> &BTreeMap<Option<String>, u64> {
         self.stored.keys()
     }
 
-    /// An endpoint by its hash or by the id of a stored subscription. `None` if it was never heard of.
+    /// Finds an endpoint by its hash or by the id of a stored subscription. `None` if it is unknown.
     pub(super) fn find(&self, name: &str) -> Option<EndpointId> {
         let stored = self.stored.get(name).map(|stored| stored.endpoint);
         stored.or_else(|| name.parse::<EndpointId>().ok().filter(|id| self.knows(*id)))
@@ -384,12 +385,12 @@ impl Table {
         found.into_iter().take(limit).map(|id| self.show(id)).collect()
     }
 
-    /// Announcements that can be made, the oldest first.
+    /// The announcements that are ready, the oldest first.
     pub(super) fn unannounced(&self, after: Option<AnnouncementKey>, limit: usize) -> Vec<AnnouncementKey> {
         self.unannounced.after(after).take(limit).collect()
     }
 
-    /// What there is to say of a purge; `None` if it does not hold any more.
+    /// The details of a purge to announce; `None` if it was undone.
     pub(super) fn announcement(&self, (at, id): AnnouncementKey) -> Option<Changed> {
         let record =
             self.records.get(id).filter(|it| it.standing == SubscriptionState::Purged && it.at == at);
@@ -402,14 +403,15 @@ impl Table {
         Some(Changed { at, endpoint: Some(id), ids, change: Change::Purged, record })
     }
 
-    /// The owner's system knows of the purge, or does not have to. Also gives what was to be said of it.
+    /// The owner's system knows of the purge, or need not. Also returns the announcement.
     pub(super) fn announced(&mut self, (at, id): AnnouncementKey) -> (Effects, Option<Announcement>) {
         let waiting = self.unannounced.get(id).filter(|waiting| waiting.at == at).cloned();
         let entry = waiting.as_ref().and_then(|_| self.forget_announcement(id));
         (Effects { entries: entry.into_iter().collect(), changes: Vec::new() }, waiting)
     }
 
-    /// That it was announced could not be written, so it is not known, unless something else happened meanwhile.
+    /// Makes an announcement pending again because its completion could not be written, unless the endpoint changed
+    /// meanwhile.
     pub(super) fn wait_again(&mut self, (at, id): AnnouncementKey, waiting: Announcement) {
         let holds = self.records.get(id).is_some_and(|record| record.at == at) && self.records.is_purged(id);
         if holds && !self.unannounced.contains(id) {
@@ -421,7 +423,7 @@ impl Table {
         self.unannounced.take(id).then(|| Fact::Unannounced(id, None).entry())
     }
 
-    /// The purges among these changes are in the store, and can be announced.
+    /// The purges among these changes are stored, and can be announced.
     pub(super) fn are_durable(&mut self, changes: &[Changed]) {
         for changed in changes.iter().filter(|changed| changed.change == Change::Purged) {
             changed.endpoint.into_iter().for_each(|id| self.unannounced.is_durable(id, changed.at));

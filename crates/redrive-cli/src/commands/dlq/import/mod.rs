@@ -55,7 +55,7 @@ pub struct ImportArgs {
     /// The topic that records without origin headers came from
     #[arg(long, value_name = "TOPIC", conflicts_with = "file")]
     pub source: Option<String>,
-    /// The brokers of the topic; those of the configuration unless given
+    /// The brokers of the topic; default: those of the configuration
     #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', conflicts_with = "file")]
     pub brokers: Vec<String>,
     /// Say what would be imported, and change nothing

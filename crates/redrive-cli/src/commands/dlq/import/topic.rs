@@ -256,7 +256,7 @@ impl Pointers {
 fn configured(global: &Global) -> Result<Cluster, Failed> {
     let hint = "give the brokers of the topic: --brokers HOST:PORT";
     if global.config.is_none() && !Path::new(FILE_DEFAULT).exists() {
-        return Err(Failed::usage("no configuration says where the topic is").hint(hint));
+        return Err(Failed::usage("no configuration names the topic's brokers").hint(hint));
     }
     match load_text(global, &Environment::of_process())?.config {
         Some(config) if config.engine.kafka.is_some() => kafka::cluster(&config),

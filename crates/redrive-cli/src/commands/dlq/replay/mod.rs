@@ -38,13 +38,13 @@ pub struct ReplayArgs {
     /// Show the plan with this list, and change nothing
     #[arg(long, value_name = "LIST")]
     pub show: Option<Show>,
-    /// The pace: 20/s, 600/m; as fast as the pipeline takes them unless given
+    /// The pace: 20/s, 600/m; default: as fast as the pipeline takes them
     #[arg(long, value_name = "RATE", value_parser = redrive_core::rate::parse)]
     pub rate: Option<f64>,
-    /// Replay so many first, and the rest only once these have ended well; 10 unless given, 0 for none
+    /// Replay this many first, and the rest only once these have succeeded; default: 10, 0 for none
     #[arg(long, value_name = "N", value_parser = canary)]
     pub canary: Option<u64>,
-    /// Stop when more than this share of the last 50 letters died again; 20% unless given, off for never
+    /// Stop when more than this share of the last 50 letters died again; default: 20%, off for never
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub stop_at: Option<String>,
     /// What to do with letters that have an attempt whose end is unknown: the receiver may have acted on it
@@ -53,7 +53,10 @@ pub struct ReplayArgs {
     /// Replay also letters that were first attempted before the pipeline's `ledger_horizon`
     #[arg(long)]
     pub beyond_ledger: bool,
-    /// Take no more letters of one tenant than this; the others stay open
+    /// Leave letters open whose key has had a later success
+    #[arg(long)]
+    pub skip_superseded: bool,
+    /// Take no more letters of one tenant than this, with those that wait in other replays; the others stay open
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub tenant_max: Option<u64>,
     /// Replay also letters that were replayed three times already
@@ -62,14 +65,14 @@ pub struct ReplayArgs {
     /// Where the letters go: the pipeline's own replay topic, or the topic they came from, which others read too
     #[arg(long, value_name = "WHERE")]
     pub to: Option<To>,
-    /// Also if other consumer groups get the letters again
+    /// Proceed even if other consumer groups will receive the letters again
     #[arg(long, requires = "to")]
     pub yes: bool,
-    /// Go on with a job that was paused or stopped, or follow one that runs
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "tenant_max", "force", "to"])]
+    /// Resume a job that was paused or stopped, or follow one that runs
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "skip_superseded", "tenant_max", "force", "to"])]
     pub resume: Option<String>,
     /// End a job; letters it has not reached stay open
-    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "tenant_max", "force", "to", "detach"])]
+    #[arg(long, value_name = "REPLAY", conflicts_with_all = ["resume", "filter", "ids", "since", "all", "dry_run", "show", "rate", "canary", "stop_at", "ambiguous", "beyond_ledger", "skip_superseded", "tenant_max", "force", "to", "detach"])]
     pub abort: Option<String>,
     /// Start the job and do not wait for it
     #[arg(long)]
@@ -193,6 +196,7 @@ async fn start(args: &ReplayArgs, session: &Session, out: &mut Output) -> Result
         stop_at: args.stop_at.clone(),
         ambiguous: args.ambiguous.map(|decision| decision.name().to_owned()),
         beyond_ledger: args.beyond_ledger,
+        skip_superseded: args.skip_superseded,
         tenant_max: args.tenant_max,
         dry_run: true,
         ..StartReplay::about(args.selection.letters("replay", session.now())?)
@@ -254,8 +258,8 @@ fn selected(dry: &ReplayForecast) -> u64 {
     dry.would_replay
         + skips
         + taken
-        + dry.ambiguous
-        + dry.beyond_ledger
+        + dry.ambiguous_skipped
+        + dry.superseded_skipped
         + dry.beyond_quota
         + dry.not_open.len() as u64
 }

@@ -25,7 +25,13 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
         }
     });
     if dry.key_order {
-        parts.push("per-key order kept".to_owned());
+        parts.push(match dry.unordered {
+            0 => "per-key order kept".to_owned(),
+            imported => format!(
+                "per-key order kept, but not of {}",
+                plural(imported, "imported letter", "imported letters")
+            ),
+        });
     }
     parts.extend(later_successes(dry));
     let skips: u64 = dry.skips.values().sum();
@@ -42,7 +48,8 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
 
 /// `4 keys have later successes (list: --show superseded)`; printed at the start of a replay too.
 pub(super) fn later_successes(dry: &ReplayForecast) -> Option<String> {
-    let keys = dry.superseded.keys;
+    // Those that stay open are told of elsewhere.
+    let keys = if dry.superseded_skipped > 0 { 0 } else { dry.superseded.keys };
     let said =
         || format!("{} later successes (list: --show superseded)", plural(keys, "key has", "keys have"));
     (keys > 0).then(said)
@@ -63,7 +70,7 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
     if !dry.breaker.is_empty() {
         lines.push(format!("  {}   {}", first(dry), health(dry)));
     }
-    if dry.ambiguous > 0 {
+    if dry.ambiguous > dry.ambiguous_skipped {
         let letters = plural(dry.ambiguous, "letter has", "letters have");
         let same = if dry.ambiguous_new_id < dry.ambiguous { " with the same message id" } else { "" };
         let what = if dry.ambiguous_undecided {
@@ -92,6 +99,13 @@ pub(super) fn details(dry: &ReplayForecast, now: Time) -> Vec<String> {
                 plural(some, "letter was", "letters were")
             ),
         });
+    }
+    if dry.superseded_skipped > 0 {
+        let letters = plural(dry.superseded_skipped, "letter is", "letters are");
+        let of = plural(dry.superseded.keys, "key has", "keys have");
+        lines.push(format!(
+            "  {letters} left open by --skip-superseded: {of} later successes (list: --show superseded)"
+        ));
     }
     lines.extend(incomplete(&dry.superseded).map(|line| format!("  {line}")));
     for taken in &dry.taken {
@@ -217,13 +231,15 @@ pub(super) fn plural(number: u64, one: &str, many: &str) -> String {
 /// The other consumer groups that get the letters.
 pub(super) fn others(groups: &[String]) -> String {
     if groups.is_empty() {
-        return "onto the source topic: no other consumer group reads it now, but a group that reads it later gets the letters \
+        return "replaying to the source topic: no other consumer group reads it now, but a group that reads it later gets the letters \
                 again"
             .to_owned();
     }
     let names: Vec<String> = groups.iter().map(|group| safe::line(group)).collect();
     let (count, names) = (count(groups.len() as u64), names.join(", "));
-    format!("onto the source topic: {count} other consumer groups get the letters again: {names}")
+    format!(
+        "replaying to the source topic: {count} other consumer groups will receive these letters again: {names}"
+    )
 }
 
 /// `15 s`, `4m`, `3h 02m`.
@@ -257,6 +273,11 @@ mod tests {
             would(&dry, "orders"),
             "would replay 300 (frozen)   to orders.replay (only this pipeline sees it)   at 20/s ± jitter ≈ 15 s   \
              per-key order kept   4 keys have later successes (list: --show superseded)"
+        );
+        let imported = would(&ReplayForecast { unordered: 12, ..dry }, "orders");
+        assert!(
+            imported.contains("   per-key order kept, but not of 12 imported letters   4 keys"),
+            "{imported}"
         );
         let dry = ReplayForecast { would_replay: 40_000, rate: Some(20.0), ..ReplayForecast::default() };
         assert_eq!(would(&dry, "orders"), "would replay 40,000 (frozen)   at 20/s ± jitter ≈ 33m");
@@ -298,6 +319,20 @@ mod tests {
             "  5 more letters wait in r-29 and would stay there (redrive dlq replays show r-29)"
         );
         assert!(lines[3].contains("r-30 0s ago, done   succeeded 280"), "{lines:?}");
+    }
+
+    #[test]
+    fn letters_that_stay_open_are_no_warning() {
+        let dry = ReplayForecast {
+            superseded: Superseded { keys: 4, letters: 9, ..Superseded::default() },
+            superseded_skipped: 9,
+            ..ReplayForecast::default()
+        };
+        assert_eq!(later_successes(&dry), None);
+        assert!(
+            details(&dry, Time::ZERO)[0]
+                .starts_with("  9 letters are left open by --skip-superseded: 4 keys")
+        );
     }
 
     #[test]

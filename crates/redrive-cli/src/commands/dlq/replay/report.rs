@@ -129,15 +129,15 @@ pub(super) fn report(
     if view.state == JobState::Stopped {
         let (reached, total) = (count(reached(view)), count(view.total));
         out.line(&format!("replay {}  {prefix}{reached}/{total}  {}", view.id, stopped(view)))?;
-        out.line(&format!("  {}", sum(view)))?;
         out.line(&format!("  resume with: redrive dlq replay --resume {}", view.id))?;
+        out.note(&format!("  {}", sum(view)));
         return Ok(exit);
     }
     out.line(&format!("replay {}  {prefix}{}{took}", view.id, tally(view)))?;
     let untouched = untouched(view);
     match view.state {
         JobState::Failed => {
-            let why = view.note.as_deref().unwrap_or("it could not go on").trim_end_matches('.');
+            let why = view.note.as_deref().unwrap_or("it could not continue").trim_end_matches('.');
             out.line(&format!(
                 "  ✗ failed: {}. {untouched}{}.",
                 safe::line(why),

@@ -86,13 +86,14 @@ pub fn notices(
 fn pause(name: &str, paused: bool, figures: &Figures) -> Option<AttentionNotice> {
     if let Some(flood) = &figures.health.flood {
         let why = health::flood(flood);
-        let text =
-            format!("paused by the dead-letter guard: {why}; --dead-letter-anyway lets more of them die");
+        let text = format!(
+            "paused by the dead-letter guard: {why}; `--dead-letter-anyway` resumes and lets them be dead-lettered"
+        );
         let notice = bad(Subject::Guard, "PAUSED by the dead-letter guard", text);
         return Some(lifted_by(notice, format!("redrive resume {name}")));
     }
     let text = format!(
-        "paused: nothing is sent, {} messages wait; `redrive audit --actions` says by whom",
+        "paused: nothing is sent, {} messages wait; `redrive audit --actions` shows who paused it",
         count(figures.pending.pending())
     );
     paused.then(|| lifted_by(bad(Subject::Paused, "PAUSED", text), format!("redrive resume {name}")))
@@ -136,7 +137,7 @@ fn outage(health: &HealthFigures, outage_gate: bool) -> Option<AttentionNotice> 
     let breaker = if health.breaker.enabled {
         "The breaker has seen too few within its window to open"
     } else {
-        "The breaker is disabled, so calls go on"
+        "The breaker is disabled, so calls continue"
     };
     let exhausted = if outage_gate {
         "Until a call succeeds, messages that run out of attempts are held, for `hold_max` at most; permanent failures and \
@@ -170,7 +171,7 @@ fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<A
     if counts.damaged > 0 {
         let lines = if counts.damaged == 1 { "line" } else { "lines" };
         let text = format!(
-            "{} damaged {lines} in subscriptions.log: what they said is lost, and at the next start the endpoints they were \
+            "{} damaged {lines} in subscriptions.log: their content is lost, and at the next start the endpoints they were \
              about are checked again; `redrive journal --pipeline {name} --accept-loss` removes them",
             count(counts.damaged)
         );
@@ -183,7 +184,7 @@ fn of_subscriptions(name: &str, counts: &SubscriptionCounts, now: Time) -> Vec<A
         let purges = if counts.unannounced == 1 { "purge is" } else { "purges are" };
         let text = format!(
             "{} {purges} not announced to `on_purged`, the first of {}: it fails. It is tried again every ten minutes at \
-             least, and nothing is forgotten; the log says why it fails",
+             least, and nothing is forgotten; the log has the cause",
             count(counts.unannounced),
             utc(since)
         );
@@ -249,7 +250,7 @@ fn slower(figures: &Figures, pages: &[StatusPage]) -> Vec<AttentionNotice> {
             Subject::Suspects,
             format!("{} suspects", count(*suspects)),
             format!(
-                "{} suspects of having ended the process run one at a time: it ended without a clean stop while they ran",
+                "{} messages were in flight when the process crashed; they run one at a time until one is found to be the cause",
                 count(*suspects)
             ),
         ));

@@ -91,7 +91,7 @@ fn an_outage_says_what_holds_where_the_gate_or_the_breaker_is_off() {
     figures.health.breaker.enabled = false;
     let without = text(&figures, true);
     assert!(
-        without.contains(". The breaker is disabled, so calls go on. Until a call succeeds, "),
+        without.contains(". The breaker is disabled, so calls continue. Until a call succeeds, "),
         "{without}"
     );
 }
@@ -103,7 +103,7 @@ fn what_holds_a_whole_pipeline_says_how_to_lift_it() {
     assert_eq!(
         texts(&figures),
         [
-            "Bad: paused: nothing is sent, 6,361,204 messages wait; `redrive audit --actions` says by whom [redrive resume orders]"
+            "Bad: paused: nothing is sent, 6,361,204 messages wait; `redrive audit --actions` shows who paused it [redrive resume orders]"
         ]
     );
     figures.health.flood = Some(Flood { dead: 100, of: 120, within: Duration::from_mins(1) });

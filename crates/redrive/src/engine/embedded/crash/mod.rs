@@ -1,4 +1,4 @@
-//! What one process leaves for the next: which deliveries had started, which messages are suspects, and a reminder.
+//! What a process leaves for the next one: which deliveries had started, which messages are suspects, and reminders.
 
 pub(crate) mod reminder;
 pub(crate) mod started;

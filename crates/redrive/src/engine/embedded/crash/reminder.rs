@@ -1,5 +1,5 @@
-//! Reminders from one process to the next, each in a file of its own beside the marks of what was started. Never synced: they
-//! survive the process, but not a power cut, and readers must be able to do without.
+//! Reminders from one process to the next, each in its own file. Never synced: they survive the process, but not a
+//! power failure, and readers must be able to do without them.
 
 use std::io;
 
@@ -22,7 +22,7 @@ impl<F: DiskFile> Reminders<F> {
         Ok(Self { health: open(ReminderKind::Health)?, key_successes: open(ReminderKind::KeySuccesses)? })
     }
 
-    /// A process that dies in between leaves half of it, which its reader has to notice.
+    /// Replaces the file. If the process dies meanwhile, half of it is left, which the reader has to notice.
     pub(crate) fn keep(&self, kind: ReminderKind, content: &[u8]) -> io::Result<()> {
         let file = self.file(kind);
         file.set_len(0)?;
@@ -42,13 +42,13 @@ impl<F: DiskFile> Reminders<F> {
     }
 }
 
-/// What is longer is no reminder.
+/// The maximum size of a reminder; the rest of a longer file is ignored.
 fn bytes_max(kind: ReminderKind) -> u64 {
     match kind {
-        // The pipeline's lines, and one for each of a thousand endpoints.
+        // The pipeline's lines, and one line for each of a thousand endpoints.
         ReminderKind::Health => 256 * 1024,
-        // 16 bytes for each of 100,000 keys.
-        ReminderKind::KeySuccesses => 2 * 1024 * 1024,
+        // 24 bytes for each of 100,000 keys.
+        ReminderKind::KeySuccesses => 3 * 1024 * 1024,
     }
 }
 

@@ -1,9 +1,9 @@
-//! Which deliveries were started, and which of them came back: marks that are never synced, so they survive the process
-//! but not a power cut.
+//! Which deliveries were started and which of them came back, as marks that are never synced: they survive the process
+//! but not a power failure.
 //!
-//! Marks are appended, one write per hand-out and one per batch of verdicts. A mark whose message was settled since means
-//! nothing. What was started and neither came back nor was settled was running when the process died; what came back was
-//! not, even if the process died before its verdict was durable.
+//! Marks are appended, one write per hand-out and one per batch of verdicts. Marks of messages settled since are
+//! ignored. A delivery that was started and neither came back nor was settled was running when the process died. One
+//! that came back was not, even if the process died before its verdict was durable.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,31 +11,31 @@ use std::io;
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 
 const NAMES: [&str; 2] = ["started-0", "started-1"];
-/// When a file has grown to this size, the other one takes over, beginning with what is in flight. Twice as much as can
-/// be in flight at most, or else the files would take turns at every hand-out.
+/// At this size, the other file takes over, beginning with what is in flight. It is twice as much as can be in flight,
+/// so that the files do not alternate at every hand-out.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 const MARK_BYTES: usize = 24;
 
-/// A message's number, and where it had waited: until it was due, or in the line of its key, or nowhere.
+/// A message's number, and where it waited: for its due time, in the line of its key, or neither.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark {
     pub seq: u64,
     pub due: Option<u64>,
-    /// The hash of the key in whose line it stood.
+    /// The hash of the key in whose line it was.
     pub line: Option<u64>,
 }
 
-/// What a run that did not end cleanly had handed out.
+/// The deliveries handed out by a process that did not end cleanly.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct LastRun {
-    /// Started, and did not come back.
+    /// Started, and not back yet.
     pub running: Vec<Mark>,
-    /// Came back. Which of them have a durable verdict the marks do not know.
+    /// Came back. Whether their verdicts are durable is not known from the marks.
     pub returned: Vec<Mark>,
 }
 
 /// The marks of one message since it last came back. It may have been handed out, released, and handed out again from
-/// somewhere else; which of these places the journal still knows shows later.
+/// elsewhere; which of these places the journal still knows is found out later.
 #[derive(Debug, Default)]
 struct HandedOut {
     marks: Vec<Mark>,
@@ -60,8 +60,8 @@ pub(crate) struct Started<F> {
     current: usize,
     len: u64,
     buf: Vec<u8>,
-    /// The marks of the last run are still in the files. They stay until something is started: a process that dies
-    /// before that has not acted on them, and the next one must see them again.
+    /// Whether the files still hold the marks of the last run. They stay until something is started: a process that
+    /// dies before that has not acted on them, so the next one must see them again.
     of_last_run: bool,
 }
 
@@ -72,12 +72,12 @@ impl<F: DiskFile> Started<F> {
         let open =
             |name: &str| if names.iter().any(|n| n == name) { disk.open(name) } else { disk.create(name) };
         let files = [open(NAMES[0])?, open(NAMES[1])?];
-        // Both files are there only if the process died while it changed from one to the other; then they say the same.
+        // Both files have marks only if the process died while it switched between them; then they say the same.
         let mut handed_out: BTreeMap<u64, HandedOut> = BTreeMap::new();
         for file in &files {
             let mut raw = vec![0; file.len()?.min(FILE_BYTES_MAX * 2) as usize];
             let read = file.read_at(0, &mut raw)?;
-            // A mark that was being written when the process died may be cut short: it is not a mark.
+            // A mark cut short by the death of the process is ignored.
             for (mark, returned) in raw[..read].chunks_exact(MARK_BYTES).map(read_mark) {
                 handed_out.entry(mark.seq).or_default().follow(mark, returned);
             }
@@ -91,7 +91,7 @@ impl<F: DiskFile> Started<F> {
         Ok((Self { files, current: 0, len: 0, buf: Vec::new(), of_last_run }, run))
     }
 
-    /// Marks deliveries as started. `out` gives all that are out, for when a new file begins.
+    /// Marks deliveries as started. `out` has everything that is handed out, for the case that a new file begins.
     pub(crate) fn mark(
         &mut self,
         started: impl Iterator<Item = Mark>,
@@ -102,7 +102,7 @@ impl<F: DiskFile> Started<F> {
         self.append(out)
     }
 
-    /// Marks deliveries as come back: whatever ends the process from here on, it was not these.
+    /// Marks deliveries as returned: they cannot be the cause of a later crash.
     pub(crate) fn returned(
         &mut self,
         returned: impl Iterator<Item = Mark>,
@@ -134,7 +134,7 @@ impl<F: DiskFile> Started<F> {
         self.files[old].set_len(0)
     }
 
-    /// Nothing is running any more.
+    /// Removes all marks, because nothing is running any more.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         (self.len, self.of_last_run) = (0, false);
         self.files.iter().try_for_each(|file| file.set_len(0))
@@ -147,7 +147,7 @@ const IN_LINE: u64 = u64::MAX - 1;
 impl Mark {
     pub(crate) fn write(self, buf: &mut Vec<u8>) {
         buf.extend_from_slice(&self.seq.to_le_bytes());
-        // A hash may be any number, so the kind stands in the place of the due time.
+        // A hash may be any number, so the kind is stored in place of the due time.
         let (due, line) = match (self.due, self.line) {
             (_, Some(hash)) => (IN_LINE, hash),
             (due, None) => (due.unwrap_or(FRESH), 0),
@@ -164,14 +164,14 @@ impl Mark {
     }
 }
 
-/// Set in the number of a message, which is never that large.
+/// Set in the message's number, which never gets that large.
 const RETURNED: u64 = 1 << 63;
 
 fn write_returned(mark: Mark, buf: &mut Vec<u8>) {
     Mark { seq: mark.seq | RETURNED, ..mark }.write(buf);
 }
 
-/// A mark, and whether it says that the delivery came back.
+/// Decodes a mark, and whether it says that the delivery came back.
 fn read_mark(raw: &[u8]) -> (Mark, bool) {
     let mark = Mark::read(raw);
     (Mark { seq: mark.seq & !RETURNED, ..mark }, mark.seq & RETURNED != 0)

@@ -1,10 +1,10 @@
-//! Which messages may have killed the process: a short file of its own beside the marks of what was started, never synced
-//! either, so that it survives the process but not a power cut.
+//! Which messages may have killed the process, in a short file of its own. Never synced: it survives the process but
+//! not a power failure.
 //!
-//! Records are appended and the last one of a message counts. A message that waits for its turn keeps its crashes when the
-//! process dies; one that was announced has one more, unless the process was ended from outside. One that came back is
-//! cleared: whatever ends a process before its verdict is durable, this attempt is never suspected again. What was settled
-//! since is not open any more, and dropped.
+//! Records are appended, and the last one of a message counts. When the process dies, a waiting suspect keeps its
+//! crashes; an announced one gets one more, unless the process was ended from outside. A suspect that came back is
+//! cleared: if the process ends before its verdict is durable, this attempt is not suspected again. Messages settled
+//! since are dropped.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -27,14 +27,14 @@ pub(crate) struct Suspected<F> {
     file: F,
     len: u64,
     known: BTreeMap<u64, KnownSuspect>,
-    /// The one that was announced, until it has come back.
+    /// The announced suspect, until it has come back.
     running: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct KnownSuspect {
     mark: Mark,
-    /// 0 for one that is cleared.
+    /// 0 if it is cleared.
     crashes: u32,
     /// In milliseconds; 0 before the clock was first read.
     first: u64,
@@ -42,7 +42,7 @@ struct KnownSuspect {
 }
 
 impl<F: DiskFile> Suspected<F> {
-    /// What the last process left: those that waited, and those that were running. Nothing is written before
+    /// Returns the suspects that the last process left, both waiting and running ones. Writes nothing before
     /// [`Self::adopt`].
     pub(crate) fn open<D: Disk<File = F>>(disk: &D, last_end: LastEnd) -> io::Result<(Self, Vec<Mark>)> {
         let is_there = disk.list()?.iter().any(|name| name == NAME);
@@ -58,7 +58,7 @@ impl<F: DiskFile> Suspected<F> {
             .map(|(seq, (state, known))| {
                 let has_crashed = state == RUNS && last_end == LastEnd::Unknown;
                 let crashes = known.crashes + u32::from(has_crashed);
-                // Its time of death is known once the clock is read; not before it was announced.
+                // Its time of death is set when the clock is first read.
                 let last = if has_crashed { 0 } else { known.last };
                 (seq, KnownSuspect { crashes, last, ..known })
             })
@@ -68,8 +68,8 @@ impl<F: DiskFile> Suspected<F> {
         Ok((Self { file, len, known, running: None }, marks))
     }
 
-    /// Keeps those that are still open, adds what the last run had handed out, and writes all of them down. Doing it twice
-    /// changes nothing, so a process that dies here is no crash of theirs.
+    /// Keeps the suspects that are still open, adds what the last run had handed out, and writes all of them. Doing it
+    /// twice changes nothing, so a death of the process here is not counted as a crash of theirs.
     pub(crate) fn adopt(&mut self, open: &[Mark], last_run: &LastRun) -> io::Result<()> {
         self.known.retain(|_, known| open.contains(&known.mark));
         for mark in &last_run.returned {
@@ -96,12 +96,12 @@ impl<F: DiskFile> Suspected<F> {
         self.known.iter().filter(|(_, known)| known.crashes > 0).map(|(seq, _)| *seq)
     }
 
-    /// Whether there is neither a suspect nor a message that was cleared.
+    /// Whether there are neither suspects nor cleared messages.
     pub(crate) fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
 
-    /// What is known of a message that is handed out.
+    /// What is known about a message that is handed out; `None` if it is no suspect.
     pub(crate) fn of(&mut self, seq: u64, now: Time) -> Option<Suspect> {
         let known = self.known.get_mut(&seq).filter(|known| known.crashes > 0)?;
         for time in [&mut known.first, &mut known.last] {
@@ -113,7 +113,7 @@ impl<F: DiskFile> Suspected<F> {
         Some(Suspect { crashes: known.crashes, first_crash: time(known.first), last_crash: time(known.last) })
     }
 
-    /// It was found elsewhere than before: it has come due, or has stood in the line of its key.
+    /// Records a new place: it has come due, or has joined the line of its key.
     pub(crate) fn moved(&mut self, mark: Mark) -> io::Result<()> {
         let Some(known) = self.known.get_mut(&mark.seq).filter(|known| known.mark != mark) else {
             return Ok(());
@@ -123,26 +123,26 @@ impl<F: DiskFile> Suspected<F> {
         self.note(known.at_rest(), &known)
     }
 
-    /// It is about to run.
+    /// Records that it is about to run.
     pub(crate) fn announce(&mut self, seq: u64) -> io::Result<()> {
         let Some(known) = self.known.get(&seq).copied() else { return Ok(()) };
         self.running = Some(seq);
         self.note(RUNS, &known)
     }
 
-    /// Whether another suspect was announced and has not ended.
+    /// Whether another suspect was announced and has not come back.
     pub(crate) fn is_another_running(&self, seq: u64) -> bool {
         self.running.is_some_and(|running| running != seq)
     }
 
-    /// It came back unstarted, or its run was given up: it waits again.
+    /// Records that it was released, unstarted or without a result: it waits again.
     pub(crate) fn released(&mut self, seq: u64) -> io::Result<()> {
         let Some(known) = self.known.get(&seq).copied() else { return Ok(()) };
         self.running = self.running.filter(|running| *running != seq);
         self.note(known.at_rest(), &known)
     }
 
-    /// It came back. Its verdict is on its way into the journal; until it is there, the message stays known as cleared.
+    /// Records that it came back. Until its verdict is in the journal, the message stays known as cleared.
     pub(crate) fn cleared(&mut self, seq: u64) -> io::Result<()> {
         self.running = self.running.filter(|running| *running != seq);
         let Some(known) = self.known.get_mut(&seq).filter(|known| known.crashes > 0) else { return Ok(()) };
@@ -151,7 +151,7 @@ impl<F: DiskFile> Suspected<F> {
         self.note(CLEARED, &known)
     }
 
-    /// It came to an end, durably.
+    /// Removes it, because its end is durable.
     pub(crate) fn settled(&mut self, seq: u64) -> io::Result<()> {
         self.running = self.running.filter(|running| *running != seq);
         if self.known.remove(&seq).is_some() && self.known.is_empty() {
@@ -160,7 +160,7 @@ impl<F: DiskFile> Suspected<F> {
         Ok(())
     }
 
-    /// Forgets all of them.
+    /// Removes all records.
     pub(crate) fn forget(&mut self) -> io::Result<()> {
         self.known.clear();
         if self.len == 0 {
@@ -184,7 +184,7 @@ impl<F: DiskFile> Suspected<F> {
 }
 
 impl KnownSuspect {
-    /// Its state while it does not run.
+    /// Its recorded state while it does not run.
     const fn at_rest(&self) -> u8 {
         if self.crashes == 0 { CLEARED } else { WAITS }
     }
@@ -199,7 +199,7 @@ fn write_record(raw: &mut Vec<u8>, state: u8, known: &KnownSuspect) {
     raw.extend_from_slice(&[state, 0, 0, 0]);
 }
 
-/// `None` for what no program has written.
+/// Decodes a record; `None` if it is not valid.
 fn read_record(raw: &[u8]) -> Option<(u8, KnownSuspect)> {
     let mark = Mark::read(&raw[..24]);
     let number = |at: usize| raw[at..at + 8].try_into().map(u64::from_le_bytes).ok();
@@ -282,7 +282,7 @@ mod tests {
         first.cleared(1).unwrap();
         assert!(!first.is_another_running(2), "the next one may have its turn");
         drop(first);
-        // It is delivered again, because its verdict was lost, and the process dies beside it.
+        // It is delivered again because its verdict was lost, and the process dies while another message runs.
         let mut second = reopened(&disk, &[mark(1), mark(3)]);
         assert_eq!([1, 2, 3].map(|seq| crashes(&mut second, seq)), [None, Some(1), Some(1)]);
         assert_eq!(second.numbers().collect::<Vec<_>>(), [2, 3]);

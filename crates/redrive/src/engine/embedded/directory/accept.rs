@@ -1,4 +1,4 @@
-//! Accepting a loss: what is missing is given up on purpose, so that the store opens again. Nothing else is changed.
+//! Accepting a loss: gives up missing data on purpose, so that the store can be opened. Nothing else is changed.
 
 use std::fs;
 use std::ops::Range;
@@ -17,20 +17,20 @@ use crate::engine::embedded::store::open_logs::{IndexKnows, open_logs};
 use crate::engine::embedded::tuning::Tuning;
 use crate::engine::seam::{EngineError, StoreOptions};
 
-/// What was given up.
+/// The loss that was accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Loss {
-    /// The whole store was removed; this is what it held when it was last counted.
+    /// Set if the whole store was lost: what it held when it was last counted.
     pub store: Option<Holding>,
-    /// Positions of the journal.
+    /// The missing ranges of the journal.
     pub journal: Vec<Range<u64>>,
-    /// Positions of the letter log.
+    /// The missing ranges of the letter log.
     pub letters: Vec<Range<u64>>,
-    /// How many messages were accepted and may be gone, at most; unknown if nothing is left to tell.
+    /// The maximum number of accepted messages that may be lost; not set if the whole store was lost.
     pub messages_max: u64,
-    /// How many dead letters may be gone, at most.
+    /// The maximum number of dead letters that may be lost.
     pub letters_max: u64,
-    /// The file that says where the logs end was missing or damaged, so that more may be gone than is known.
+    /// Whether the watermark was missing or damaged, so that more may be lost than is known.
     pub end_unknown: bool,
 }
 
@@ -67,7 +67,7 @@ impl std::fmt::Display for Loss {
     }
 }
 
-/// Gives up what is missing of a pipeline's store. The directory must not be open elsewhere.
+/// Gives up the missing parts of a pipeline's store. The directory must not be open elsewhere.
 pub fn accept_loss(path: &Path, pipeline: &str) -> Result<Loss, EngineError> {
     let dir = Arc::new(Owned::open(path)?);
     let store = path.join(pipeline);
@@ -84,7 +84,7 @@ pub fn accept_loss(path: &Path, pipeline: &str) -> Result<Loss, EngineError> {
     let disk = RealDisk::new(&journal).map_err(|error| failed("opening", &journal, &error))?;
     let is_empty = disk.list().map_err(|error| failed("listing", &journal, &error))?.is_empty();
     if is_empty && held.is_some() {
-        // The next start begins anew.
+        // The next start creates a new store.
         dir.manifest().remove(pipeline)?;
         fs::remove_dir_all(&store).map_err(|error| failed("removing", &store, &error))?;
         return Ok(Loss { store: held, ..Loss::default() });
@@ -121,7 +121,7 @@ pub fn accept_loss(path: &Path, pipeline: &str) -> Result<Loss, EngineError> {
     Ok(loss)
 }
 
-/// What the index knows of the journal, which may be more than the watermark does. One that cannot be read knows nothing.
+/// What the index knows of the journal, which may be more than the watermark. An unreadable index knows nothing.
 fn knowledge(store: &Path, id: &[u8; 16], tuning: &Tuning) -> IndexKnows {
     let index = open_index(&store.join("index"), seed(id), tuning, false);
     let loaded = index.and_then(|index| Book::load(StoreOptions::default(), seed(id), index, 0));

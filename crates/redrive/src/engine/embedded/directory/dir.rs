@@ -1,4 +1,4 @@
-//! A directory with one owner and a format version; in it one store per pipeline.
+//! A directory with one owner and a format version, which holds one store per pipeline.
 
 #![warn(missing_docs)]
 
@@ -27,13 +27,13 @@ use crate::engine::embedded::tuning::Tuning;
 use crate::engine::seam::{EngineError, Query as _, StoreOptions};
 use crate::name;
 
-/// Since this format, a directory is never without its manifest of pipelines.
+/// From this format on, every directory has a manifest of its pipelines.
 const MANIFEST_SINCE: u32 = 2;
 
-/// The durable engine of one machine: a directory that holds a store per pipeline.
-///
-/// Dropping it, and every store opened from it, gives the directory free for the next owner.
-///
+/// The durable engine of one machine: a directory that holds a store per pipeline. The durable engine for a single
+/// machine: a directory with one store per pipeline. Dropping it, and every store opened from it, gives the directory
+/// free for the next owner. The directory is released for the next owner once it and every store opened from it are
+/// dropped.
 /// ```no_run
 /// use redrive::{Embedded, Message, Pipeline, Redrive};
 ///
@@ -58,14 +58,14 @@ pub(crate) struct Owned {
     manifest: Mutex<Manifest>,
     /// What was wrong with the directory itself, for the report of each store.
     note: Option<String>,
-    /// The stores that are open: a journal has one writer, also within a process.
+    /// The open stores: a journal has a single writer, even within a process.
     open: Mutex<HashSet<String>>,
     _lock: DirLock,
 }
 
 impl Owned {
     pub(crate) fn open(path: &Path) -> Result<Self, EngineError> {
-        // RealDisk makes the directory durable, not only present.
+        // RealDisk also syncs a directory that it creates.
         RealDisk::new(path).map_err(|error| failed("making", path, &error))?;
         let lock = DirLock::take(path)?;
         let (was, id) = format(path)?;
@@ -79,7 +79,7 @@ impl Owned {
     }
 }
 
-/// A store's name is taken for as long as this lives.
+/// Reserves a store's name until it is dropped.
 #[derive(Debug)]
 struct DirTaken {
     dir: Arc<Owned>,
@@ -96,12 +96,12 @@ impl Drop for DirTaken {
 pub type EmbeddedStore = Store<RealDisk, SortedRuns<RealDisk>>;
 
 impl Embedded {
-    /// Opens or makes a directory and becomes its only owner.
+    /// Opens or creates a directory and becomes its only owner.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, EngineError> {
         Self::open_with(path, Tuning::default())
     }
 
-    /// Opens a directory, or makes it, with other limits than the usual ones.
+    /// Opens or creates a directory, with other sizes and times than the defaults.
     pub fn open_with(path: impl Into<PathBuf>, tuning: Tuning) -> Result<Self, EngineError> {
         let dir = Arc::new(Owned::open(&path.into())?);
         Ok(Self { dir, tuning, reports: Arc::default(), traffic: Arc::default() })
@@ -136,7 +136,7 @@ impl Embedded {
         self.dir.manifest().set(pipeline, Holding::of(&store.counts(), Time::ZERO))?;
         report.notes.extend(self.dir.note.clone());
         let (dir, name) = (Arc::clone(&self.dir), pipeline.to_owned());
-        // It is for people in trouble: one that is a minute old does as well.
+        // The manifest is for troubleshooting, so a count that is a minute old is good enough.
         store.report_holdings(HoldingReporter::new(move |holding| drop(dir.manifest().set(&name, holding))));
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).insert(pipeline.to_owned(), report);
         store.keep_until_the_end(Box::new(taken));
@@ -154,7 +154,7 @@ impl Embedded {
         Ok(DirTaken { dir: Arc::clone(&self.dir), pipeline: pipeline.to_owned() })
     }
 
-    /// What was found when the store of a pipeline was opened last.
+    /// The report from the last time the store of a pipeline was opened.
     pub fn report(&self, pipeline: &str) -> Option<StoreReport> {
         self.reports.lock().unwrap_or_else(PoisonError::into_inner).get(pipeline).cloned()
     }
@@ -170,7 +170,7 @@ impl Embedded {
     }
 }
 
-/// Says of which store the error is.
+/// Adds to the error which store it comes from.
 fn in_store(path: &Path, error: EngineError) -> EngineError {
     match error {
         EngineError::Damaged(text) => EngineError::Damaged(format!("{}: {text}", path.display())),
@@ -178,7 +178,7 @@ fn in_store(path: &Path, error: EngineError) -> EngineError {
     }
 }
 
-/// A store that was made once has at least one segment, however little it holds.
+/// Checks that the journal exists: a store has at least one segment from its creation on, however little it holds.
 fn journal_is_there(disk: &RealDisk, path: &Path) -> Result<(), EngineError> {
     let names = disk.list().map_err(|error| failed("reading", path, &error))?;
     if names.iter().any(|name| name.starts_with("j-")) {
@@ -190,7 +190,7 @@ fn journal_is_there(disk: &RealDisk, path: &Path) -> Result<(), EngineError> {
     )))
 }
 
-/// Opens the tables, or makes empty ones.
+/// Opens the tables, or creates empty ones.
 pub(crate) fn open_index(
     path: &Path,
     seed: u64,
@@ -208,7 +208,8 @@ pub(crate) fn open_index(
     SortedRuns::anew(disk, seed, tuning.checkpoint_changes).map(Arc::new)
 }
 
-/// Directories in the index are those of an older version.
+/// Removes everything from the index directory that is not a file of the index. Directories are from an older
+/// version.
 fn remove_strangers(path: &Path) -> std::io::Result<()> {
     let entries = match fs::read_dir(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -229,7 +230,7 @@ fn remove_strangers(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A pipeline's name is the name of a directory in ours.
+/// Checks a pipeline's name, which becomes the name of a directory.
 fn check_name(name: &str) -> Result<(), EngineError> {
     name::check(name).map_err(|fault| EngineError::Directory {
         problem: format!("no store can be named {name:?}: {}", fault.problem()),

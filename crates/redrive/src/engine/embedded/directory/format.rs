@@ -1,4 +1,4 @@
-//! The file that says what a directory is: its format and its id.
+//! The file that records the format and the id of a directory.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -9,18 +9,18 @@ use super::unusable::failed;
 use crate::engine::seam::EngineError;
 use crate::owner_only;
 
-/// What this program writes. A directory with a higher number is refused.
+/// The format that this version writes. A directory with a higher number is refused.
 pub const FORMAT: u32 = 5;
 const FORMAT_FILE: &str = "FORMAT";
 
-/// Reads the format file, or writes it for a new directory. Returns the format it had and its id.
+/// Reads the format file, or writes it for a new directory. Returns the format found and the id.
 pub(crate) fn format(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
     let name = path.join(FORMAT_FILE);
     match fs::read_to_string(&name) {
         Ok(text) => {
             let (found, id) = read_format(&text, &name)?;
             if found < FORMAT {
-                // An older program would not keep the watermark; it must refuse from now on.
+                // An older version would not maintain the watermark, so it must refuse the directory from now on.
                 write_format(path, &name, id)?;
             }
             Ok((found, id))
@@ -40,7 +40,7 @@ fn write_format(path: &Path, name: &Path, id: [u8; 16]) -> Result<(), EngineErro
     write_durably(path, name, text.as_bytes()).map_err(|error| failed("writing", name, &error))
 }
 
-/// The format and the id of a directory that is there already; nothing is made or written.
+/// The format and the id of an existing directory; writes nothing.
 pub(crate) fn format_of(path: &Path) -> Result<(u32, [u8; 16]), EngineError> {
     let name = path.join(FORMAT_FILE);
     let text = match fs::read_to_string(&name) {
@@ -77,7 +77,7 @@ fn read_format(text: &str, name: &Path) -> Result<(u32, [u8; 16]), EngineError> 
     id.map(|id| (found, id)).ok_or_else(|| damaged(name, "no store id of 32 hexadecimal digits"))
 }
 
-/// Complete or not there at all, also after a power cut.
+/// Writes a file so that after a power failure it is either complete or absent.
 pub(crate) fn write_durably(dir: &Path, name: &Path, content: &[u8]) -> std::io::Result<()> {
     let unfinished = name.with_extension("new");
     let mut file = owner_only::create_file(&unfinished)?;
@@ -88,7 +88,7 @@ pub(crate) fn write_durably(dir: &Path, name: &Path, content: &[u8]) -> std::io:
 }
 
 fn new_id() -> [u8; 16] {
-    // RandomState is seeded by the operating system; that is all an id needs.
+    // RandomState is seeded by the operating system, which is random enough for an id.
     let half = || RandomState::new().hash_one(std::process::id()).to_le_bytes();
     let (a, b) = (half(), half());
     std::array::from_fn(|index| if index < 8 { a[index] } else { b[index - 8] })

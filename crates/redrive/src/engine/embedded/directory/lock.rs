@@ -1,4 +1,4 @@
-//! One owner per directory. The lock is on the directory itself: a file in it can be removed and made again, and a second
+//! One owner per directory. The directory itself is locked: a file in it can be removed and created again, and a second
 //! process would lock the new one.
 
 use std::fs::{self, File, TryLockError};
@@ -10,15 +10,15 @@ use super::unusable::failed;
 use crate::engine::seam::EngineError;
 use crate::owner_only;
 
-/// Says who the owner is, and is locked too: for older programs, and where directories cannot be locked.
+/// Names the owner. It is locked too, for older versions and for file systems that cannot lock directories.
 pub(crate) const LOCK_FILE: &str = "LOCK";
 
-/// A child that is being started has all that its parent has open, until it becomes another program. So a directory that
-/// was closed may be locked for a moment longer.
+/// How long to wait for the lock. A child process keeps its parent's files open until it executes another program, so
+/// the directory may stay locked for a moment after it was closed.
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 const LOCK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Held for as long as the directory is in use.
+/// The lock; held as long as the directory is in use.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     _dir: File,
@@ -29,7 +29,7 @@ impl DirLock {
     pub(crate) fn take(path: &Path) -> Result<Self, EngineError> {
         let dir = File::open(path).map_err(|error| failed("opening", path, &error))?;
         match wait_for(&dir) {
-            // Not every network file system locks directories; then the file has to do.
+            // Not every network file system can lock directories; then the lock on the file has to do.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => return Err(owned(path)),
         }
@@ -41,7 +41,7 @@ impl DirLock {
             Err(TryLockError::WouldBlock) => return Err(owned(path)),
             Err(TryLockError::Error(error)) => return Err(failed("locking", &name, &error)),
         }
-        // For people who look; the lock itself is what counts.
+        // For information only; the lock is what counts.
         let _ = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         Ok(Self { _dir: dir, _file: file })
     }

@@ -1,4 +1,4 @@
-//! Which pipelines have a store in a directory, and about how much each holds: a store that was removed is missed.
+//! Which pipelines have a store in a directory, and roughly how much each holds, so that a removed store is noticed.
 //!
 //! ```text
 //! redrive pipelines
@@ -19,7 +19,7 @@ use super::unusable::{HOW_TO_GO_ON, failed};
 use crate::engine::seam::{Counts, EngineError};
 use crate::timestamp;
 
-/// Says that the store of a pipeline was made, beside its journal: without it a lost journal would look like a new one.
+/// Records beside the journal that the store was created: without it a lost journal would look like a new store.
 pub(super) const MADE_FILE: &str = "made";
 const FILE: &str = "PIPELINES";
 const HEAD: &str = "redrive pipelines\n";
@@ -30,7 +30,7 @@ pub struct Holding {
     pub pending: u64,
     /// Open dead letters.
     pub letters: u64,
-    /// When that was; zero if the clock had not been read.
+    /// When it was counted; zero if the clock had not been read.
     pub at: Time,
 }
 
@@ -55,8 +55,8 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads the manifest. One that is missing or damaged is made from the stores that are there; then with a word about
-    /// it, unless the directory was written before there were manifests.
+    /// Reads the manifest. If it is missing or damaged, creates it from the stores that exist and returns a note,
+    /// unless the directory is from before there were manifests.
     pub(crate) fn open(dir: &Path, is_old: bool) -> Result<(Self, Option<String>), EngineError> {
         let file = dir.join(FILE);
         let manifest = |stores| Self { dir: dir.to_owned(), stores };
@@ -74,13 +74,13 @@ impl Manifest {
         let made = manifest(stores.into_iter().map(|name| (name, Holding::default())).collect());
         made.write()?;
         let note = format!(
-            "{} {what} and was made anew from the stores that are there; one that was removed is not missed",
+            "{} {what}; recreated from the existing stores. A store that was removed meanwhile cannot be detected",
             file.display()
         );
         Ok((made, (!is_old && !is_new).then_some(note)))
     }
 
-    /// Refuses a store that was there once and is gone.
+    /// Refuses a store that existed once and is gone.
     pub(crate) fn check(&self, pipeline: &str) -> Result<(), EngineError> {
         let Some(holding) = self.stores.get(pipeline) else { return Ok(()) };
         if !is_gone(&self.dir, pipeline) {
@@ -120,8 +120,8 @@ impl Manifest {
     }
 }
 
-/// The stores that were removed from a directory that others may own, with what they held. A list that is missing or
-/// damaged misses none: its owner writes it anew.
+/// The stores that were removed from a directory, with what they held; another process may own it. A missing or damaged
+/// manifest yields none; the owner rewrites it.
 pub fn removed(dir: &Path) -> Vec<(String, Holding)> {
     let listed = fs::read_to_string(dir.join(FILE)).ok().and_then(|text| read(&text));
     listed.unwrap_or_default().into_iter().filter(|(pipeline, _)| is_gone(dir, pipeline)).collect()
@@ -131,7 +131,7 @@ fn is_gone(dir: &Path, pipeline: &str) -> bool {
     !dir.join(pipeline).join("journal").is_dir()
 }
 
-/// The directories that are stores. One that a crash left while it was being created, without a segment, is none yet.
+/// The directories that are stores. One without a segment does not count: a crash interrupted its creation.
 fn stores_in(dir: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -208,7 +208,7 @@ mod tests {
         assert!(note.is_some_and(|note| note.contains("is missing")));
     }
 
-    /// Such a directory was once taken for a store that had lost its journal, and never opened again.
+    /// Such a directory used to be taken for a store that had lost its journal, and could not be opened.
     #[test]
     fn a_store_whose_creation_was_interrupted_is_not_missed() {
         let dir = tempfile::tempdir().unwrap();

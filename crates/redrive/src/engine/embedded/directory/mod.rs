@@ -1,4 +1,4 @@
-//! The directory of the stores: its owner, its format, and which pipelines have a store in it.
+//! The directory of the stores: its owner, its format, and its list of pipelines.
 
 pub mod accept;
 pub mod dir;

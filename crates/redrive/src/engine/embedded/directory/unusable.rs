@@ -1,4 +1,4 @@
-//! What keeps a directory from being used, as an error that says what a person has to do.
+//! Errors for a directory that cannot be used, with what a person has to do about it.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::engine::embedded::journal::error::LogError;
 use crate::engine::seam::EngineError;
 
-/// What a person can do about something that is missing.
+/// What a person can do about missing data.
 pub(crate) const HOW_TO_GO_ON: &str = "restore the directory from a backup, or accept the loss with \
      `redrive journal --accept-loss` (in the library: Tuning::accept_missing), which records it";
 
@@ -22,7 +22,7 @@ impl From<LogError> for EngineError {
     }
 }
 
-/// What stopped a log that was running.
+/// The error of a log that failed while it was running.
 pub(crate) fn stopped(error: &LogError) -> EngineError {
     match error {
         LogError::Disturbed { .. } => EngineError::Damaged(error.to_string()),
@@ -34,7 +34,7 @@ pub(crate) fn failed(what: &str, path: &Path, error: &std::io::Error) -> EngineE
     unusable(format!("{what} {}: {error}", path.display()), error.kind())
 }
 
-/// What a person has to do depends on why it failed: a disk is repaired only if nothing simpler is wrong.
+/// What a person has to do depends on the cause: repairing the disk is advised only if nothing simpler is wrong.
 fn unusable(problem: String, kind: ErrorKind) -> EngineError {
     let fix = match kind {
         ErrorKind::PermissionDenied => "let the user this runs as write there, or choose another directory",

@@ -1,4 +1,4 @@
-//! The disk behind a seam: the real one, one that is only read, and a simulated one that loses what was not synced.
+//! Disk abstraction: a real disk, a read-only one, and a simulated one that loses unsynced data.
 
 pub mod read_only;
 pub mod real;

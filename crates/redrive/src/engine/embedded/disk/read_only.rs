@@ -1,4 +1,4 @@
-//! A directory that can only be read, for inspection while another process owns it.
+//! A read-only directory, for inspection while another process owns it.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -42,7 +42,7 @@ impl Disk for ReadOnlyDisk {
     }
 }
 
-/// A file that cannot be written through this handle, whatever the code above it tries.
+/// A file that cannot be written through this handle.
 #[derive(Debug)]
 pub(crate) struct ReadOnly(pub(crate) File);
 

@@ -1,4 +1,4 @@
-//! The few file operations the log needs, so that a simulated disk can stand in for the real one.
+//! The few file operations that the log needs, as traits, so that tests can use a simulated disk.
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
@@ -25,7 +25,7 @@ pub trait Disk: Clone + Debug + Send + Sync + 'static {
     fn free_bytes(&self) -> io::Result<u64>;
 }
 
-/// What others may have done to a file that is open.
+/// What other programs may have done to an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileCondition {
     pub len: u64,
@@ -38,7 +38,7 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
     /// Reads up to `into.len()` bytes; fewer only at the end of the file.
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
-    /// Reads up to `len` bytes into memory of their own; fewer only at the end of the file.
+    /// Reads up to `len` bytes into new memory; fewer only at the end of the file.
     fn read_vec(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; len];
         let read = self.read_at(offset, &mut bytes)?;
@@ -56,8 +56,8 @@ pub trait DiskFile: Debug + Send + Sync + 'static {
     }
 }
 
-/// Whether a file could not be opened because too many are open, in this process or on this machine. It says nothing about
-/// the disk, nothing was changed, and it passes.
+/// Whether opening a file failed because too many files are open, in this process or on the machine. That is temporary,
+/// says nothing about the disk, and nothing was changed.
 pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
     let errno = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
     errno.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
@@ -67,12 +67,12 @@ pub(crate) fn is_out_of_files(error: &io::Error) -> bool {
 #[derive(Debug, Clone)]
 pub struct RealDisk {
     path: Arc<Path>,
-    /// Held open so that a directory sync needs no lookup and cannot hit another directory.
+    /// Held open, so that a directory sync needs no lookup and cannot hit another directory.
     dir: Arc<File>,
     traffic: Arc<Traffic>,
 }
 
-/// What was asked of the operating system so far.
+/// Counts of bytes written and syncs.
 #[derive(Debug, Default)]
 pub struct Traffic {
     bytes: AtomicU64,
@@ -80,12 +80,12 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Bytes that were written.
+    /// The number of bytes written.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Files that were synced, each time they were.
+    /// The number of file syncs.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
@@ -101,7 +101,8 @@ pub struct RealFile {
 impl RealDisk {
     /// Uses `path`, which is created if it does not exist.
     ///
-    /// Every directory made here is synced in its parent, otherwise a power cut could take the whole store away.
+    /// The parents of all directories created here are synced, otherwise a power failure could remove the whole
+    /// store.
     pub fn new(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
         make_dir(&path)?;
@@ -109,7 +110,7 @@ impl RealDisk {
         Ok(Self { path: path.into(), dir, traffic: Arc::default() })
     }
 
-    /// Counts in `traffic`, which may be shared with others.
+    /// Counts in `traffic`, which may be shared with other disks.
     #[must_use]
     pub fn counting(self, traffic: Arc<Traffic>) -> Self {
         Self { traffic, ..self }
@@ -125,7 +126,7 @@ impl RealDisk {
     }
 }
 
-/// Makes a directory and its parents, as far as they are missing: private, and durable.
+/// Creates a directory and its missing parents: private to the user, and durable.
 pub(crate) fn make_dir(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -148,7 +149,7 @@ impl Disk for RealDisk {
     fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in std::fs::read_dir(&self.path)? {
-            // A name that is not UTF-8 is not one of ours.
+            // Names that are not UTF-8 are not ours.
             if let Ok(name) = entry?.file_name().into_string() {
                 names.push(name);
             }
@@ -197,7 +198,7 @@ impl DiskFile for RealFile {
         Ok(done)
     }
 
-    /// Without filling the memory with zeros first, which takes a fifth of the time of reading from the cache.
+    /// Does not zero the memory first, which takes a fifth of the time of reading from the cache.
     fn read_vec(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(len);
         while bytes.len() < len {
@@ -208,7 +209,7 @@ impl DiskFile for RealFile {
                 Err(error) => return Err(error.into()),
             }
         }
-        // The memory may be larger than was asked for.
+        // The allocation may be larger than requested.
         bytes.truncate(len);
         Ok(bytes)
     }

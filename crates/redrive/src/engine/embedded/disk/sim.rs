@@ -1,6 +1,6 @@
-//! A disk in memory that loses exactly what a real one may lose, the same way for the same seed.
+//! A disk in memory that loses exactly what a real one may lose, reproducibly for each seed.
 //!
-//! Writes are volatile until their file is synced, names until the directory is synced. A power cut keeps or loses each
+//! Writes are volatile until their file is synced, names until the directory is synced. A power failure keeps or loses each
 //! 512-byte sector of an unsynced write by itself, so that writes come out lost, torn, reordered and with holes.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,7 +48,7 @@ impl SimDisk {
         Self::default()
     }
 
-    /// The disk as it may be after the power failed now. The original is left as it is.
+    /// Returns the disk as it may be after a power failure now. The original is unchanged.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
         let state = self.lock();
@@ -68,8 +68,8 @@ impl SimDisk {
 
     /// Makes the `nth` operation of this kind from now on fail, counted from 1.
     ///
-    /// A failed write may have happened in part. A failed sync forgets what it should have made durable: it can still
-    /// be read, later syncs succeed, and a power cut takes it away.
+    /// A failed write may have happened in part. A failed sync drops what it should have made durable: the data can
+    /// still be read and later syncs succeed, but a power failure removes it.
     pub fn fail_next(&self, op: SimOp, nth: u64, kind: ErrorKind) {
         assert!(nth > 0, "failures are counted from 1");
         self.lock().failures.push((op, nth, kind));
@@ -87,12 +87,12 @@ impl SimDisk {
         }
     }
 
-    /// Leaves this much room; `None` for no limit. Growing a file beyond it fails.
+    /// Limits the free space; `None` removes the limit. Growing a file beyond it fails.
     pub fn fill(&self, free_bytes: impl Into<Option<u64>>) {
         self.lock().free_bytes = free_bytes.into();
     }
 
-    /// How many syncs of files there were.
+    /// The number of file syncs.
     pub fn syncs(&self) -> u64 {
         self.lock().syncs
     }

@@ -1,4 +1,4 @@
-//! One file of the simulated disk: what is read, what is certain, and what a power cut makes of the difference.
+//! A file of the simulated disk: its cached content, its durable content, and the outcome of a power failure.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +8,9 @@ const SECTOR: usize = 512;
 
 #[derive(Debug, Default)]
 pub(crate) struct Inode {
-    /// What a reader sees: the page cache.
+    /// What readers see: the page cache.
     pub(crate) live: Vec<u8>,
-    /// What the platter holds for certain.
+    /// What is certainly on the platter.
     pub(crate) synced: Vec<u8>,
     pub(crate) unsynced: Vec<InodeChange>,
 }
@@ -35,7 +35,7 @@ impl InodeChange {
         }
     }
 
-    /// The changes as far as they concern the sectors that `lands` lets through.
+    /// Applies the changes to the sectors that `lands` accepts.
     fn apply_sectors(&self, to: &mut Vec<u8>, mut lands: impl FnMut(usize) -> bool) {
         let (from, end) = match self {
             Self::Write(offset, data) => (*offset, offset + data.len()),
@@ -72,7 +72,8 @@ impl Inode {
             return disk;
         }
         let changes = self.unsynced.len() as u64;
-        // Each sector holds one of the versions it went through; a cut often takes all, none, or a clean prefix.
+        // Each sector ends up with one of the versions it had; a power failure often keeps all, none, or a clean
+        // prefix.
         let (style, common) = (random.below(4), random.below(changes + 1));
         let mut versions: BTreeMap<usize, u64> = BTreeMap::new();
         let mut lengths = vec![self.synced.len()];

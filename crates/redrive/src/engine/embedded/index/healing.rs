@@ -1,8 +1,8 @@
-//! Tables that are built anew from the journal when they turn out to be damaged, while their readers go on.
+//! Tables that are rebuilt from the journal when they turn out to be damaged, while readers go on.
 //!
-//! What changed since the last checkpoint lies in overlays on top of the tables. So damaged tables can be replaced by
-//! others that reflect the same checkpoint, and the layers above need not know. A reader that meets the damage waits for
-//! them, or gets an error, as it wishes; all others notice nothing.
+//! Changes since the last checkpoint are in overlays above the tables. So damaged tables can be replaced by new ones
+//! that reflect the same checkpoint, without the layers above noticing. A reader that hits the damage either waits for
+//! the new tables or gets an error; it chooses which.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -13,24 +13,24 @@ use crate::engine::embedded::state::book::position_of;
 use crate::engine::seam::EngineError;
 use crate::engine::store_notice::StoreNotice;
 
-/// Segments may go while the journal is read; then it is read again.
+/// How often a rebuild is tried, because segments may be dropped while the journal is read.
 const TRIES: usize = 3;
-/// Where tables that were just built are damaged again and again, it is not they that are broken.
+/// If freshly built tables are damaged this often in a row, something else is broken.
 const REBUILDS_IN_A_ROW_MAX: usize = 4;
 
-/// Builds tables that reflect the journal up to a position, and says how many frames that took.
+/// Builds tables that reflect the journal up to a position; also returns the number of frames read.
 pub type Rebuild<S> = dyn Fn(u64) -> Result<(Arc<S>, u64), EngineError> + Send + Sync;
 
 pub struct Healing<S> {
     tables: RwLock<Arc<S>>,
     /// The journal position that the tables reflect.
     reflects: AtomicU64,
-    /// Held by a checkpoint and by who builds anew, so that the position stays the same meanwhile.
+    /// Held during a checkpoint and during a rebuild, so that the position does not change meanwhile.
     writing: Mutex<()>,
     state: Mutex<HealingState>,
     changed: Condvar,
     rebuild: OnceLock<Box<Rebuild<S>>>,
-    /// Calls the thread that builds anew; without one, the reader that finds the damage does it.
+    /// Wakes the thread that rebuilds; without one, the reader that finds the damage does it.
     alarm: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -61,13 +61,13 @@ impl<S: IndexTables> Healing<S> {
         }
     }
 
-    /// From now on damage is repaired; the tables reflect the journal up to `reflects`.
+    /// Enables repair; the tables currently reflect the journal up to `reflects`.
     pub fn repair_with(&self, reflects: u64, rebuild: Box<Rebuild<S>>) {
         self.reflects.store(reflects, Ordering::SeqCst);
         let _ = self.rebuild.set(rebuild);
     }
 
-    /// From now on another thread repairs: this calls it, and it answers with [`Self::heal`].
+    /// Lets another thread repair: `alarm` wakes it, and it calls [`Self::heal`].
     pub fn on_damage(&self, alarm: Box<dyn Fn() + Send + Sync>) {
         let _ = self.alarm.set(alarm);
     }
@@ -76,28 +76,28 @@ impl<S: IndexTables> Healing<S> {
         out.append(&mut self.state().notices);
     }
 
-    /// How often the tables were built anew.
+    /// How often the tables were rebuilt.
     pub fn rebuilds(&self) -> u64 {
         self.state().rebuilds
     }
 
-    /// Whether they are being built anew, or are about to be.
+    /// Whether they are being rebuilt, or are about to be.
     pub fn is_broken(&self) -> bool {
         self.state().broken.is_some()
     }
 
-    /// The tables were found damaged.
+    /// Reports that the tables are damaged.
     pub fn report(&self, why: String) {
         let tables = self.tables();
         self.broken(&tables, why);
     }
 
-    /// Tidying up did not work; it is tried again after the next checkpoint.
+    /// Reports that merging failed; it is tried again after the next checkpoint.
     pub fn untidy(&self, why: String) {
         self.state().notices.push(StoreNotice::IndexUntidy { why });
     }
 
-    /// Builds the tables anew, if they are broken.
+    /// Rebuilds the tables if they are broken.
     pub fn heal(&self) {
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let (true, Some(rebuild)) = (self.is_broken(), self.rebuild.get()) else { return };
@@ -117,7 +117,7 @@ impl<S: IndexTables> Healing<S> {
                 state.notices.push(StoreNotice::IndexRebuilt { frames, took: began.elapsed() });
             }
             Err(error) => {
-                state.failed = Some(IndexError::Failed(format!("it cannot be built anew: {error}")));
+                state.failed = Some(IndexError::Failed(format!("it cannot be rebuilt: {error}")));
             }
         }
         state.broken = None;
@@ -132,7 +132,7 @@ impl<S: IndexTables> Healing<S> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes the damage once, unless others have taken the place of these tables.
+    /// Records the damage once, unless these tables have been replaced already.
     fn broken(&self, tables: &Arc<S>, why: String) {
         let mut state = self.state();
         if !Arc::ptr_eq(tables, &self.tables()) || state.failed.is_some() {
@@ -211,7 +211,7 @@ impl<S: IndexTables> IndexTables for Healing<S> {
         let position = position_of(writes);
         self.try_until_whole(OnRebuild::Wait, |_| {
             let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-            // Others may have taken their place while this waited.
+            // The tables may have been replaced while this waited.
             self.tables().apply(writes)?;
             self.reflects.store(position.unwrap_or_default(), Ordering::SeqCst);
             Ok(())

@@ -1,4 +1,4 @@
-//! Building the index from the logs: all of it, or only what it does not reflect yet.
+//! Builds the index from the logs: all of it, or only the part it does not reflect yet.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::engine::embedded::tuning::Tuning;
 use crate::engine::embedded::write::writer::LETTER_LOG;
 use crate::engine::seam::{EngineError, StoreOptions};
 
-/// Builds tables anew while the store runs.
+/// Rebuilds tables while the store runs.
 pub(crate) struct Rebuilder<D: Disk, S> {
     pub(crate) journal: Reader<D>,
     pub(crate) letters: Reader<D>,
@@ -24,7 +24,7 @@ pub(crate) struct Rebuilder<D: Disk, S> {
 }
 
 impl<D: Disk, S: IndexTables> Rebuilder<D, S> {
-    /// Tables that reflect the journal up to `to`, which lies at the end of a batch; with the frames they follow from.
+    /// Builds tables that reflect the journal up to `to`, the end of a batch. Also returns the number of frames read.
     pub(crate) fn rebuild(&self, to: u64) -> Result<(Arc<S>, u64), EngineError> {
         let tables = (self.open)(true)?;
         let start = self.journal.start();
@@ -38,7 +38,7 @@ impl<D: Disk, S: IndexTables> Rebuilder<D, S> {
     }
 }
 
-/// Folds the letter log; whether something in it is damaged.
+/// Folds the letter log; returns whether something in it is damaged.
 pub(crate) fn fold_letters<D: Disk, S: IndexTables>(
     book: &mut Book<S>,
     letters: &Reader<D>,
@@ -62,15 +62,15 @@ pub(crate) fn fold_letters<D: Disk, S: IndexTables>(
     failed.map_or(Ok(met_rot), |error| Err(error.into()))
 }
 
-/// What folding the journal met.
+/// The result of folding the journal.
 pub(crate) struct Folding {
     pub(crate) frames: u64,
-    /// If everything was built anew, the number of the first message the journal still holds.
+    /// After a rebuild from the start of the journal, the number of the first message that the journal still holds.
     pub(crate) first_seq: Option<u64>,
     pub(crate) met_rot: bool,
 }
 
-/// Folds the journal from where the book stands up to `to`; `start` is where it begins.
+/// Folds the journal from the book's position up to `to`. `start` is the beginning of the journal.
 pub(crate) fn fold_journal<D: Disk, S: IndexTables>(
     book: &mut Book<S>,
     journal: &Reader<D>,
@@ -81,10 +81,11 @@ pub(crate) fn fold_journal<D: Disk, S: IndexTables>(
     book.set_catching_up(true);
     let (mut frames, mut met_rot) = (0, false);
     let mut failed: Option<EngineError> = None;
-    // A batch header says which number comes after its batch; what lies before the journal's first message is over.
+    // A batch header has the number that follows its batch. Messages before the first one in the journal are
+    // finished.
     let mut begun = !anew;
     let mut first_seq = None;
-    // That number, and where the batch it belongs to ends. A batch that was torn counts messages that are not there.
+    // That number, and where its batch ends. The header of a torn batch counts messages that do not exist.
     let mut note: Option<(u64, u64)> = None;
     let begin = |book: &mut Book<S>, seq: u64| {
         book.begin_with(seq);

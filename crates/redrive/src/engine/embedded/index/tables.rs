@@ -1,26 +1,26 @@
-//! The tables of the index: a cache beside the journal that can be thrown away at any time.
+//! The tables of the index: a cache beside the journal that can be discarded at any time.
 
 use redrive_core::{Reason, Time};
 
 use crate::engine::letter::LetterState;
 use crate::engine::overlay::Far;
 
-/// The tables. Closed: the index holds nothing else.
+/// All tables of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Space {
-    /// What the tables reflect: the journal position and the small state that goes with it.
+    /// The journal position that the tables reflect, and other small state.
     Meta,
     /// Waiting messages by due time.
     Delay,
     /// Waiting messages by key.
     Lines,
-    /// Open letters by key, where a dead message blocks its key.
+    /// Open letters by key, for pipelines where a dead message blocks its key.
     Doors,
     /// Letters by number.
     Letters,
     /// Accepted ids.
     Ids,
-    /// Where a waiting message is, by number; kept only where ids are, so that a message can be found by its id.
+    /// Where a waiting message is, by number. Kept only if ids are, so that a message can be found by its id.
     Places,
     /// Letters by the hash of their message's id, then by number.
     LetterIds,
@@ -62,13 +62,13 @@ impl Space {
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum IndexError {
-    /// What was written cannot be read any more: the tables have to be built anew.
+    /// Stored data cannot be read: the tables have to be rebuilt.
     #[error("the index: {0}")]
     Damaged(String),
-    /// They could not be written. What is there is still right.
+    /// Writing failed. The stored data is still valid.
     #[error("the index: {0}")]
     Failed(String),
-    /// They are being built anew, and who asked did not want to wait.
+    /// The tables are being rebuilt, and the caller did not want to wait.
     #[error("the index is damaged and is being rebuilt; deliveries continue")]
     Rebuilding,
 }
@@ -77,10 +77,10 @@ pub enum IndexError {
 pub type Write = (Space, Vec<u8>, Option<Vec<u8>>);
 pub type Pair = (Vec<u8>, Vec<u8>);
 
-/// A set of ordered tables with atomic batches. Durability is needed only before a segment is unlinked.
+/// A set of ordered tables with atomic writes. Durability is needed only before a segment is deleted.
 pub trait IndexTables: Send + Sync + 'static {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError>;
-    /// Pairs at or after `from`, and not after `to` if it is given, in order.
+    /// Pairs in `[from, to]` (open-ended if `to` is `None`), in order.
     fn range(
         &self,
         space: Space,
@@ -92,7 +92,7 @@ pub trait IndexTables: Send + Sync + 'static {
     fn ask(&self, space: Space, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
         self.get(space, key)
     }
-    /// Like `range`, in the same way.
+    /// Like `range`, but fails with [`IndexError::Rebuilding`] instead of waiting.
     fn ask_range(
         &self,
         space: Space,
@@ -102,31 +102,32 @@ pub trait IndexTables: Send + Sync + 'static {
     ) -> Result<Vec<Pair>, IndexError> {
         self.range(space, from, to, limit)
     }
-    /// All or nothing.
+    /// Applies all writes or none.
     fn apply(&self, writes: &mut Vec<Write>) -> Result<(), IndexError>;
-    /// Makes everything applied so far survive a power cut.
+    /// Makes everything applied so far survive a power failure.
     fn persist(&self) -> Result<(), IndexError>;
-    /// Tidies up for a while, if there is need; whether there may be more. From any thread, while others read and apply.
+    /// Merges for a while, if needed; returns whether there may be more to do. From any thread, concurrently with
+    /// reads and writes.
     fn merge(&self) -> Result<bool, IndexError> {
         Ok(false)
     }
-    /// Reads everything, telling how many bytes each step took, until there is nothing left or `go_on` says no.
+    /// Reads everything until the end, or until `go_on`, which gets the bytes of each step, returns `false`.
     fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), IndexError> {
         let _ = go_on;
         Ok(())
     }
-    /// About how many bytes the entries of a table take, without its filters.
+    /// The approximate size of a table in bytes, without its filters.
     fn bytes_of(&self, space: Space) -> u64 {
         let _ = space;
         0
     }
-    /// Ids that were accepted before this moment, in milliseconds, may be forgotten.
+    /// Allows ids accepted before this time, in milliseconds, to be forgotten.
     fn forget_ids_before(&self, at: u64) {
         let _ = at;
     }
 }
 
-/// Keys and values of the tables as bytes; keys keep their order.
+/// Encodes keys and values of the tables; encoded keys sort like the keys.
 pub trait Cell: Clone {
     fn write(&self, out: &mut Vec<u8>);
     fn read(raw: &[u8]) -> Option<Self>;
@@ -184,16 +185,16 @@ impl Cell for Vec<u8> {
     }
 }
 
-/// Where a frame lies: its position and its length in the log.
+/// The position and length of a frame in a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pointer {
     pub at: u64,
     pub len: u32,
-    /// Whether the message there waits because it was deferred: so that it is counted as held without being read.
+    /// Whether the message waits because it was deferred, so that it can be counted as held without reading it.
     pub deferred: bool,
 }
 
-/// A frame is far shorter than this, so the bit is free for [`Pointer::deferred`].
+/// Frames are much shorter than this, so the bit is free for [`Pointer::deferred`].
 const DEFERRED_BIT: u32 = 1 << 31;
 
 impl Pointer {
@@ -215,7 +216,7 @@ impl Cell for Pointer {
     }
 }
 
-/// A message that stands in line for its key: blocked with its content, or waiting for its due time.
+/// A message in the line of its key: blocked, with its content, or waiting for its due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineSlot {
     Delayed,
@@ -233,12 +234,12 @@ impl Cell for LineSlot {
     }
 }
 
-/// Where a message waits, as its number alone does not say: the rest of its key in the delay table or in the lines.
+/// Where a message with a given number waits: the rest of its key in the delay table or in the lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitLocation {
-    /// Until its due time, in milliseconds.
+    /// Waits until this time, in milliseconds.
     Due(u64),
-    /// Behind an earlier message of its key, whose hash this is.
+    /// Waits behind an earlier message of the key with this hash.
     Line(u64),
 }
 
@@ -265,15 +266,15 @@ impl Cell for WaitLocation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdSlot {
     pub seq: u64,
-    /// When it was accepted; the window of deduplication counts from here.
+    /// When it was accepted; the start of the deduplication window.
     pub at: u64,
-    /// The deadline of a message that has not left the ready state, whose frame no table points at. Later it may be
-    /// missing: then the frame has it.
+    /// The deadline of a ready message, to whose frame no table points. It may be missing once the message has left
+    /// that state, because then it can be read from the frame.
     pub deadline: Option<u64>,
 }
 
 impl IdSlot {
-    /// When the id in a stored entry was accepted; 0 if it cannot be read.
+    /// The time of acceptance in an encoded value; 0 if it cannot be read.
     pub fn at_of(raw: &[u8]) -> u64 {
         raw.get(8..16).and_then(u64::read).unwrap_or(0)
     }
@@ -296,7 +297,7 @@ impl Cell for IdSlot {
     }
 }
 
-/// What the index knows of a letter.
+/// The index entry of a letter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterSlot {
     pub pointer: Pointer,
@@ -304,15 +305,15 @@ pub struct LetterSlot {
     pub reason: Reason,
     pub dead_at: Time,
     pub replays: u32,
-    /// The replay jobs it went through, the latest last.
+    /// Its replay jobs, the latest last.
     pub jobs: Vec<u64>,
-    /// The hash of its key, where keys are ordered.
+    /// The hash of its key, if keys are ordered.
     pub key: Option<u64>,
-    /// The hash of its message's id, under which it is in [`Space::LetterIds`].
+    /// The hash of its message's id, its key in [`Space::LetterIds`].
     pub id_hash: u64,
-    /// The group it is counted in while it is open, or was counted in last.
+    /// The group it is counted in while it is open, or was last counted in.
     pub group: u64,
-    /// How many versions of its message edits have replaced.
+    /// How many earlier versions its message has.
     pub edits: u8,
 }
 
@@ -349,7 +350,7 @@ impl Cell for LetterSlot {
     }
 }
 
-/// Reads the tables, waiting for a rebuild or not.
+/// Read access to the tables, which waits for a rebuild or not.
 #[derive(Debug)]
 pub struct Reading<'a, S> {
     pub tables: &'a S,
@@ -383,10 +384,10 @@ pub struct Table<'a, S> {
     pub on_rebuild: OnRebuild,
 }
 
-/// What a reader does while the tables are being built anew and do not have what it wants.
+/// What a reader does if the tables cannot answer because they are being rebuilt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnRebuild {
-    /// Waits: it cannot go on without.
+    /// Waits.
     Wait,
     /// Gets an error.
     Ask,

@@ -1,4 +1,4 @@
-//! Walks one log of a store for [`super::store`].
+//! Walks one log of a store, for [`super::store`].
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -21,13 +21,13 @@ use crate::engine::embedded::journal::tail;
 use crate::engine::embedded::journal::watermark::Extent;
 use crate::engine::seam::EngineError;
 
-/// Where to read, and whom to tell.
+/// What to read, and the callback for its frames.
 pub(crate) struct LogWalk<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) prefix: &'static str,
     pub(crate) log: &'static str,
     pub(crate) store_id: [u8; 16],
-    /// What must be there.
+    /// The extent that must exist.
     pub(crate) known: Extent,
     pub(crate) letters: &'a mut Letters,
     pub(crate) each: &'a mut dyn FnMut(Entry),
@@ -46,7 +46,7 @@ impl LogWalk<'_> {
         let (mut bad, mut durable, mut log_start) = (Vec::new(), 0, 0);
         for (i, base) in bases.iter().enumerate() {
             let name = segment::file_name(self.prefix, *base);
-            // What lies behind the base of the next segment has no position.
+            // Bytes beyond the base of the next segment have no position.
             let clip = bases.get(i + 1).map(|next| next - base);
             match self.segment(&name, *base, clip, &mut found, &mut bad) {
                 Ok((up_to, start)) => {
@@ -57,7 +57,7 @@ impl LogWalk<'_> {
                 Err(SegmentError::Failed(error)) => return Err(error),
             }
         }
-        // Its owner may have dropped segments since the watermark was read.
+        // The owner may have dropped segments since the watermark was read.
         let log_start = log_start.max(self.known.start);
         found.start = log_start;
         found.leftovers = found.segments.iter().filter(|segment| segment.base < log_start).count();
@@ -102,7 +102,7 @@ impl LogWalk<'_> {
         Ok(bases)
     }
 
-    /// Walks one segment; returns how far it says the log is durable and where the log starts.
+    /// Walks one segment; returns up to where it says the log is durable, and where the log starts.
     fn segment(
         &mut self,
         name: &str,
@@ -167,7 +167,7 @@ impl LogWalk<'_> {
         Ok((durable, log_start))
     }
 
-    /// `None`: its checksum is right and yet it says nothing that can be understood.
+    /// Adds a frame to what was found; `None` if its checksum is right but its content cannot be understood.
     fn frame(&mut self, frame: &Frame, found: &mut LogInspection) -> Option<()> {
         let bytes = frame_len(frame.body.len()) as u64;
         let kind = kind_name(frame.kind);
@@ -192,7 +192,7 @@ fn missing(found: &LogInspection, log_start: u64) -> Vec<Range<u64>> {
     let mut missing = Vec::new();
     let mut expected = log_start;
     for segment in found.segments.iter().filter(|segment| segment.base >= log_start) {
-        // A file that vanished meanwhile was given up by the owner.
+        // A file that vanished meanwhile was dropped by the owner.
         if segment.base > expected && found.vanished == 0 {
             missing.push(expected..segment.base);
         }

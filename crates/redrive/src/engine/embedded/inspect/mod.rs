@@ -1,4 +1,4 @@
-//! Reads a store that may be in use, and changes nothing.
+//! Reads a store that may be in use, without changing anything.
 
 mod letters;
 mod log;

@@ -1,4 +1,4 @@
-//! What reading a store finds: segments, frames, damage. Plain data.
+//! The result of reading a store: segments, frames, damage. Plain data.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,9 +24,9 @@ pub struct Inspection {
     pub pending: u64,
     /// How many letters are in each state.
     pub letters: BTreeMap<&'static str, u64>,
-    /// What is wrong with the file that says where the logs end.
+    /// What is wrong with the watermark file.
     pub watermark: Option<&'static str>,
-    /// What is wrong with the index, if that was checked ([`super::store::check_index`]).
+    /// What is wrong with the index, if it was checked ([`super::store::check_index`]).
     pub index: Option<String>,
 }
 
@@ -34,17 +34,17 @@ pub struct Inspection {
 #[derive(Clone, Debug, Default)]
 pub struct LogInspection {
     pub segments: Vec<SegmentInspection>,
-    /// Frames and their bytes, by kind.
+    /// The number of frames and their bytes, by kind.
     pub frames: BTreeMap<&'static str, (u64, u64)>,
     pub batches: u64,
     pub damage: Vec<Damage>,
-    /// Bytes at the end that a crash tore or that are being written now. They were never acknowledged.
+    /// Bytes at the end that were torn by a crash or are being written now. They were never acknowledged.
     pub unfinished_bytes: u64,
-    /// Positions that no file holds although they were not given up.
+    /// Missing ranges that were not dropped on purpose.
     pub missing: Vec<Range<u64>>,
-    /// Segments that were given up and are still there.
+    /// Dropped segments whose files still exist.
     pub leftovers: usize,
-    /// Files that disappeared while they were read, which a running owner may do.
+    /// Files that disappeared while they were read, which is normal while the owner runs.
     pub vanished: usize,
     pub start: u64,
     pub end: u64,
@@ -58,28 +58,28 @@ pub struct SegmentInspection {
     pub frames: u64,
 }
 
-/// A stretch that was durable and cannot be read any more.
+/// A range that was durable and has become unreadable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub segment: String,
     pub position: u64,
-    /// Where in the file that is.
+    /// The offset in the file.
     pub offset: u64,
     pub bytes: u64,
-    /// What stood there, if its header is intact: the kind of frame and the number of the message.
+    /// What was there, if its header is intact: the kind of frame and the number of the message.
     pub was: Option<(&'static str, u64)>,
 }
 
-/// One frame, for people who want to see them all. Never a payload.
+/// One frame, for a complete listing. Never contains a payload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub log: &'static str,
     pub position: u64,
     pub kind: &'static str,
-    /// The number of the message, where the frame is about one.
+    /// The number of the message, if the frame is about one.
     pub number: u64,
     pub bytes: u64,
-    /// The id of the message, where the frame holds it.
+    /// The id of the message, if the frame contains it.
     pub id: Option<String>,
 }
 
@@ -91,7 +91,7 @@ impl Inspection {
     }
 }
 
-/// The word for a kind of frame.
+/// The name of a kind of frame.
 pub fn kind_name(kind: u8) -> &'static str {
     match kind {
         KIND_LOG => "log",

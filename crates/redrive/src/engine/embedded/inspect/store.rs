@@ -1,7 +1,7 @@
-//! Reads a store without opening it: nothing is locked, cut, repaired or written. For people in trouble.
+//! Reads a store without opening it: nothing is locked, truncated, repaired or written. For troubleshooting.
 //!
-//! The rules for damage are those of `journal/tail.rs`. A running owner is no hindrance: files only grow or disappear, and
-//! what is not finished at the end counts as such.
+//! The rules for damage are those of `journal/tail.rs`. The owner may be running: files only grow or disappear, and an
+//! unfinished end is reported as such.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ use crate::engine::embedded::journal::segment::WATERMARK_SINCE;
 use crate::engine::embedded::journal::watermark::{Found, Watermark, WatermarkState};
 use crate::engine::seam::EngineError;
 
-/// How often the index of a running owner is read again before it counts as damaged.
+/// How often the index of a running owner is read again before it is reported as damaged.
 const INDEX_TRIES: usize = 3;
 
 /// The pipelines that have a store in a directory of the embedded engine.
@@ -40,7 +40,7 @@ pub fn pipelines(path: &Path) -> Result<Vec<String>, EngineError> {
     Ok(names)
 }
 
-/// Reads the whole store of a pipeline; `each` sees every frame.
+/// Reads the whole store of a pipeline; `each` is called for every frame.
 pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Result<Inspection, EngineError> {
     let (format, store_id) = format_of(path)?;
     let store = path.join(pipeline);
@@ -48,14 +48,14 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
     if !journal.is_dir() {
         return Err(EngineError::Damaged(format!("{}: there is no store `{pipeline}`", path.display())));
     }
-    // Before the logs: they only grow.
+    // Read before the logs, because they only grow.
     let (published, watermark) = watermark(&journal, store_id)?;
     let mut letters = Letters::default();
     let mut read = |prefix, log, known| {
         let (letters, each) = (&mut letters, &mut *each);
         LogWalk { dir: &journal, prefix, log, store_id, known, letters, each }.read()
     };
-    // The letter log comes first: the journal says what became of its letters later.
+    // The letter log comes first: the journal has the later states of its letters.
     let letter_log = read("l", "letters", published.letters)?;
     let journal = read("j", "journal", published.journal)?;
     let store_id = format!("{:032x}", u128::from_be_bytes(store_id));
@@ -75,8 +75,8 @@ pub fn inspect(path: &Path, pipeline: &str, each: &mut dyn FnMut(Entry)) -> Resu
     })
 }
 
-/// Reads the whole index of a pipeline's store too; what is wrong with it, if anything. It is a cache: its owner builds it
-/// anew from the logs.
+/// Reads the whole index of a pipeline's store and returns what is wrong with it, if anything. The index is a cache:
+/// its owner rebuilds it from the logs.
 pub fn check_index(path: &Path, pipeline: &str) -> Option<String> {
     let disk = ReadOnlyDisk(path.join(pipeline).join("index"));
     let mut checked = runs::check(&disk);
@@ -92,7 +92,7 @@ pub fn check_index(path: &Path, pipeline: &str) -> Option<String> {
     }
 }
 
-/// What the watermark says, and what is wrong with it.
+/// The content of the watermark, and what is wrong with it.
 fn watermark(
     journal: &Path,
     store_id: [u8; 16],
@@ -115,13 +115,13 @@ fn watermark(
     })
 }
 
-/// How often the kernel's list of locks is read before a lock counts as not there.
+/// How often the kernel's list of locks is read before a lock is taken to be absent.
 const LOOKS_AT_LOCKS: usize = 5;
 
-/// Who holds the lock, by the list the kernel keeps: asking by locking could get in the way of an owner that starts.
+/// Who holds the lock, according to the kernel's list: trying the lock could get in the way of a starting owner.
 ///
-/// The list is given out in parts and changes between them, so one reading may leave out a lock that was there all
-/// the time.
+/// The list is returned in parts and changes between them, so a single reading may miss a lock that was held all the
+/// time.
 fn owner(path: &Path) -> Option<u32> {
     let inode = fs::metadata(path).ok()?.ino();
     (0..LOOKS_AT_LOCKS).find_map(|_| holder(&fs::read_to_string("/proc/locks").ok()?, inode))

@@ -1,4 +1,4 @@
-//! A batch: frames that are written together, each with its position known when it is pushed.
+//! A batch: frames that are written together. The position of each is known when it is pushed.
 
 use bytes::{Bytes, BytesMut};
 
@@ -16,7 +16,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Begins with room for the header, in memory that an earlier batch may have left.
+    /// Starts a batch with room for the header, in a buffer that an earlier batch may have left.
     pub(crate) fn new(start: u64, note: u64, seal: Seal, mut buf: BytesMut) -> Self {
         buf.clear();
         buf.resize(BATCH_HEADER_BYTES, 0);
@@ -40,7 +40,7 @@ impl Batch {
         position
     }
 
-    /// Appends a frame whose body is these slices, one behind the other.
+    /// Appends a frame whose body is the concatenation of these slices.
     pub fn push_slices(&mut self, kind: u8, flags: u8, tag: u64, body: &[&[u8]]) -> u64 {
         let len = body.iter().map(|part| part.len()).sum();
         self.push(kind, flags, tag, len, |buf| {
@@ -50,7 +50,7 @@ impl Batch {
         })
     }
 
-    /// The caller's own number for the batch header, for example the time.
+    /// Sets the caller's own number in the batch header, for example the time.
     pub fn set_note(&mut self, note: u64) {
         self.note = note;
     }
@@ -59,7 +59,7 @@ impl Batch {
         self.start
     }
 
-    /// Where the next frame would stand.
+    /// The position of the next frame.
     pub fn end(&self) -> u64 {
         self.start + self.buf.len() as u64
     }
@@ -72,7 +72,7 @@ impl Batch {
         self.frames == 0
     }
 
-    /// Puts the header in place and returns it; the batch is then what belongs into the file.
+    /// Completes the header and returns it; the buffer then has the bytes to be written to the file.
     pub(crate) fn seal(&mut self, durable_up_to: u64, log_start: u64) -> BatchHeader {
         let header = BatchHeader {
             position: self.start,
@@ -92,7 +92,7 @@ impl Batch {
         &self.buf
     }
 
-    /// Splits into the batch as written and the memory left over for the next one.
+    /// Splits into the written batch and the rest of the buffer for the next one.
     pub(crate) fn into_written(mut self) -> (Written, BytesMut) {
         let (start, end) = (self.start, self.end());
         let bytes = self.buf.split().freeze();
@@ -100,12 +100,13 @@ impl Batch {
     }
 }
 
-/// A batch that is in the file, but not yet synced.
+/// A batch that is written to the file but not yet synced.
 #[derive(Debug, Clone)]
 pub struct Written {
     pub start: u64,
     pub end: u64,
-    /// The batch as written; a frame at `position` begins at `position - start`. Empty if it must be read from the log.
+    /// The bytes of the batch; a frame at `position` begins at `position - start`. Empty if it must be read from the
+    /// log.
     pub bytes: Bytes,
     seal: Seal,
 }

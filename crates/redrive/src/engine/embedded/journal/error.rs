@@ -9,8 +9,8 @@ use crate::engine::embedded::disk::real::is_out_of_files;
 pub enum LogError {
     #[error("{what} {name}: {source}")]
     Io { what: &'static str, name: String, source: io::Error },
-    /// After a failed write or sync nobody knows what the disk holds; a sync that is tried again may succeed although
-    /// the data is gone. Only opening the log again tells.
+    /// After a failed write or sync the content of the disk is unknown; a repeated sync may succeed although the data
+    /// is lost. Only opening the log again can tell.
     #[error("the log has stopped after an earlier failure ({cause}); open it again to recover")]
     Poisoned { cause: String },
     #[error("{name} is missing or too short: {} bytes, positions {from} to {to}, are gone", to - from)]
@@ -23,7 +23,7 @@ pub enum LogError {
     #[error("{name} has format version {found}, this program reads up to {ours}; use the newer program")]
     NewerFormat { name: String, found: u32, ours: u32 },
     #[error(
-        "{name} belongs to another store than FORMAT says; move it out of this directory, or restore FORMAT"
+        "{name} belongs to another store than the one in FORMAT; move it out of this directory, or restore FORMAT"
     )]
     OtherStore { name: String },
     #[error("{name} contains {says}: it was renamed; restore its name")]
@@ -31,7 +31,7 @@ pub enum LogError {
 }
 
 impl LogError {
-    /// Whether a file could not be made for want of a descriptor. Nothing has happened then.
+    /// Whether a file could not be created for want of a file descriptor. Nothing was changed then.
     pub(crate) fn lacks_a_file(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_out_of_files(source))
     }

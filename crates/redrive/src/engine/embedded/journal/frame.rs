@@ -4,28 +4,28 @@
 //! magic u16 | kind u8 | flags u8 | len u32 | tag u64 | header_crc u32 | body_crc u32 | body | zeros to 8 bytes
 //! ```
 //!
-//! The header has its own checksum, so that kind and tag survive a rotten body. That checksum also covers the position
-//! and the store: bytes that look like a frame but stand in the wrong place (a journal copied into a payload, a sector
-//! written to the wrong address) are no frame.
+//! The header has its own checksum, so that kind and tag survive a damaged body. That checksum also covers the position
+//! and the store: bytes that look like a frame but are in the wrong place (a journal copied into a payload, a sector
+//! written to the wrong address) are not accepted as frames.
 
 use bytes::{Buf, Bytes, BytesMut};
 
 pub const HEADER_BYTES: usize = 24;
-/// Far above the largest message; a length beyond it can only be damage.
+/// Far above the largest message; a greater length can only be damage.
 pub const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Frames of the log itself: batch headers and segment headers. Callers use 1 to 255.
+/// The kind of the log's own frames: batch headers and segment headers. Callers use 1 to 255.
 pub const KIND_LOG: u8 = 0;
 pub const ALIGN: usize = 8;
 
 const MAGIC: [u8; 2] = [0xD7, 0x9E];
 const SEALED: std::ops::Range<usize> = 0..16;
 
-/// The bytes a frame with a body of `body_len` takes in the log.
+/// The bytes that a frame with a body of `body_len` takes in the log.
 pub const fn frame_len(body_len: usize) -> usize {
     HEADER_BYTES + body_len.next_multiple_of(ALIGN)
 }
 
-/// A whole, checked frame.
+/// A complete, verified frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Frame {
     pub position: u64,
@@ -36,13 +36,13 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Where the next frame begins.
+    /// The position of the next frame.
     pub fn end(&self) -> u64 {
         self.position + frame_len(self.body.len()) as u64
     }
 }
 
-/// What is known of a damaged stretch of the log.
+/// A damaged range of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rot {
     pub position: u64,
@@ -52,7 +52,7 @@ pub struct Rot {
 }
 
 impl Rot {
-    /// Whether a caller's frame may have been in it; the log's own frames carry nothing.
+    /// Whether it may have been a caller's frame; the log's own frames carry no data.
     pub fn is_of_somebody(&self) -> bool {
         self.header.is_none_or(|header| header.kind != KIND_LOG)
     }
@@ -65,7 +65,7 @@ pub struct RotHeader {
     pub tag: u64,
 }
 
-/// A header whose checksum was right.
+/// A header with a valid checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: u8,
@@ -100,7 +100,7 @@ impl Seal {
         Self { salt: crc32fast::hash(&store_id) }
     }
 
-    /// For segment headers, which must be readable before the store is known.
+    /// The seal of segment headers, which must be readable before the store is known.
     pub(crate) fn of_any_store() -> Self {
         Self { salt: 0 }
     }
@@ -114,7 +114,7 @@ impl Seal {
         crc.finalize()
     }
 
-    /// Reads the header at the start of `bytes`, which stands at `position`.
+    /// Decodes the header at the start of `bytes`, whose position in the log is `position`.
     #[inline]
     pub(crate) fn header(self, bytes: &[u8], position: u64) -> Option<Header> {
         if bytes.len() < HEADER_BYTES || bytes[..2] != MAGIC {
@@ -128,7 +128,7 @@ impl Seal {
         right.then_some(Header { kind, flags, len, tag, body_crc })
     }
 
-    /// Appends a frame whose body is written by `body`; the frame will stand at `position`.
+    /// Appends a frame for `position`, whose body is written by `body`.
     pub(crate) fn push(
         self,
         buf: &mut BytesMut,
@@ -160,7 +160,7 @@ impl Seal {
         header[20..24].copy_from_slice(&body_crc.to_le_bytes());
     }
 
-    /// Reads the frame at the start of `bytes` without copying. `None`: not even the header is right.
+    /// Decodes the frame at the start of `bytes` without copying; `None` if not even the header is valid.
     pub(crate) fn frame(self, bytes: &Bytes, position: u64) -> Option<Result<Frame, Rot>> {
         let header = self.header(bytes, position)?;
         let body_end = HEADER_BYTES + header.len as usize;
@@ -172,7 +172,7 @@ impl Seal {
     }
 }
 
-/// Could a header begin here? The cheap test before the checksum.
+/// Whether a header may begin here: a cheap test before the checksum.
 #[inline]
 pub(crate) fn may_begin(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)

@@ -1,4 +1,4 @@
-//! The append-only log: one writer, one sync per batch, and it stops for good at the first failure.
+//! The append-only log: a single writer, one sync per batch; after the first failure it stops for good.
 
 use std::io;
 use std::sync::Arc;
@@ -32,11 +32,11 @@ pub struct Log<D: Disk> {
     seal: Seal,
     segments: Segments<D>,
     current: Arc<Segment>,
-    /// The file of `current`: the thread that writes must also sync, or an error may be reported to another one.
+    /// The file of `current`. The thread that writes must also sync, or another thread may get the error.
     file: D::File,
     start: u64,
     durable: u64,
-    /// The durable position that the newest header in the file tells.
+    /// The durable position according to the newest header in the file.
     announced: u64,
     note: u64,
     spare: BytesMut,
@@ -44,7 +44,7 @@ pub struct Log<D: Disk> {
 }
 
 impl<D: Disk> Log<D> {
-    /// Opens or creates the log, after cutting torn writes off its end. The rules stand in `recover.rs`.
+    /// Opens or creates the log, after truncating torn writes at its end. `recover.rs` has the rules.
     pub fn open(disk: D, options: LogOptions) -> Result<(Self, OpenReport), LogError> {
         let opened = recover::open(&disk, &options)?;
         let current = opened.segments.last().expect("an opened log has a segment").clone();
@@ -65,7 +65,7 @@ impl<D: Disk> Log<D> {
         Ok((log, opened.report))
     }
 
-    /// Begins a batch. The segment it goes into is decided now, so that positions are known when frames are pushed.
+    /// Starts a batch. Its segment is chosen now, so that positions are known when frames are pushed.
     pub fn batch(&mut self) -> Result<Batch, LogError> {
         self.check()?;
         if self.current.len() >= self.options.segment_bytes {
@@ -81,7 +81,7 @@ impl<D: Disk> Log<D> {
 
     /// Writes the batch with one call to the disk. It is durable after the next [`Log::sync`].
     ///
-    /// Batches are written in the order in which they were begun, one at a time.
+    /// Batches are written one at a time, in the order in which they were started.
     pub fn write(&mut self, mut batch: Batch) -> Result<Written, LogError> {
         self.check()?;
         assert_eq!(batch.start(), self.end(), "another batch was written after this one was begun");
@@ -98,8 +98,8 @@ impl<D: Disk> Log<D> {
         Ok(written)
     }
 
-    /// Refuses to go on if another process has written to the last segment, cut or removed it: what stands there may have
-    /// been acknowledged by another process.
+    /// Fails if another process has written to, truncated or removed the last segment: its data may have been
+    /// acknowledged by that process.
     pub fn check_file(&self) -> Result<(), LogError> {
         let standing = self.file.standing().map_err(|error| self.failed("looking at", error))?;
         let how = if !standing.has_name {
@@ -112,7 +112,7 @@ impl<D: Disk> Log<D> {
         Err(LogError::Disturbed { name: self.current.name.clone(), how })
     }
 
-    /// Makes everything written durable and returns the position up to which that is so.
+    /// Makes everything written durable and returns the position up to which the log is durable.
     pub fn sync(&mut self) -> Result<u64, LogError> {
         self.check()?;
         if self.durable < self.end() {
@@ -123,12 +123,12 @@ impl<D: Disk> Log<D> {
         Ok(self.durable)
     }
 
-    /// Tells in the log itself how far it is durable, unless that stands there already. Needs no sync.
+    /// Records in the log itself how far it is durable, unless that is recorded already. Needs no sync.
     ///
-    /// Until then damage in the last batch cannot be told from a torn write. Call it when there is nothing to write.
+    /// Without it, damage in the last batch cannot be told from a torn write. Call it when there is nothing to write.
     pub fn mark(&mut self) -> Result<(), LogError> {
         self.check()?;
-        // What a mark itself makes durable carries nothing and needs no mark.
+        // The mark itself carries no data, so its own durability needs no mark.
         if self.announced + (BATCH_HEADER_BYTES as u64) < self.durable {
             let batch = self.begin();
             self.write(batch)?;
@@ -136,7 +136,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Begins a new segment, unless nothing is in the one that is there.
+    /// Starts a new segment, unless the current one is empty.
     pub fn begin_segment(&mut self) -> Result<(), LogError> {
         self.check()?;
         if self.current.len() <= SegmentHeader::len_of(&self.options.prefix) {
@@ -146,7 +146,7 @@ impl<D: Disk> Log<D> {
         self.guard(rolled)
     }
 
-    /// Ends the log so that every frame in it is known to be durable.
+    /// Closes the log so that every frame in it is known to be durable.
     pub fn close(&mut self) -> Result<(), LogError> {
         self.sync()?;
         self.mark()?;
@@ -154,7 +154,7 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Gives up the segments that end at or below `position`, oldest first, and returns how many bytes that freed.
+    /// Drops the segments that end at or below `position`, oldest first, and returns the bytes freed.
     pub fn advance_start(&mut self, position: u64) -> Result<u64, LogError> {
         self.check()?;
         let segments = self.segments.snapshot();
@@ -168,7 +168,7 @@ impl<D: Disk> Log<D> {
         self.start = start;
         let batch = self.begin();
         self.write(batch)?;
-        // Without this a power cut could leave a log that lacks its first segment and does not know why.
+        // Without this, a power failure could leave a log whose first segment is missing for no recorded reason.
         self.sync()?;
         let mut freed = 0;
         for segment in segments.iter().filter(|segment| segment.base < start) {
@@ -182,12 +182,12 @@ impl<D: Disk> Log<D> {
         Ok(freed)
     }
 
-    /// The number that batches carry whose caller gives none, and those that the log writes itself.
+    /// Sets the number for batches whose caller gives none, and for those that the log writes itself.
     pub fn set_note(&mut self, note: u64) {
         self.note = note;
     }
 
-    /// The number that the last batch carries.
+    /// The number in the last batch.
     pub fn note(&self) -> u64 {
         self.note
     }
@@ -201,38 +201,38 @@ impl<D: Disk> Log<D> {
         self.segments.snapshot().iter().map(info).collect()
     }
 
-    /// The positions that a power cut does not take.
+    /// The range of positions that survives a power failure.
     pub fn extent(&self) -> Extent {
         Extent { start: self.start, end: self.durable }
     }
 
-    /// The first position that has not been given up.
+    /// The first position that has not been dropped.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Where the next batch goes.
+    /// The position of the next batch.
     pub fn end(&self) -> u64 {
         self.current.end()
     }
 
-    /// Where the segment begins that is written to.
+    /// The position at which the current segment begins.
     pub fn last_base(&self) -> u64 {
         self.current.base
     }
 
-    /// Everything below survives a power cut.
+    /// The position up to which the log survives a power failure.
     pub fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// The next segment exists only after this one is completely on the disk: that is what proves it at recovery.
+    /// Starts the next segment once this one is completely on disk: recovery takes its existence as proof of that.
     fn roll(&mut self) -> Result<(), LogError> {
         self.sync()?;
         let header = self.options.segment_header(self.end(), self.start);
         let (next, file) = match Segment::create(&self.disk, &header) {
             Ok(made) => made,
-            // The segment that is open takes what comes, until there is a descriptor for the next one.
+            // Without a descriptor for the next segment, the current one is used further.
             Err(error) if error.lacks_a_file() => return Ok(()),
             Err(error) => return Err(error),
         };

@@ -1,5 +1,5 @@
-//! Overwrites what a message said in the body of a frame. Every length and number stays where it is: the frame is folded as
-//! before, and one that a crash left half overwritten can be overwritten again.
+//! Overwrites the message content in the body of a frame. Lengths and numbers stay, so the frame is folded as before,
+//! and a frame that a crash left half overwritten can be overwritten again.
 
 use redrive_core::message;
 
@@ -7,7 +7,7 @@ use super::record::kind;
 use crate::engine::history;
 use crate::engine::letter::LetterState;
 
-/// Where these parts of a [`super::record::Stored`] stand.
+/// The offsets of these fields in a [`super::record::Stored`].
 const HAS_AT: usize = 9;
 const STATE_AT: usize = 27;
 const JOBS_AT: usize = 112;
@@ -16,15 +16,15 @@ const STORED_FIXED_BYTES: usize = 118;
 const HAS_GROUP: u8 = 2;
 const HAS_REPLACED: u8 = 4;
 const HAS_OPTIONS: u8 = 8;
-/// The same of an [`super::record::AcceptedBody`].
+/// The same for an [`super::record::AcceptedBody`].
 const ACCEPTED_FIXED_BYTES: usize = 16;
 
-/// Whether frames of this kind hold a message; its number is their tag.
+/// Whether frames of this kind contain a message; its number is their tag.
 pub(crate) fn holds_message(kind: u8) -> bool {
     matches!(kind, kind::ACCEPTED | kind::WAITING | kind::DEAD | kind::MOVED)
 }
 
-/// Overwrites what a message said in the body of a frame of this kind. A tombstone says nothing and stays as it is.
+/// Overwrites the message content in the body of a frame of this kind. Tombstones have none and stay as they are.
 pub(crate) fn mask(kind: u8, body: &mut [u8]) {
     if !holds_message(kind) || is_tombstone(kind, body) {
         return;
@@ -35,7 +35,7 @@ pub(crate) fn mask(kind: u8, body: &mut [u8]) {
         mask_stored(body)
     };
     if masked.is_none() {
-        // It could not be read before, and must not become a record that can be.
+        // It was unreadable before, and must not become a readable record.
         body.fill(0xff);
     }
 }
@@ -44,7 +44,7 @@ fn is_tombstone(kind: u8, body: &[u8]) -> bool {
     kind == kind::DEAD && body.get(STATE_AT).is_some_and(|state| *state == LetterState::Erased.code())
 }
 
-/// `None` if the lengths do not fit the body.
+/// Returns `None` if the lengths do not fit the body.
 fn mask_stored(body: &mut [u8]) -> Option<()> {
     let (fixed, rest) = body.split_at_mut_checked(STORED_FIXED_BYTES)?;
     let has = fixed[HAS_AT];
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(Message::from_wire(masked.wire).unwrap().id(), "o-1");
     }
 
-    /// A power cut may leave any mixture of the two.
+    /// A power failure may leave any mixture of old and new bytes.
     #[test]
     fn a_half_masked_frame_becomes_the_same_when_it_is_masked_again() {
         let plain = bytes_of(&stored());

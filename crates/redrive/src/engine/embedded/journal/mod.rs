@@ -1,7 +1,7 @@
-//! The journal: frames in segments, written by one and read by many, and the records that the frames carry.
+//! The journal: frames in segments, with one writer and many readers, and the records in the frames.
 //!
-//! A [`frame`] is the unit of the [`log`]; [`record`] says what frames mean; the [`watermark`] says how far they are
-//! durable.
+//! A [`frame`] is the unit of the [`log`]; [`record`] defines what frames mean; the [`watermark`] records how far they
+//! are durable.
 
 pub mod batch;
 pub mod error;

@@ -1,4 +1,4 @@
-//! What is asked of a log when it is opened, and what is answered.
+//! The options for opening a log, and the report on how it was found.
 
 use std::ops::Range;
 
@@ -8,16 +8,16 @@ use super::watermark::Extent;
 
 #[derive(Debug, Clone)]
 pub struct LogOptions {
-    /// Names the log within its directory.
+    /// The prefix of its file names in the directory.
     pub prefix: String,
-    /// A segment that has reached this size gets no further batch.
+    /// A segment of at least this size gets no further batch.
     pub segment_bytes: u64,
     pub store_id: [u8; 16],
-    /// Go on although a stretch of the log is missing; it is reported.
+    /// Opens the log even if a part of it is missing; the report lists what.
     pub accept_missing: bool,
-    /// What must be there, as far as is known outside of the log.
+    /// What must exist, as far as is known outside of the log.
     pub known: Extent,
-    /// Segments that end below are not searched for damage when the log is opened. Reading finds it all the same.
+    /// Segments that end below this are not searched for damage when the log is opened. Reading finds it anyway.
     pub verify_from: u64,
 }
 
@@ -33,12 +33,12 @@ impl LogOptions {
         }
     }
 
-    /// Nothing of the log was ever used but its first header.
+    /// Whether nothing was ever written to the log but its first header.
     pub(crate) fn is_known_to_be_empty(&self) -> bool {
         self.known.end <= SegmentHeader::len_of(&self.prefix)
     }
 
-    /// The segment that should hold this position.
+    /// The name of the segment with this base.
     pub(crate) fn file_name(&self, base: u64) -> String {
         segment::file_name(&self.prefix, base)
     }
@@ -52,17 +52,17 @@ impl LogOptions {
 /// What was found when the log was opened.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenReport {
-    /// Bytes of torn writes cut off the end.
+    /// Bytes of torn writes truncated at the end.
     pub cut_bytes: u64,
-    /// Damage to frames that had been durable, in order.
+    /// Damage to frames that were durable, in order.
     pub rot: Vec<Rot>,
-    /// Stretches that no file holds any more; only with `accept_missing`.
+    /// Ranges that no file holds any more; only with `accept_missing`.
     pub missing: Vec<Range<u64>>,
-    /// Segments that an interrupted removal had left behind.
+    /// Segments left by an interrupted removal.
     pub leftovers: usize,
     pub log_start: u64,
     pub end: u64,
-    /// Equal to `end`: what was kept has been synced.
+    /// Equal to `end`, because everything kept has been synced.
     pub durable: u64,
     /// Size of the log in bytes.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! Reading the log while it is written, from any thread.
+//! Reads the log while it is written, from any thread.
 
 use std::collections::HashSet;
 use std::io;
@@ -15,21 +15,21 @@ use super::segments::Segments;
 use super::wipe::{Torn, wipe};
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 
-/// Reads that are no further apart than this are made one.
+/// Reads no further apart than this are combined.
 const COALESCE_GAP_BYTES: u64 = 64 * 1024;
-/// Bounds what one coalesced read may hold in memory, unless a single frame is larger.
+/// The maximum size of a combined read, unless a single frame is larger.
 const COALESCE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// What is read when the length of a frame is not known.
+/// How much is read if the length of a frame is not known.
 const GUESS_BYTES: u64 = 4096;
 
-/// What a scan meets, in the order of the log.
+/// An item of a scan, in log order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scanned {
-    /// The frames up to the next one of these were written together.
+    /// A batch header: the frames up to the next one were written together.
     Batch(BatchHeader),
-    /// The body shares the memory of the read it came with (1 MiB): copy what is kept for long.
+    /// A frame. Its body shares the buffer of the read (1 MiB): copy what is kept for long.
     Frame(Frame),
-    /// Damage. With kind 0 it was the log's own frame and no caller's frame is lost.
+    /// Damage. With kind 0 it was one of the log's own frames, and no caller's frame is lost.
     Rot(Rot),
 }
 
@@ -38,7 +38,7 @@ pub enum Scanned {
 pub struct Reader<D: Disk> {
     segments: Segments<D>,
     seal: Seal,
-    /// What the header of each segment takes.
+    /// The size of each segment's header.
     header_len: u64,
 }
 
@@ -53,22 +53,22 @@ impl<D: Disk> Reader<D> {
         Self { segments, seal, header_len }
     }
 
-    /// Where the oldest segment begins that is still there.
+    /// The start of the oldest existing segment.
     pub fn start(&self) -> u64 {
         self.segments.first().map_or(0, |segment| segment.base)
     }
 
-    /// The end of what is written at this moment, durable or not.
+    /// The current end of the written data, durable or not.
     pub fn end(&self) -> u64 {
         self.segments.at(u64::MAX).map_or(0, |segment| segment.end())
     }
 
-    /// Base and length of the segments at this moment, oldest first.
+    /// Base and length of the current segments, oldest first.
     pub fn segments(&self) -> Vec<(u64, u64)> {
         self.segments.snapshot().iter().map(|segment| (segment.base, segment.len())).collect()
     }
 
-    /// Reads the frame at `position`, whose length is not known.
+    /// Reads the frame at `position` if its length is not known.
     pub fn read_frame(&self, position: u64) -> Result<Frame, ReadError> {
         self.read(position, GUESS_BYTES)
     }
@@ -80,9 +80,9 @@ impl<D: Disk> Reader<D> {
         self.frame_in(&segment, &bytes, position)
     }
 
-    /// Reads many frames given as (position, length in the log), neighbours with one read.
+    /// Reads many frames given as (position, length in the log), with combined reads for neighbours.
     ///
-    /// Sorts `wanted` by position; the results are in that order. Bodies share the memory of the read they came with.
+    /// Sorts `wanted` by position; the results are in that order. Bodies share the buffer of their read.
     pub fn read_many(&self, wanted: &mut [(u64, u64)]) -> Vec<Result<Frame, ReadError>> {
         wanted.sort_unstable();
         let mut frames = Vec::with_capacity(wanted.len());
@@ -110,7 +110,7 @@ impl<D: Disk> Reader<D> {
                     let from = ((position - first) as usize).min(bytes.len());
                     self.frame_in(&segment, &bytes.slice(from..), position)
                 })),
-                // One bad sector must not take its neighbours with it.
+                // A bad sector must affect only its own frame.
                 Err(_) => frames.extend(rest[..run].iter().map(|&(position, len)| self.read(position, len))),
             }
             rest = &rest[run..];
@@ -118,10 +118,10 @@ impl<D: Disk> Reader<D> {
         frames
     }
 
-    /// Walks the frames that begin in `[from, to)` until `each` breaks, and returns where the next one begins.
+    /// Walks the frames that begin in `[from, to)` until `each` breaks, and returns the position of the next one.
     ///
-    /// `from` must be the position of a frame, of a batch, or the start of the log or of a segment. What is damaged or
-    /// missing on the way is handed over as [`Scanned::Rot`], never skipped silently.
+    /// `from` must be the position of a frame, of a batch, or the start of the log or of a segment. Damaged or missing
+    /// ranges are passed on as [`Scanned::Rot`], never skipped silently.
     pub fn scan(
         &self,
         from: u64,
@@ -171,8 +171,8 @@ impl<D: Disk> Reader<D> {
         Ok(at)
     }
 
-    /// Overwrites what the messages with these numbers said, in the segment that begins at `base` and below `to`. Durable on
-    /// return. A segment that is gone has nothing left to overwrite.
+    /// Overwrites the content of messages with these numbers, in the segment that begins at `base` and below `to`.
+    /// Durable on return. Does nothing if the segment is gone.
     pub fn wipe(&self, base: u64, to: u64, letters: &HashSet<u64>) -> Result<(), ReadError> {
         let Some(segment) = self.segments.at(base).filter(|segment| segment.base == base) else {
             return Ok(());
@@ -210,7 +210,7 @@ impl<D: Disk> Reader<D> {
 
     fn file(&self, segment: &Segment, position: u64) -> Result<Arc<D::File>, ReadError> {
         self.segments.file(segment).map_err(|source| match source.kind() {
-            // Removed between finding it and opening it.
+            // Removed after it was looked up.
             io::ErrorKind::NotFound => ReadError::Missing { position },
             _ => ReadError::Io { position, source },
         })

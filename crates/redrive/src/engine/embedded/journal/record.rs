@@ -1,4 +1,5 @@
-//! What the journal's frames say. Every departure from a state is a record, so that everything follows from the journal.
+//! The records in the journal's frames. Every change of state is a record, so that the state follows from the
+//! journal.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use redrive_core::fingerprint::TITLE_BYTES_MAX;
@@ -14,25 +15,25 @@ use crate::engine::meta_codec::{get_meta, put_meta};
 
 /// Kinds of frames on disk. Never renumber; a new kind is a new format version.
 pub mod kind {
-    /// A message came in, ready or delayed. The tag is its number.
+    /// A message was accepted, ready or delayed. The tag is its number.
     pub const ACCEPTED: u8 = 1;
-    /// Fresh messages without a key were delivered: a list of numbers.
+    /// Fresh messages without a key were delivered: a list of their numbers.
     pub const DONE: u8 = 2;
-    /// Messages were delivered that had waited, have a key or were letters.
+    /// Messages were delivered that had waited, have a key, or were letters.
     pub const ENDED: u8 = 3;
-    /// A message waits until its due time, with its whole content.
+    /// A message waits for its due time; holds its whole content.
     pub const WAITING: u8 = 4;
-    /// A message is a dead letter, with its whole content; also when an edit gave it another message.
+    /// A message is a dead letter; holds its whole content. Also written when an edit replaces the message.
     pub const DEAD: u8 = 5;
-    /// Messages wait behind an earlier one of their key; their content stays where it is.
+    /// Messages wait behind an earlier one of their key; their content stays in its old frame.
     pub const BLOCKED: u8 = 6;
-    /// The cleaner copied a waiting or blocked message forward.
+    /// The cleaner copied a waiting or blocked message.
     pub const MOVED: u8 = 7;
     /// Letters were discarded or restored.
     pub const LETTER_STATE: u8 = 8;
     /// The cleaner copied letters into the letter log.
     pub const LETTER_MOVED: u8 = 9;
-    /// Resolved letters were forgotten after their time.
+    /// Resolved letters were purged after their retention.
     pub const PURGED: u8 = 10;
     /// Ids of messages whose frames the cleaner dropped, kept for deduplication.
     pub const SEEN: u8 = 11;
@@ -40,7 +41,7 @@ pub mod kind {
     pub const LETTER_SLOT: u8 = 12;
 }
 
-/// Stands in the place of a reason where a message waits because it was deferred. No reason has this code.
+/// Written in place of a reason if a message waits because it was deferred. No reason has this code.
 const DEFERRED: u8 = 0xff;
 
 /// Marks a [`kind::MOVED`] frame whose message is blocked behind its key; otherwise it waits for its due time.
@@ -48,7 +49,7 @@ pub const FLAG_BLOCKED: u8 = 1;
 
 const NONE: u64 = u64::MAX;
 
-/// Where a message was before this record.
+/// The state of a message before this record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Was {
     Fresh,
@@ -84,48 +85,48 @@ impl AcceptedBody {
     }
 }
 
-/// A message with its whole state: the body of waiting, dead and moved frames and of copies in the letter log.
+/// A message with its whole state: the body of waiting, dead and moved frames, and of copies in the letter log.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub was: Was,
-    /// The hash of its key, if it stands in the key's line.
+    /// The hash of its key, if it is in the key's line.
     pub key: Option<u64>,
-    /// When it is or was due; `None` if it never had to wait for its time.
+    /// When it is or was due; `None` if it never had a due time.
     pub due: Option<u64>,
-    /// All replay jobs it went through, so that none of the earlier frames is needed to know them.
+    /// All its replay jobs, so that none of the earlier frames is needed.
     pub jobs: Vec<u64>,
-    /// For letters.
+    /// Set for letters.
     pub reason: Option<Reason>,
     pub state: Option<LetterState>,
     pub dead_at: u64,
-    /// Where a moved frame was before.
+    /// The position from which a moved frame was copied.
     pub moved_from: u64,
     pub meta: Meta,
     pub history: Bytes,
-    /// The group of a letter; none of those that an older program wrote has one.
+    /// The group of a letter; `None` if an older version wrote it.
     pub group: Option<Fingerprint>,
-    /// The policy that a letter died under; none of those that an older program wrote has one.
+    /// The policy under which a letter died; `None` if an older version wrote it.
     pub options: Option<Bytes>,
-    /// The versions of a letter's message that edits have replaced, the latest last.
+    /// The versions of a letter's message replaced by edits, the latest last.
     pub replaced: Vec<ReplacedWire>,
     pub wire: Bytes,
 }
 
-/// A version of a letter's message that an edit has replaced.
+/// A version of a letter's message that an edit replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplacedWire {
     pub edit: String,
     pub wire: Bytes,
 }
 
-/// Marks in the byte that says whether there is a key.
+/// Bits in the flags byte.
 const HAS_KEY: u8 = 1;
 const HAS_GROUP: u8 = 2;
 const HAS_REPLACED: u8 = 4;
 const HAS_OPTIONS: u8 = 8;
 
-/// Every message that is accepted fits into a frame as a letter, with any history and any number of jobs that is
-/// remembered: no message is refused at its death, when nobody could be told.
+/// Every accepted message fits into a frame as a letter, with any history and the maximum number of remembered jobs. So
+/// no message can be refused when it dies, when nobody could be told.
 const _: () = {
     let headers = limits::HEADERS_BYTES_MAX + limits::HEADERS_MAX * 8;
     let message = limits::PAYLOAD_BYTES_MAX + headers + limits::KEY_BYTES_MAX + limits::ID_BYTES_MAX;
@@ -144,7 +145,7 @@ impl Stored {
         Self::FIXED_BYTES + story + replaced_len(&self.replaced) + self.wire.len()
     }
 
-    /// The group of a letter: the one it was stored with, if it was.
+    /// The group of a letter: the stored one, or one computed now.
     pub fn fingerprint(&self, grouping: &Grouping, reason: Reason) -> Fingerprint {
         match &self.group {
             Some(group) => group.clone(),
@@ -226,13 +227,13 @@ impl Stored {
     }
 }
 
-/// One delivered message that was more than fresh.
+/// A delivered message that was more than fresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     pub seq: u64,
     pub was: Was,
     pub key: Option<u64>,
-    /// Whether it was a dead letter once, so that the letter has succeeded.
+    /// Whether it was a dead letter, which has thereby succeeded.
     pub letter: bool,
 }
 
@@ -254,7 +255,7 @@ impl Ended {
     }
 }
 
-/// One message that waits behind its key, with the frame that holds its content.
+/// A message that waits behind its key, and the frame with its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
     pub seq: u64,
@@ -288,7 +289,7 @@ impl Blocked {
     }
 }
 
-/// A letter that the cleaner copied.
+/// A letter that the cleaner copied to the letter log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LetterMoved {
     pub seq: u64,
@@ -317,7 +318,7 @@ impl LetterMoved {
     }
 }
 
-/// An id that was accepted, for deduplication.
+/// An accepted id, for deduplication.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     pub seq: u64,
@@ -346,7 +347,7 @@ impl Seen {
     }
 }
 
-/// Letters that changed their state together.
+/// Letters whose state changed together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LetterChanged {
     pub state: LetterState,
@@ -368,7 +369,7 @@ impl LetterChanged {
     }
 }
 
-/// The state of a letter as the letter log keeps it.
+/// A letter's state, as stored in the letter log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotCopy {
     pub state: LetterState,
@@ -442,11 +443,11 @@ fn get_key(raw: &mut impl Buf) -> Option<u64> {
     (has != 0).then_some(hash)
 }
 
-/// Version, group and the length of its title.
+/// Version, group and the length of the title.
 const GROUP_FIXED_BYTES: usize = 1 + 8 + 2;
 
 fn put_group(buf: &mut BytesMut, group: &Fingerprint) {
-    // No title comes near it; see `fingerprint::TITLE_BYTES_MAX`.
+    // Titles are much shorter; see `fingerprint::TITLE_BYTES_MAX`.
     let title = group.title.as_bytes();
     let title = &title[..title.len().min(usize::from(u16::MAX))];
     buf.put_u8(group.version);
@@ -477,14 +478,14 @@ fn replaced_len(replaced: &[ReplacedWire]) -> usize {
     if replaced.is_empty() { 0 } else { 1 + replaced.iter().map(each).sum::<usize>() }
 }
 
-/// The lengths of name and message.
+/// The lengths of the edit's name and of the message.
 const REPLACED_FIXED_BYTES: usize = 1 + 4;
 
 fn put_replaced(buf: &mut BytesMut, replaced: &[ReplacedWire]) {
     if replaced.is_empty() {
         return;
     }
-    // Both are bound far below: see `EDITS_MAX` and `EDIT_NAME_BYTES_MAX`.
+    // Both numbers are far below 256: see `EDITS_MAX` and `EDIT_NAME_BYTES_MAX`.
     buf.put_u8(replaced.len() as u8);
     for version in replaced {
         buf.put_u8(version.edit.len() as u8);

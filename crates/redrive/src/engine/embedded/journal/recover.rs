@@ -1,7 +1,7 @@
-//! Opening a log: what is torn is cut off, what is rotten or missing is reported, nothing is skipped silently.
+//! Opening a log: torn data is truncated, damaged or missing data is reported, nothing is skipped silently.
 //!
-//! What is torn and what is rot is said in `tail`. Whole frames beyond the durable part are kept, and made durable before
-//! the log is used.
+//! `tail` defines what is torn and what is rot. Complete frames beyond the durable part are kept, and made durable
+//! before the log is used.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ const REWRITE_BYTES: u64 = 1024 * 1024;
 
 pub(crate) struct Opened<F> {
     pub(crate) segments: Vec<Arc<Segment>>,
-    /// The file of the last one.
+    /// The file of the last segment.
     pub(crate) file: F,
     pub(crate) report: OpenReport,
     pub(crate) announced: u64,
@@ -67,12 +67,12 @@ pub(crate) fn open<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::
     report.end = segments.last().expect("not empty").end();
     report.durable = report.end;
     report.bytes = segments.iter().map(|segment| segment.len()).sum();
-    // A segment's header needs no mark: it says nothing that its name does not.
+    // A segment's header needs no mark, because its content follows from the file name.
     let first_batch = last_base + SegmentHeader::len_of(&options.prefix);
     Ok(Opened { segments, file, report, announced: kept.durable.max(first_batch), note: kept.note })
 }
 
-/// A new log, or one of which nothing is left.
+/// Creates a new log, or a new first segment for a log that has none left.
 fn none_left<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::File>, LogError> {
     let mut report = OpenReport::default();
     if !options.is_known_to_be_empty() {
@@ -83,14 +83,14 @@ fn none_left<D: Disk>(disk: &D, options: &LogOptions) -> Result<Opened<D::File>,
         report.missing.push(start..end);
         report.log_start = end;
     }
-    // What is gone had positions, and something may still point at them: they are not used again.
+    // Something may still point at positions of the lost data, so they are not used again.
     let (segment, file) = Segment::create(disk, &options.segment_header(report.log_start, report.log_start))?;
     let (end, bytes) = (segment.end(), segment.len());
     let report = OpenReport { end, durable: end, bytes, ..report };
     Ok(Opened { segments: vec![Arc::new(segment)], file, report, announced: end, note: 0 })
 }
 
-/// The newest format of any segment; `None` if there is no segment, or none whose header can be read.
+/// The newest format of any segment; `None` if no segment has a readable header.
 pub(crate) fn newest_version<D: Disk>(disk: &D, options: &LogOptions) -> Result<Option<u32>, LogError> {
     let files = find(disk, options)?;
     Ok(files.iter().filter_map(|file| file.header.as_ref()).map(|header| header.version).max())
@@ -113,7 +113,7 @@ impl FoundTail {
     }
 }
 
-/// The segment files in order. Refuses to touch anything if one of them is not ours.
+/// The segment files in order. Fails if one of them does not belong to this log.
 fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<FoundTail>, LogError> {
     let names = disk.list().map_err(LogError::io("listing", &options.prefix))?;
     let mut files = Vec::new();
@@ -134,7 +134,8 @@ fn find<D: Disk>(disk: &D, options: &LogOptions) -> Result<Vec<FoundTail>, LogEr
     Ok(files)
 }
 
-/// Bytes behind the base of the next segment have no position; only another program can have put them there.
+/// Cuts off bytes beyond the base of the next segment. They have no position; only another program can have written
+/// them.
 fn clip_overlaps(files: &mut [FoundTail], report: &mut OpenReport) {
     for i in 1..files.len() {
         let surplus = files[i - 1].end().saturating_sub(files[i].base);
@@ -153,7 +154,7 @@ struct SeenFrames {
 
 #[derive(Default)]
 struct Examined {
-    /// Each with what was seen before it.
+    /// Damaged ranges, each with what was seen before it.
     bad: Vec<(Rot, SeenFrames)>,
     seen: SeenFrames,
 }
@@ -164,7 +165,7 @@ fn examine<D: Disk>(disk: &D, file: &FoundTail, options: &LogOptions) -> Result<
     if let Some(header) = &file.header {
         found.seen.log_start = Some(header.log_start);
     } else {
-        // Known by its place, whatever is left of it.
+        // A segment header is recognised by its place, even if it is unreadable.
         let header = Some(RotHeader { kind: KIND_LOG, flags: FLAG_SEGMENT, tag: file.base });
         found.bad.push((Rot { position: file.base, len: header_len, header }, found.seen));
     }
@@ -187,7 +188,7 @@ fn examine<D: Disk>(disk: &D, file: &FoundTail, options: &LogOptions) -> Result<
     Ok(found)
 }
 
-/// The newest start of the log that is told by anything that stays.
+/// The newest start of the log that a kept header records.
 fn log_start<D: Disk>(
     disk: &D,
     files: &[FoundTail],
@@ -198,7 +199,7 @@ fn log_start<D: Disk>(
     if let Some(start) = kept.log_start {
         return Ok(start.max(known));
     }
-    // The last segment was torn at birth, or its headers are rotten: the one before it knows.
+    // The last segment was torn when it was created, or its headers are damaged; use the one before it.
     for file in files.iter().rev().skip(1) {
         if let Some(start) = examine(disk, file, options)?.seen.log_start {
             return Ok(start.max(known));
@@ -207,7 +208,7 @@ fn log_start<D: Disk>(
     Ok(known)
 }
 
-/// Accepts what is missing, if that was asked for: zeros take its place and read as damage from then on.
+/// Accepts missing segments, if requested: zeros are written in their place and read as damage from then on.
 fn fill_gaps<D: Disk>(
     disk: &D,
     files: &mut [FoundTail],
@@ -244,12 +245,12 @@ fn fill_gaps<D: Disk>(
     Ok(())
 }
 
-/// Behind a segment something is missing: it was cut short, or the next one is gone.
+/// The file to name if something is missing after a segment: either it was cut short, or the next one is gone.
 fn short_or_next(segment: &FoundTail, options: &LogOptions) -> String {
     if segment.len < options.segment_bytes { segment.name.clone() } else { options.file_name(segment.end()) }
 }
 
-/// The end of the log as it must be. Zeros take the place of what is missing, if that is accepted.
+/// The required end of the log. Missing data is replaced by zeros, if the loss is accepted.
 fn fill_end<D: Disk>(
     disk: &D,
     last: &mut FoundTail,
@@ -272,7 +273,7 @@ fn fill_end<D: Disk>(
     Ok(known)
 }
 
-/// Cuts the last segment and makes what stays durable.
+/// Truncates the last segment and makes the rest durable.
 fn settle_tail<F: DiskFile>(
     file: &F,
     last: &mut FoundTail,
@@ -291,8 +292,8 @@ fn settle_tail<F: DiskFile>(
         file.write_at(0, &header).map_err(writing())?;
         last.len = header.len() as u64;
     }
-    // Written again, not only synced: after a failed sync the kernel may hold these pages as clean although the disk
-    // never got them, and a sync alone would do nothing.
+    // Rewritten, not only synced: after a failed sync the kernel may consider these pages clean although they never
+    // reached the disk, and a sync alone would do nothing.
     let (mut from, end) = (durable - last.base, last.len);
     let mut buf = Vec::new();
     while from < end {

@@ -1,4 +1,4 @@
-//! Walks the frames of one segment in big reads, and finds its way again behind damage.
+//! Walks the frames of a segment in big reads, and finds the next frame after damage.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(crate) enum Piece {
     Bad(Rot),
 }
 
-/// The walk over `[at, end)` of the segment that begins at `base`.
+/// A walk over `[at, end)` of the segment that begins at `base`.
 #[derive(Debug)]
 pub(crate) struct Walk<'a, F> {
     file: &'a F,
@@ -29,7 +29,7 @@ pub(crate) struct Walk<'a, F> {
 }
 
 impl<'a, F: DiskFile> Walk<'a, F> {
-    /// `at` must be the position of a frame; bodies are slices of the chunks read, and keep them alive.
+    /// `at` must be the position of a frame. Bodies are slices of the chunks read, and keep them in memory.
     pub(crate) fn new(file: &'a F, seal: Seal, base: u64, at: u64, end: u64) -> Self {
         Self { file, seal, base, at, end, chunk: Bytes::new(), chunk_at: at }
     }
@@ -50,7 +50,7 @@ impl<'a, F: DiskFile> Walk<'a, F> {
         };
         let total = header.total();
         if at + total as u64 > self.end {
-            // The header is whole, the file ends before the body does.
+            // The header is intact, but the file ends before the body does.
             return Ok(Some(self.bad(Rot { position: at, len: self.end - at, header: Some(header.rot()) })));
         }
         self.load(at, total)?;
@@ -70,9 +70,9 @@ impl<'a, F: DiskFile> Walk<'a, F> {
         Piece::Bad(rot)
     }
 
-    /// The next position with a header that is right and whose frame fits, or the end.
+    /// The next position with a valid header whose frame fits, or the end.
     ///
-    /// The header's checksum covers the position, so that nothing inside a body can pass for a frame.
+    /// The header's checksum covers the position, so nothing inside a body can be mistaken for a frame.
     fn resync(&mut self) -> io::Result<u64> {
         let mut at = self.at;
         loop {
@@ -96,7 +96,7 @@ impl<'a, F: DiskFile> Walk<'a, F> {
         self.chunk.get(from..).unwrap_or_default()
     }
 
-    /// Makes `[at, at + need)` part of the chunk, as far as the file has it.
+    /// Loads `[at, at + need)` into the chunk, as far as the file has it.
     fn load(&mut self, at: u64, need: usize) -> io::Result<()> {
         let chunk_end = self.chunk_at + self.chunk.len() as u64;
         if at >= self.chunk_at && at + need as u64 <= chunk_end.max(self.chunk_at) {

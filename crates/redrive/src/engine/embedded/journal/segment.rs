@@ -1,4 +1,4 @@
-//! A segment: one file of the log, named by where it begins, and the log's own two kinds of frame.
+//! A segment: one file of the log, named by its base position, and the two kinds of frames of the log itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,9 +8,9 @@ use super::error::LogError;
 use super::frame::{self, Frame, KIND_LOG, Seal};
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 
-/// The newest format this code writes and reads.
+/// The newest format that this version reads and writes.
 pub(crate) const FORMAT_VERSION: u32 = 2;
-/// Since this one, a log is never without its watermark.
+/// From this format on, a log always has a watermark.
 pub(crate) const WATERMARK_SINCE: u32 = 2;
 
 /// Flags of frames of [`KIND_LOG`].
@@ -19,7 +19,7 @@ pub(crate) const FLAG_SEGMENT: u8 = 1;
 
 const SEGMENT_FIXED_BYTES: usize = 4 + 8 + 8 + 16;
 const BATCH_BODY_BYTES: usize = 40;
-/// What the header of every batch takes.
+/// The size of a batch header.
 pub(crate) const BATCH_HEADER_BYTES: usize = frame::frame_len(BATCH_BODY_BYTES);
 
 /// A segment, shared by the writer and the readers.
@@ -27,7 +27,7 @@ pub(crate) const BATCH_HEADER_BYTES: usize = frame::frame_len(BATCH_BODY_BYTES);
 pub(crate) struct Segment {
     pub(crate) base: u64,
     pub(crate) name: String,
-    /// Grows with every write, after the bytes are in the file.
+    /// Increased after each write, once the bytes are in the file.
     len: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ impl Segment {
         self.len.store(end - self.base, Ordering::Release);
     }
 
-    /// Makes a new segment durable, name and header, before anything is written behind it.
+    /// Creates a new segment, with name and header durable before anything is written after it.
     pub(crate) fn create<D: Disk>(disk: &D, header: &SegmentHeader) -> Result<(Self, D::File), LogError> {
         let name = file_name(&header.prefix, header.base);
         let bytes = header.encode();
@@ -64,7 +64,7 @@ pub(crate) fn file_name(prefix: &str, base: u64) -> String {
     format!("{prefix}-{base:016x}.seg")
 }
 
-/// The base position in a segment's name; `None` for files of others.
+/// The base position in a segment's name; `None` for other files.
 pub(crate) fn base_of(prefix: &str, name: &str) -> Option<u64> {
     let hex = name.strip_prefix(prefix)?.strip_prefix('-')?.strip_suffix(".seg")?;
     let base = u64::from_str_radix(hex, 16).ok()?;
@@ -82,10 +82,10 @@ pub(crate) struct SegmentHeader {
 }
 
 impl SegmentHeader {
-    /// Enough for the header of any prefix a file name can hold.
+    /// Enough for the header with any prefix that fits into a file name.
     pub(crate) const BYTES_MAX: usize = 512;
 
-    /// Sealed without store and position: a foreign or renamed file must be told from a damaged one.
+    /// Sealed without store and position, so that a foreign or renamed file can be told from a damaged one.
     pub(crate) fn encode(&self) -> Bytes {
         let mut buf = BytesMut::new();
         Seal::of_any_store().push(&mut buf, 0, (KIND_LOG, FLAG_SEGMENT, self.base), |body| {
@@ -98,7 +98,7 @@ impl SegmentHeader {
         buf.freeze()
     }
 
-    /// Reads a header back. `None`: damaged or not completely written.
+    /// Decodes a header; `None` if it is damaged or incomplete.
     pub(crate) fn decode(bytes: &Bytes) -> Option<Self> {
         let frame = Seal::of_any_store().frame(bytes, 0)?.ok()?;
         let mut body = frame.body;
@@ -107,7 +107,7 @@ impl SegmentHeader {
         }
         let version = body.get_u32_le();
         if version > FORMAT_VERSION {
-            // Only the version may be read of a format that is not known.
+            // Of an unknown format only the version can be read.
             return Some(Self { version, base: 0, log_start: 0, store_id: [0; 16], prefix: String::new() });
         }
         if body.len() < SEGMENT_FIXED_BYTES - 4 {
@@ -119,7 +119,7 @@ impl SegmentHeader {
         Some(Self { version, base, log_start, store_id, prefix: String::from_utf8(body.into()).ok()? })
     }
 
-    /// Refuses a file that is intact but not ours to read.
+    /// Fails if the file is intact but does not belong to this log.
     pub(crate) fn check(&self, name: &str, expected: &Self) -> Result<(), LogError> {
         if self.version > FORMAT_VERSION {
             return Err(LogError::NewerFormat {
@@ -138,21 +138,21 @@ impl SegmentHeader {
         Ok(())
     }
 
-    /// The bytes it takes in the file.
+    /// The size of the header in the file.
     pub(crate) fn len_of(prefix: &str) -> u64 {
         frame::frame_len(SEGMENT_FIXED_BYTES + prefix.len()) as u64
     }
 }
 
-/// The first frame of every batch: what was known to be on the disk when the batch was written.
+/// The first frame of every batch: what was known to be on disk when the batch was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchHeader {
     pub position: u64,
-    /// Everything below was synced: damage below it is rot, at or above it may be a torn write.
+    /// Everything below was synced: damage below is rot, damage at or above may be a torn write.
     pub durable_up_to: u64,
-    /// Segments below were given up and may be gone.
+    /// Segments below were dropped and may be gone.
     pub log_start: u64,
-    /// Bytes of the frames behind this header, as written; a recovery may have cut some of them away.
+    /// The bytes of the frames after this header when it was written; recovery may have truncated some.
     pub bytes: u64,
     pub frames: u64,
     /// The caller's own number, for example the time.
@@ -160,7 +160,7 @@ pub struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// Where the batch ended as it was written.
+    /// The end of the batch when it was written.
     pub fn end(&self) -> u64 {
         self.position + BATCH_HEADER_BYTES as u64 + self.bytes
     }

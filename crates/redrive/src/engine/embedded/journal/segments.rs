@@ -1,4 +1,4 @@
-//! The segments of a log in order, and the few of their files that are open.
+//! The segments of a log in order, and a limited number of open files.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use super::segment::Segment;
 use crate::engine::embedded::disk::real::{Disk, is_out_of_files};
 
-/// A log may have thousands of segments; this many of them are held open for reading.
+/// How many segments are held open for reading; a log may have thousands.
 const OPEN_MAX: usize = 64;
 
-/// How often and how long a reader waits for a descriptor when all are in use, and none of its own can be given up.
+/// How often a reader waits for a file descriptor if all are in use and it has none of its own to close.
 const WAITS_MAX: u32 = 500;
 const WAIT: Duration = Duration::from_millis(10);
 
@@ -23,7 +23,7 @@ pub(crate) struct Segments<D: Disk>(Arc<Inner<D>>);
 struct Inner<D: Disk> {
     disk: D,
     segments: RwLock<Vec<Arc<Segment>>>,
-    /// By base, the longest open one first.
+    /// The open files by base; the one opened first comes first.
     open: Mutex<VecDeque<(u64, Arc<D::File>)>>,
 }
 
@@ -62,7 +62,7 @@ impl<D: Disk> Segments<D> {
         segments.get(behind.checked_sub(1)?).cloned()
     }
 
-    /// The file of a segment, for reading. It stays readable while it is held, even if it is removed.
+    /// The file of a segment, for reading. It stays readable while it is held, even after it was removed.
     pub(crate) fn file(&self, segment: &Segment) -> io::Result<Arc<D::File>> {
         let mut open = self.0.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, file)) = open.iter().rev().find(|(base, _)| *base == segment.base) {
@@ -85,7 +85,7 @@ impl<D: Disk> Segments<D> {
     }
 }
 
-/// Opens a file. Where there is no descriptor for it, files that are only held open for later are closed first.
+/// Opens a file. If there is no file descriptor left, closes cached files first.
 fn open_patiently<D: Disk>(
     disk: &D,
     name: &str,

@@ -1,28 +1,29 @@
-//! Which part of a log's end a crash may have torn, and which damage is rot. Opening and inspecting a store both ask here.
+//! Which part of a log's end a crash may have torn, and which damage is rot. Used for opening and for inspecting a
+//! store.
 //!
-//! - *Durable* is the highest position that anything intact proves to have been synced: a batch header says how far,
-//!   and a segment exists only after everything before it was synced.
-//! - A bad frame of the last segment that reaches beyond it may be a write that a crash tore. Nobody was told that it is
-//!   safe, and pages land in any order: the log is cut there, together with what follows.
-//! - A bad frame below it is rot. It is reported and stays; everything around it is kept.
+//! - *Durable* is the highest position that intact data proves to be synced: a batch header records it, and a segment
+//!   exists only after everything before it was synced.
+//! - A bad frame in the last segment that reaches beyond that may be a write torn by a crash. It was never
+//!   acknowledged, and pages reach the disk in any order: the log is truncated there.
+//! - A bad frame below that is rot. It is reported and stays, as does everything around it.
 
 use super::frame::Rot;
 
-/// How far the log is durable, given its last segment.
+/// How far the log is durable, according to its last segment.
 ///
-/// `said` is the furthest that any batch header says, `known_end` what the watermark says.
+/// `said` is the highest position in a batch header, `known_end` the one in the watermark.
 pub(crate) fn durable(said: u64, base: u64, end: u64, known_end: u64) -> u64 {
     said.max(base).max(known_end.min(end))
 }
 
-/// Where the log is cut, and which of the bad stretches of the last segment, in order, is the first to go; `None` if
-/// nothing is torn.
+/// The first torn range among the damaged ranges of the last segment, and the position at which the log is truncated;
+/// `None` if nothing is torn.
 pub(crate) fn torn<'a>(bad: impl IntoIterator<Item = &'a Rot>, durable: u64) -> Option<(usize, u64)> {
     let torn = bad.into_iter().enumerate().find(|(_, rot)| rot.position + rot.len > durable);
     torn.map(|(at, rot)| (at, rot.position.max(durable)))
 }
 
-/// The part of a damaged stretch that had been durable: rot.
+/// The part of a damaged range that was durable, which is rot.
 pub(crate) fn rot_of(bad: Rot, durable: u64) -> Option<Rot> {
     let len = bad.len.min(durable.saturating_sub(bad.position));
     (len > 0).then_some(Rot { len, ..bad })

@@ -1,11 +1,11 @@
-//! The watermark: how far both logs are durable, recorded outside of those logs.
+//! The watermark: how far both logs are durable, recorded outside of them.
 //!
-//! A log that was cut short or lost cannot say so itself. So the positions are written here after every sync and before
-//! anybody is answered. That write is not synced, it survives the process; it is synced when a segment begins, when
-//! letters were moved, once a second, and at a clean end. What a power cut takes of it is at most the last second, and it
-//! never says more than is true.
+//! A log that was cut short or lost cannot tell so itself. So the positions are written here after every sync, before
+//! callers are answered. That write is not synced but survives the process; it is synced when a segment begins, when
+//! letters were moved, once a second, and at a clean end. So a power failure takes at most the last second of it, and
+//! it never claims more than is true.
 //!
-//! Two slots take turns, each in a sector of its own, so that a torn write leaves the other.
+//! Two slots are written alternately, each in its own sector, so that a torn write leaves the other intact.
 
 use std::io;
 
@@ -17,25 +17,25 @@ const SLOT_OFFSETS: [u64; 2] = [0, 4096];
 const NUMBERS: usize = 8;
 const SLOT_BYTES: usize = MAGIC.len() + (NUMBERS + 1) * 8 + 4;
 
-/// The positions of a log that must be there.
+/// The range of positions of a log that must exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     pub start: u64,
     pub end: u64,
 }
 
-/// How far the logs are durable, as published outside of them.
+/// How far the logs are durable, as recorded in the watermark.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatermarkState {
     pub journal: Extent,
     pub letters: Extent,
-    /// All messages have lower numbers.
+    /// All message numbers are lower.
     pub next_seq: u64,
-    /// Letters that were ever moved to the letter log.
+    /// The number of letters ever moved to the letter log.
     pub letters_moved: u64,
-    /// Something of messages below this number was lost: one that left no trace need not have succeeded.
+    /// Data of messages below this number was lost, so one without a trace need not have succeeded.
     pub doubtful_below: u64,
-    /// The process that writes here; another number means that there are two.
+    /// The process that writes here; a different number means that there are two.
     pub owner: u64,
 }
 
@@ -72,17 +72,17 @@ pub struct Watermark<F> {
     file: F,
     salt: u32,
     turn: u64,
-    /// The turn in the other slot.
+    /// The turn number in the other slot.
     before: Option<u64>,
     state: WatermarkState,
     unsynced: bool,
 }
 
-/// What was found of a watermark.
+/// The result of looking for a watermark.
 #[derive(Debug)]
 pub enum Found<F> {
     Whole(Watermark<F>),
-    /// The file is there and says nothing.
+    /// The file exists but is not readable.
     Damaged,
     Nothing,
 }
@@ -108,7 +108,7 @@ impl<F: DiskFile> Watermark<F> {
         })
     }
 
-    /// Makes the file, or writes it anew, and makes it durable.
+    /// Creates or rewrites the file, durably.
     pub fn create<D: Disk<File = F>>(
         disk: &D,
         store_id: &[u8; 16],
@@ -129,7 +129,7 @@ impl<F: DiskFile> Watermark<F> {
         self.state
     }
 
-    /// Says what is durable now. Survives the process at once, a power cut after [`Self::sync`].
+    /// Records what is durable now. Survives the process at once, and a power failure after [`Self::sync`].
     pub fn note(&mut self, state: WatermarkState) -> io::Result<()> {
         if state == self.state {
             return Ok(());
@@ -151,7 +151,7 @@ impl<F: DiskFile> Watermark<F> {
         Ok(())
     }
 
-    /// The last word of a clean end: in both slots.
+    /// Records the final state at a clean end, in both slots.
     pub fn close(&mut self, state: WatermarkState) -> io::Result<()> {
         self.note(state)?;
         self.write()?;
@@ -159,11 +159,11 @@ impl<F: DiskFile> Watermark<F> {
         self.sync()
     }
 
-    /// Whether no other process has written here since. Opening the store writes into the slot whose turn is next.
+    /// Whether no other process has written here since. Opening the store writes to the slot that is next.
     pub fn is_ours(&self) -> io::Result<bool> {
         let offset = SLOT_OFFSETS[((self.turn + 1) % 2) as usize];
         let found = read(&self.file.read_vec(offset, SLOT_BYTES)?, self.salt);
-        // A damaged slot tells nothing of another owner.
+        // A damaged slot does not indicate another owner.
         Ok(found.is_none_or(|(turn, _)| Some(turn) == self.before))
     }
 
@@ -182,7 +182,7 @@ impl<F: DiskFile> Watermark<F> {
 
 type Slot = Option<(u64, WatermarkState)>;
 
-/// What stands in the slots that are whole.
+/// The content of the intact slots.
 fn slots<F: DiskFile>(file: &F, salt: u32) -> io::Result<[Slot; 2]> {
     let [first, second] = SLOT_OFFSETS.map(|offset| file.read_vec(offset, SLOT_BYTES));
     Ok([read(&first?, salt), read(&second?, salt)])

@@ -1,4 +1,4 @@
-//! Overwrites the frames of erased letters in a segment, in place: positions and lengths stay, so nothing has to be moved.
+//! Overwrites the frames of erased letters in a segment, in place: positions and lengths stay.
 
 use std::collections::HashSet;
 use std::io;
@@ -12,18 +12,18 @@ use crate::engine::embedded::disk::real::{Disk, DiskFile};
 /// What to do with a frame of an erased letter whose checksum is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Torn {
-    /// It is damage, and stays known as such: it is overwritten, and its checksum stays wrong.
+    /// It is damage and stays recognisable as such: it is overwritten, and its checksum stays wrong.
     StaysDamaged,
-    /// Below this position a crash has interrupted its overwriting, which is done again. What lies behind was never
-    /// overwritten: opening the log decides about it.
+    /// Below this position a crash has interrupted the overwriting, which is done again. Frames beyond it were never
+    /// overwritten; opening the log decides about them.
     RedoBelow(u64),
 }
 
-/// Where the checksum of the body stands in the header of a frame, up to the body. Only it changes.
+/// The offset of the body's checksum in a frame's header. Nothing else in the header changes.
 const BODY_CRC_AT: usize = 20;
 
-/// Overwrites what the messages with these numbers said, in the frames of `[from, to)` of the segment that begins at `base`.
-/// Returns how many frames were overwritten; durable once the file is synced.
+/// Overwrites the content of messages with these numbers, in the frames of `[from, to)` of the segment that begins at
+/// `base`. Returns how many frames were overwritten; durable once the file is synced.
 pub(crate) fn wipe<F: DiskFile>(
     file: &F,
     seal: Seal,
@@ -74,14 +74,15 @@ pub(crate) fn wipe<F: DiskFile>(
     Ok(wiped)
 }
 
-/// The body of a frame with a wrong checksum, as far as the file has it.
+/// The body of a frame with a wrong checksum, as far as it is in the file.
 fn body_at<F: DiskFile>(file: &F, seal: Seal, base: u64, position: u64) -> io::Result<Option<Vec<u8>>> {
     let head = file.read_vec(position - base, HEADER_BYTES)?;
     let Some(header) = seal.header(&head, position) else { return Ok(None) };
     Ok(Some(file.read_vec(position - base + HEADER_BYTES as u64, header.len as usize)?))
 }
 
-/// Does it again in all segments of a log that is not open: a crash may have left frames below `end` half overwritten.
+/// Repeats the overwriting in all segments of a log that is not open: a crash may have left frames below `end` half
+/// done.
 pub(crate) fn wipe_closed<D: Disk>(
     disk: &D,
     prefix: &str,

@@ -1,8 +1,8 @@
-//! The cleaner: reads the oldest segment and says what of it must be carried forward.
+//! The cleaner: reads the oldest segment and determines what must be copied forward.
 //!
-//! It looks at the tables of a checkpoint that knows everything that has left the segment. What has changed since, the
-//! owner of the store sorts out before anything is written; nothing in the segment can become live again, so nothing is
-//! missed.
+//! It uses the tables of a checkpoint that includes everything that has left the segment. Later changes are taken into
+//! account by the owner of the store before anything is written. No message in the segment can become live again, so
+//! nothing is missed.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,10 +28,10 @@ use crate::engine::embedded::write::writer::LETTER_LOG;
 use crate::engine::letter::LetterState;
 use crate::engine::overlay::Far;
 
-/// How much is carried forward in one step.
+/// How much is copied forward in one step.
 const PIECE_BYTES_MAX: usize = 4 << 20;
 
-/// A part of a segment to look through.
+/// A part of a segment to scan.
 #[derive(Debug, Clone, Copy)]
 pub struct Piece {
     pub from: u64,
@@ -47,14 +47,14 @@ pub struct Cleaner<D: Disk, S> {
     pub journal: Reader<D>,
     pub letters: Reader<D>,
     pub dedup: Option<Duration>,
-    /// Hashes keys as the book does.
+    /// The seed with which the book hashes keys.
     pub hash_seed: u64,
     /// How long resolved letters are kept.
     pub resolved_retention: Duration,
 }
 
 impl<D: Disk, S: IndexTables> Cleaner<D, S> {
-    /// What of this piece is still needed, and where to go on.
+    /// Returns what is still needed of this piece, and where to continue.
     pub fn scan(&self, piece: &Piece) -> Result<(Relocation, Option<u64>), IndexError> {
         let mut kept = Relocation::default();
         let mut failed = None;
@@ -138,7 +138,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
         self.carry(frame, stored, kept)
     }
 
-    /// Carries a message forward if the tables point at this frame.
+    /// Keeps a message if the tables point at this frame.
     fn carry(&self, frame: &Frame, stored: Stored, kept: &mut Relocation) -> Result<(), IndexError> {
         let seq = frame.tag;
         if let Some(due) = stored.due {
@@ -158,7 +158,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
         Ok(())
     }
 
-    /// The key of a message that is blocked and whose content is at `position`.
+    /// The key hash of a blocked message whose content is at `position`.
     fn blocked_at(&self, stored: &Stored, seq: u64, position: u64) -> Result<Option<u64>, IndexError> {
         let Ok(message) = Message::from_wire(stored.wire.clone()) else { return Ok(None) };
         let Some(key) = message.key() else { return Ok(None) };
@@ -174,7 +174,8 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
         Far::<u64, LetterSlot>::get(&table, &seq)
     }
 
-    /// A letter whose content is at `position` goes to the letter log, unless it has been resolved for long enough.
+    /// Keeps a letter whose content is at `position` for the letter log, or purges it if it was resolved long enough
+    /// ago.
     fn dead(
         &self,
         frame: &Frame,
@@ -201,7 +202,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
         resolved && piece.now.since(slot.dead_at) >= self.resolved_retention
     }
 
-    /// A frame that says something about a letter goes away: if the letter lies in the letter log, the log must know.
+    /// Handles a frame with a letter's state: if the letter is in the letter log, its state is kept there.
     fn letter_state(&self, seq: u64, piece: &Piece, kept: &mut Relocation) -> Result<(), IndexError> {
         match self.slot(seq)? {
             None => kept.slots.push((seq, None)),
@@ -241,7 +242,7 @@ impl<D: Disk, S: IndexTables> Cleaner<D, S> {
 }
 
 impl Stored {
-    /// A copy that does not keep the read it came with in memory.
+    /// Copies the bytes, so that the read buffer they came in can be freed.
     fn own(self) -> Self {
         let history = bytes::Bytes::copy_from_slice(&self.history);
         let wire = bytes::Bytes::copy_from_slice(&self.wire);

@@ -1,8 +1,8 @@
-//! Which letters were erased and are not overwritten in all copies yet: a file that outlives a crash.
+//! Which letters were erased but not yet overwritten in all copies, in a file that survives a crash.
 //!
-//! A letter is recorded before its tombstone is written, and the list is confirmed before the first copy is overwritten. What
-//! is found at a start is therefore either not begun, or begun for letters that surely have their tombstones, and below
-//! positions that were written long before.
+//! A letter is recorded before its tombstone is written, and the list is confirmed before the first copy is
+//! overwritten. So when the store is opened, overwriting has either not begun, or has begun only for letters that
+//! certainly have their tombstones, and below positions that were written long before.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -10,21 +10,21 @@ use std::io;
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 
 const NAME: &str = "erasures";
-/// Of each record: what it is, the number of a letter, a checksum.
+/// A record: its kind, the number of a letter, a checksum.
 const RECORD_BYTES: usize = 16;
 const LETTER: u32 = 1;
-/// Up to this position of the journal, and of the letter log, copies may be overwritten.
+/// The positions of the journal, and of the letter log, up to which copies may be overwritten.
 const CONFIRMED_JOURNAL: u32 = 2;
 const CONFIRMED_LETTER_LOG: u32 = 3;
 /// The letter is overwritten everywhere, or was never erased.
 const SETTLED: u32 = 4;
 
-/// The letters of an earlier run.
+/// The unfinished erasures of an earlier run.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundErasures {
-    /// All that are recorded; of those behind the last confirmation some may have no tombstone.
+    /// All recorded letters; those recorded after the last confirmation may have no tombstone.
     pub(crate) recorded: BTreeSet<u64>,
-    /// Those whose copies may be overwritten in part,
+    /// Letters whose copies may be partly overwritten,
     pub(crate) confirmed: HashSet<u64>,
     /// below these positions of the journal and of the letter log.
     pub(crate) journal_end: u64,
@@ -77,13 +77,14 @@ impl<D: Disk> Erasures<D> {
         self.append(&records)
     }
 
-    /// All recorded letters have their tombstones: from now on their copies below these positions may be overwritten in part.
+    /// Confirms that all recorded letters have their tombstones: from now on their copies below these positions may
+    /// be overwritten.
     pub(crate) fn confirm(&mut self, journal_end: u64, letter_log_end: u64) -> io::Result<()> {
         let ends = [write(CONFIRMED_JOURNAL, journal_end), write(CONFIRMED_LETTER_LOG, letter_log_end)];
         self.append(&ends.concat())
     }
 
-    /// These letters are overwritten everywhere, or were never erased.
+    /// Removes letters that are overwritten everywhere, or were never erased.
     pub(crate) fn settle<'a>(&mut self, letters: impl IntoIterator<Item = &'a u64>) -> io::Result<()> {
         let known: Vec<u64> =
             letters.into_iter().filter(|letter| self.recorded.remove(letter)).copied().collect();

@@ -1,4 +1,4 @@
-//! Maintains the index: everything slow that must not hold up deliveries.
+//! Maintains the index on its own thread: slow work that must not delay deliveries.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,10 +17,10 @@ use crate::engine::embedded::write::command::Note;
 use crate::engine::embedded::write::mailbox::Mailbox;
 use crate::engine::overlay::{Changes, Far};
 
-/// What the owner of the store asks for. Tasks are answered in the order they were given.
+/// A request from the owner of the store. Requests are answered in order.
 #[derive(Debug)]
 pub enum Task {
-    /// Write a checkpoint into the tables; `persist` makes it survive a power cut.
+    /// Write a checkpoint into the tables; with `persist` it survives a power failure.
     Apply {
         frozen: Frozen,
         persist: bool,
@@ -32,9 +32,9 @@ pub enum Task {
     Scan(Piece),
     /// Overwrite the copies of erased letters in a segment.
     Wipe(WipePart),
-    /// Write down how much the store holds.
+    /// Record how much the store holds.
     Report(HoldingReporter, Holding),
-    /// Memory whose release takes long.
+    /// Free memory, which may take long.
     Forget(Frozen),
 }
 
@@ -48,7 +48,7 @@ pub struct WipePart {
     pub erased: Arc<HashSet<u64>>,
 }
 
-/// Takes down how much a store holds.
+/// Records how much a store holds.
 #[derive(Clone)]
 pub struct HoldingReporter(Arc<dyn Fn(Holding) + Send + Sync>);
 
@@ -74,7 +74,7 @@ impl<D: Disk, S: IndexTables> Maintainer<D, S> {
     pub fn run(self, tasks: &Mailbox<Task>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
         while let Some(arrived) = tasks.wait(None) {
             for task in arrived {
-                // A panic must not leave the owner waiting for an answer.
+                // Even after a panic, the owner must get an answer.
                 let worked = catch_unwind(AssertUnwindSafe(|| self.work(task)));
                 let note = worked
                     .unwrap_or_else(|_| Some(Note::Failed(IndexError::Damaged("it panicked".into()).into())));
@@ -122,7 +122,7 @@ impl<D: Disk, S: IndexTables> Maintainer<D, S> {
     }
 }
 
-/// Writes everything that has changed into the tables, as one.
+/// Writes all frozen changes into the tables, atomically.
 pub fn write_checkpoint<S: IndexTables>(tables: &S, frozen: &Frozen) -> Result<(), IndexError> {
     let mut writes = Vec::new();
     collect(&mut writes, Space::Delay, &frozen.delay);
@@ -138,8 +138,8 @@ pub fn write_checkpoint<S: IndexTables>(tables: &S, frozen: &Frozen) -> Result<(
     tables.apply(&mut writes)
 }
 
-/// Merges runs of the tables whenever a checkpoint was written, and builds the tables anew when they are damaged: on a
-/// thread of its own, for both may take long.
+/// Merges runs of the tables after each checkpoint, and rebuilds damaged tables. It has its own thread, because both
+/// may take long.
 pub fn run_upkeep<S: IndexTables>(tables: &Healing<S>, called: &Mailbox<()>, wake: &dyn Fn()) {
     while called.wait(None).is_some() {
         upkeep(tables);
@@ -147,7 +147,7 @@ pub fn run_upkeep<S: IndexTables>(tables: &Healing<S>, called: &Mailbox<()>, wak
     }
 }
 
-/// One round of it.
+/// Does this once.
 pub fn upkeep<S: IndexTables>(tables: &Healing<S>) {
     if tables.is_broken() {
         tables.heal();

@@ -1,4 +1,4 @@
-//! Everything slow that must not hold up deliveries: checkpoints, cleaning, scrubbing.
+//! Slow work that must not delay deliveries: checkpoints, cleaning, scrubbing.
 
 pub mod clean;
 pub(crate) mod erasures;

@@ -1,4 +1,4 @@
-//! The scrub: reads everything that is stored, slowly, so that damage is found while a backup still has what is lost.
+//! The scrub: slowly reads all stored data, so that damage is found while a backup still has the data.
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,29 +16,29 @@ use crate::engine::embedded::write::mailbox::Mailbox;
 use crate::engine::store_notice::{StoreNotice, Upkeep};
 
 const NAME: &str = "scrubbed";
-/// A store that was just opened has other things to do.
+/// The delay of the first scrub, because a store that was just opened has other things to do.
 const FIRST_AFTER: Duration = Duration::from_mins(1);
-/// How long to wait after a scrub that could not be finished.
+/// The delay after a scrub that could not be finished.
 const AGAIN_AFTER: Duration = Duration::from_hours(1);
-/// Read between two pauses.
+/// How much is read between two pauses.
 const PIECE_BYTES: u64 = 1 << 20;
-/// Never slower, so that a small store is soon done.
+/// The minimum rate, so that a small store is soon done.
 const RATE_MIN: u64 = 4 << 20;
-/// Places that are reported one by one; all are counted.
+/// The maximum number of damaged places reported one by one; all are counted.
 const TOLD_MAX: u64 = 100;
 
-/// Bytes per second: everything in a quarter of the time that may pass between two scrubs.
+/// Bytes per second. Everything is read in a quarter of the time between two scrubs.
 fn rate(bytes: u64, every: Duration) -> u64 {
     (bytes.saturating_mul(4) / every.as_secs().max(1)).max(RATE_MIN)
 }
 
-/// How long to wait until the next scrub, given when the last one ended.
+/// The time until the next scrub, given when the last one ended.
 fn due_in(last: Option<Time>, now: Time, every: Duration) -> Duration {
     let since = last.map_or(every, |last| now.since(last));
     every.saturating_sub(since).max(FIRST_AFTER.min(every))
 }
 
-/// What is known of scrubs, shared with the owner of the store.
+/// The state of scrubs, shared with the owner of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Scrubbed {
     state: Mutex<ScrubState>,
@@ -61,14 +61,14 @@ impl Scrubbed {
         out.append(&mut self.state().notices);
     }
 
-    /// Adds what is known of scrubs.
+    /// Adds the state of scrubs to the figures.
     pub(crate) fn add_to(&self, upkeep: Upkeep) -> Upkeep {
         let state = self.state();
         Upkeep { scrubbed_bytes: state.bytes, damaged: state.damaged, scrubbed: state.last, ..upkeep }
     }
 }
 
-/// Everything a scrub reads.
+/// What a scrub reads.
 #[derive(Debug)]
 pub(crate) struct Scrub<D: Disk, S> {
     pub(crate) disk: D,
@@ -78,7 +78,7 @@ pub(crate) struct Scrub<D: Disk, S> {
     pub(crate) every: Duration,
 }
 
-/// A scrub ended before its end.
+/// Why a scrub ended early.
 enum ScrubStopped {
     /// The store is closed.
     Closed,
@@ -112,7 +112,7 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
 
     fn finished(&self, bytes: u64, damaged: u64, took: Duration) {
         let now = wall();
-        // Forgotten, it is done once more after a restart.
+        // If this is lost, the scrub is just repeated after a restart.
         let _ = write_last(&self.disk, now);
         let mut state = self.scrubbed.state();
         state.last = Some(now);
@@ -120,7 +120,7 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
         state.notices.push(StoreNotice::Scrubbed { bytes, damaged, took });
     }
 
-    /// Reads everything once; `pause` waits and says whether to go on. Returns the bytes read and the damaged places.
+    /// Reads everything once. `pause` waits and says whether to go on. Returns the bytes read and the damaged places.
     fn pass(&self, pause: &mut dyn FnMut(Duration) -> bool) -> Result<(u64, u64), ScrubStopped> {
         let all: u64 = self.logs.iter().flat_map(|(_, log)| log.segments()).map(|(_, bytes)| bytes).sum();
         let rate = rate(all, self.every);
@@ -170,7 +170,7 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
             });
             let next = match scanned {
                 Ok(next) => next,
-                // The cleaner was here meanwhile.
+                // The cleaner has dropped the segment meanwhile.
                 Err(ReadError::Missing { .. }) => return Ok(damaged),
                 Err(error) => return Err(ScrubStopped::Failed(error.to_string())),
             };
@@ -181,7 +181,7 @@ impl<D: Disk, S: IndexTables> Scrub<D, S> {
     }
 }
 
-/// Keeps the rate, and the count.
+/// Keeps the rate and counts the bytes.
 struct ScrubPace<'a> {
     rate: u64,
     piece: u64,
@@ -209,7 +209,7 @@ fn wall() -> Time {
     Time::from_millis(since.as_millis() as u64)
 }
 
-/// When the last scrub ended, if that is known.
+/// When the last scrub ended, if known.
 fn read_last<D: Disk>(disk: &D) -> Option<Time> {
     let raw = disk.open(NAME).and_then(|file| file.read_vec(0, 16)).ok()?;
     let number = |at: usize| Some(u64::from_le_bytes(raw.get(at..at + 8)?.try_into().ok()?));

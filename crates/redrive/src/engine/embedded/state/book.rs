@@ -1,10 +1,12 @@
-//! The state that follows from the journal: who is ready, who waits and for what, which letters there are.
+//! The state that follows from the journal: which messages are ready, which wait and for what, which letters there
+//! are.
 //!
-//! The state of a message changes only in [`Book::fold`] (and `fold_letter`, for the letter log), with the same frames in the
-//! same order while running and after a restart: the fields are private to `state/`. The other methods that take `&mut self`
-//! change no message's state. They set where folding begins (`begin_at`, `begin_with`, `reserve_numbers`), move changes
-//! between memory and the tables at a checkpoint (`freeze`, `thaw`), load caches, or mark entries of the due window as handed
-//! out (`pop_due`, `hand_out_delayed`, `put_back_delayed`). What is in flight is not part of it: a new process starts without.
+//! The state of a message changes only in [`Book::fold`] (and `fold_letter`, for the letter log), with the same frames
+//! in the same order at run time and after a restart: the fields are private to `state/`. The other methods that take
+//! `&mut self` change no message's state. They set where folding begins (`begin_at`, `begin_with`, `reserve_numbers`),
+//! move changes between memory and the tables at a checkpoint (`freeze`, `thaw`), load caches, or mark entries of the
+//! due window as handed out (`pop_due`, `hand_out_delayed`, `put_back_delayed`). Messages in flight are not part of it:
+//! a new process has none.
 
 use std::sync::Arc;
 
@@ -25,14 +27,14 @@ use crate::engine::groups::GroupFigures;
 use crate::engine::overlay::{Changes, Overlay};
 use crate::engine::seam::{AfterDead, DeliveryOrder, StoreOptions};
 
-/// What a fold means for what is in flight.
+/// What a folded frame means for messages in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Folded {
     /// A delivery of this message is settled.
     Settled(u64),
-    /// The line of this key moved on.
+    /// The next message in the line of this key may be able to start.
     LineMoved(u64),
-    /// A message that was passed over now stands in its line.
+    /// A message that was passed over is now in its line.
     InLine { seq: u64, hash: u64 },
 }
 
@@ -44,28 +46,28 @@ pub struct Book<S> {
     /// Messages that are no longer ready.
     pub(super) departed: CompletionSet,
     pub(super) next_seq: u64,
-    /// The journal is folded up to here.
+    /// The journal position up to which everything is folded.
     pub(super) position: u64,
     pub(super) delay: DelayIndex<Pointer>,
     pub(super) lines: Lines,
     pub(super) letters: LetterIndex,
     pub(super) ids: Overlay<Vec<u8>, IdSlot>,
-    /// Mirrors the delay table and the blocked in the lines, by number. Empty where ids are not remembered.
+    /// Mirrors the delay table and the blocked messages of the lines, by number. Empty if ids are not remembered.
     pub(super) places: Overlay<u64, WaitLocation>,
     pub(super) live: Live,
     pub(super) blocked: u64,
-    /// Of the delayed, those that were deferred.
+    /// How many of the delayed messages were deferred.
     pub(super) held: u64,
-    /// The latest time at which a message was accepted, in milliseconds. What has expired by then does not come back when
-    /// the clock is set back.
+    /// The latest time of acceptance, in milliseconds. Ids that have expired by then stay expired if the clock is set
+    /// back.
     pub(super) latest: u64,
-    /// Frames of the journal that is being folded are damaged; a message may be found where it no longer waits.
+    /// The journal being folded has damaged frames, so a message may be recorded where it no longer waits.
     pub(super) damaged: bool,
-    /// The journal is being read from the disk: an id that the cleaner carried forward may be one the tables do not know.
+    /// The journal is being read from disk: an id that the cleaner copied forward may be missing in the tables.
     pub(super) catching_up: bool,
 }
 
-/// The book that the tables reflect, and from which position and number ready messages are to be read.
+/// The book as of the tables, with the position and number from which ready messages are to be read.
 #[derive(Debug)]
 pub struct Loaded<S> {
     pub book: Book<S>,
@@ -73,7 +75,7 @@ pub struct Loaded<S> {
     pub ready_seq: u64,
 }
 
-/// Everything the tables have to learn at a checkpoint.
+/// All changes that a checkpoint writes into the tables.
 #[derive(Debug, Clone)]
 pub struct Frozen {
     pub delay: Arc<Changes<DelayKey, Pointer>>,
@@ -95,20 +97,20 @@ impl Cell for Vec<u64> {
     }
 }
 
-/// The journal position that the tables reflect after these changes.
+/// The journal position that the tables reflect after these writes.
 pub(crate) fn position_of(writes: &[Write]) -> Option<u64> {
     let is_meta = |(space, key, _): &&Write| *space == Space::Meta && *key == META_KEY.bytes();
     let (_, _, value) = writes.iter().rev().find(is_meta)?;
     <Vec<u64>>::read(value.as_ref()?)?.get(1).copied()
 }
 
-/// The one key of the meta table.
+/// The only key of the meta table.
 pub const META_KEY: u64 = 0;
-/// Raised whenever the tables or the entry mean something else: an index of another version is built anew from the
+/// Incremented when the meaning of the tables or of this entry changes: an index of another version is rebuilt from the
 /// journal.
 const META_VERSION: u64 = 9;
 const META_FIXED: usize = 18;
-/// Replay jobs that are remembered per letter; more happen only by force.
+/// The maximum number of replay jobs remembered per letter; more replays are possible only with `force`.
 pub const JOBS_MAX: usize = 64;
 
 impl<S: IndexTables> Book<S> {
@@ -135,7 +137,7 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// The book the tables reflect; `None` if they are empty.
+    /// Loads the book from the tables; `None` if they are empty.
     pub fn load(
         options: StoreOptions,
         hash_seed: u64,
@@ -153,9 +155,7 @@ impl<S: IndexTables> Book<S> {
             return Err(damaged());
         }
         if options.dedup.is_some() && meta[13] == 0 {
-            return Err(IndexError::Damaged(
-                "it was kept without ids, which are remembered from now on".into(),
-            ));
+            return Err(IndexError::Damaged("ids were not tracked before; tracking starts now".into()));
         }
         let runs_end = META_FIXED + meta[15] as usize * 2;
         let runs = meta.get(META_FIXED..runs_end).ok_or_else(damaged)?;
@@ -183,7 +183,8 @@ impl<S: IndexTables> Book<S> {
         Ok(Some(Loaded { book, ready_at: meta[4], ready_seq: meta[5] }))
     }
 
-    /// Hands all changes over for the tables. `ready` is where reading of ready messages would have to go on.
+    /// Hands over all changes, to be written into the tables. `ready` is where reading ready messages would have to
+    /// resume.
     pub fn freeze(&mut self, ready: (u64, u64)) -> Frozen {
         let runs = self.departed.runs();
         let mut meta =
@@ -207,7 +208,7 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// The tables hold what was frozen. Returns it, so that the memory can be freed elsewhere.
+    /// Returns the frozen changes once the tables hold them, so that their memory can be freed elsewhere.
     pub fn thaw(&mut self) -> Frozen {
         Frozen {
             delay: self.delay.thaw(),
@@ -219,7 +220,7 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// Changes that wait to be handed over.
+    /// The number of changes not yet handed over.
     pub fn changes(&self) -> usize {
         let waiting = self.delay.changes() + self.lines.len() + self.places.len();
         waiting + self.letters.changes() + self.ids.len()
@@ -229,12 +230,12 @@ impl<S: IndexTables> Book<S> {
         Reading::patiently(&*self.tables).table(space)
     }
 
-    /// Reads for a caller that wants an error rather than a wait while the tables are rebuilt.
+    /// Read access for callers that prefer an error to waiting for a rebuild.
     pub fn asked(&self) -> Reading<'_, S> {
         Reading { tables: &self.tables, on_rebuild: OnRebuild::Ask }
     }
 
-    /// A letter that is asked for.
+    /// Looks up a letter for a query, without waiting for a rebuild.
     pub fn asked_letter(&self, seq: u64) -> Result<Option<LetterSlot>, IndexError> {
         self.letters.get(seq, self.asked())
     }
@@ -243,7 +244,7 @@ impl<S: IndexTables> Book<S> {
         self.letters.get(seq, Reading::patiently(&*self.tables))
     }
 
-    /// When the oldest open letter died, as far as a short search finds out.
+    /// When the oldest open letter died, as far as a short search can tell.
     pub fn oldest_letter(&mut self) -> Result<Option<Time>, IndexError> {
         let reading = Reading { tables: &*self.tables, on_rebuild: OnRebuild::Ask };
         self.letters.groups_mut().search_oldest(reading)
@@ -255,7 +256,8 @@ impl<S: IndexTables> Book<S> {
         self.letters.groups_mut().figures(now, reading)
     }
 
-    /// Groups about which something was decided. Nothing that the journal says: it only concerns what comes next.
+    /// Reserves counters for groups with a decision. They do not come from the journal and matter only for later
+    /// letters.
     pub fn reserve_groups(&mut self, groups: &[redrive_core::GroupId]) {
         self.letters.groups_mut().reserve(groups);
     }
@@ -277,7 +279,7 @@ impl<S: IndexTables> Book<S> {
         self.next_seq
     }
 
-    /// The journal is folded up to here.
+    /// The journal position up to which everything is folded.
     pub fn position(&self) -> u64 {
         self.position
     }
@@ -302,37 +304,37 @@ impl<S: IndexTables> Book<S> {
         &self.live
     }
 
-    /// Messages that wait behind another one of their key.
+    /// The number of messages that wait behind another one of their key.
     pub fn blocked(&self) -> u64 {
         self.blocked
     }
 
-    /// Of the delayed, those that were deferred.
+    /// How many of the delayed messages were deferred.
     pub fn held(&self) -> u64 {
         self.held
     }
 
-    /// The latest time at which a message was accepted, in milliseconds.
+    /// The latest time of acceptance, in milliseconds.
     pub fn latest(&self) -> u64 {
         self.latest
     }
 
-    /// Takes the next due message out of the window in memory. It stays delayed until a frame says otherwise.
+    /// Takes the next due message out of the window in memory. It stays delayed until a frame changes its state.
     pub fn pop_due(&mut self, now: Time) -> Option<(DelayKey, Pointer)> {
         self.delay.pop_due(now)
     }
 
-    /// Takes one message out of the window in memory, whenever it is due.
+    /// Takes one message out of the window in memory, whatever its due time.
     pub fn hand_out_delayed(&mut self, key: DelayKey, pointer: Pointer) {
         self.delay.hand_out(key, pointer);
     }
 
-    /// A message that was taken out of the window waits again.
+    /// Puts back a message that was taken out of the window.
     pub fn put_back_delayed(&mut self, key: DelayKey, pointer: Pointer) {
         self.delay.put_back(key, pointer);
     }
 
-    /// Fills the window in memory from the tables, except with what is out.
+    /// Fills the window in memory from the tables, without messages that are handed out.
     pub fn load_delayed(
         &mut self,
         entries: Vec<(DelayKey, Pointer)>,
@@ -342,17 +344,17 @@ impl<S: IndexTables> Book<S> {
         self.delay.loaded(entries, limit, is_out);
     }
 
-    /// What to read from the tables next so that nothing is late, if anything.
+    /// What to read from the tables next, so that nothing is late; `None` if the window is full enough.
     pub fn wants_load(&mut self) -> Option<(DelayKey, usize)> {
         self.delay.wants_load()
     }
 
-    /// The first of a key's line.
+    /// The first message in a key's line.
     pub fn first_in_line(&mut self, hash: u64) -> Result<Option<(LineKey, LineSlot)>, IndexError> {
         self.lines.first(hash, &Reading::patiently(&*self.tables).table(Space::Lines))
     }
 
-    /// Whether an open letter of the key lies before this message and blocks it.
+    /// Whether an open letter of the key precedes this message and blocks it.
     pub fn is_key_blocked(&self, hash: u64, seq: u64) -> Result<bool, IndexError> {
         if self.options.after_dead == AfterDead::Continue {
             return Ok(false);
@@ -377,7 +379,7 @@ impl<S: IndexTables> Book<S> {
         Ok(pointer.map(|pointer| (place, pointer)))
     }
 
-    /// The key of a message that stands in line, found the slow way: its content cannot be read.
+    /// Searches the lines for the key of a message whose content cannot be read. Slow.
     pub fn key_in_line(&self, seq: u64) -> Result<Option<u64>, IndexError> {
         let table = self.table(Space::Lines);
         let mut from = (0, 0);
@@ -391,7 +393,7 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// The hash of a message's key, where keys are ordered.
+    /// The hash of a message's key, if keys are ordered.
     pub fn hash_of(&self, message: &Message) -> Option<u64> {
         match self.options.ordering {
             DeliveryOrder::None => None,
@@ -401,7 +403,7 @@ impl<S: IndexTables> Book<S> {
 
     /// The hash of the id of a stored message.
     pub(crate) fn id_hash_of(&self, wire: &Bytes) -> u64 {
-        // No message has an empty id, so one that cannot be read is found under none.
+        // No message has an empty id, so an unreadable one is never found by its id.
         let message = Message::from_wire(wire.clone()).ok();
         self.hash_of_key(message.as_ref().map_or("", Message::id).as_bytes())
     }
@@ -411,7 +413,7 @@ impl<S: IndexTables> Book<S> {
     }
 }
 
-/// A key's hash, seeded per store so that colliding keys cannot be chosen.
+/// The hash of a key, seeded per store so that nobody can choose keys that collide.
 pub fn key_hash(key: &[u8], seed: u64) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, seed)
 }

@@ -1,4 +1,4 @@
-//! How the book follows the journal: one frame, one change of state.
+//! Folding the journal into the book, frame by frame.
 
 use redrive_core::{Message, Reason, Time};
 
@@ -16,7 +16,7 @@ use crate::engine::embedded::journal::record::{
 use crate::engine::letter::LetterState;
 
 impl<S: IndexTables> Book<S> {
-    /// Follows one frame of the journal.
+    /// Folds one frame of the journal.
     pub fn fold(&mut self, frame: &Frame, folded: &mut impl FnMut(Folded)) -> Result<(), IndexError> {
         self.position = frame.end();
         let pointer = Pointer::new(frame.position, frame_len(frame.body.len()) as u32);
@@ -73,7 +73,7 @@ impl<S: IndexTables> Book<S> {
                 }
                 Ok(())
             }
-            // An unknown kind cannot be of this format version; the version check has refused newer stores.
+            // This format version has no other kinds, and stores of newer versions have been refused.
             _ => Ok(()),
         }
     }
@@ -97,9 +97,9 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// An id that the cleaner carried forward. A running store knows it: its first frame is folded, and was carried
-    /// because it has not expired. Looking it up would cost a read of the tables for each id. When the journal is read
-    /// from the disk, that first frame may be gone with its segment.
+    /// An id that the cleaner copied forward. A running store knows it already: its first frame was folded, and it was
+    /// copied because it has not expired. Looking it up would cost a table read for each id. When the journal is read
+    /// from disk, the first frame may be gone with its segment.
     fn seen(&mut self, seen: &Seen) -> Result<(), IndexError> {
         if !self.catching_up {
             return Ok(());
@@ -107,7 +107,7 @@ impl<S: IndexTables> Book<S> {
         let id = seen.id.to_vec();
         let known = self.ids.get(&id, &self.table(Space::Ids))?;
         if known.is_none_or(|slot| slot.seq < seen.seq) {
-            // Its segment goes only after it has left the ready state.
+            // Its segment is dropped only after the message has left the ready state.
             self.see(id, IdSlot { seq: seen.seq, at: seen.at, deadline: None });
         }
         Ok(())
@@ -119,13 +119,13 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// A message that waited nowhere waits from now on.
+    /// Records that a message which did not wait yet now waits here.
     fn waits_at(&mut self, seq: u64, place: WaitLocation) {
         if self.options.dedup.is_none() {
             return;
         }
         if self.damaged {
-            // The frame that said it had left may be among what is lost.
+            // The frame with the end of its last wait may be lost.
             self.places.set(seq, place);
         } else {
             self.places.put(seq, place);
@@ -177,7 +177,7 @@ impl<S: IndexTables> Book<S> {
     }
 
     fn block(&mut self, blocked: &Blocked, folded: &mut impl FnMut(Folded)) -> Result<(), IndexError> {
-        // It may have been moved since it was passed over.
+        // The cleaner may have moved it since it was passed over.
         let now_at = self.leave_state(blocked.seq, blocked.was, Some(blocked.key))?;
         let pointer = now_at.map_or((blocked.at, blocked.len), |now_at| (now_at.at, now_at.len));
         let pointer = Pointer::new(pointer.0, pointer.1);
@@ -190,13 +190,13 @@ impl<S: IndexTables> Book<S> {
         Ok(())
     }
 
-    /// A message waits for its time.
+    /// Records that a message waits for its due time.
     fn delay_until(&mut self, key: DelayKey, pointer: Pointer) {
         self.delay.put(key, pointer);
         self.held += u64::from(pointer.deferred);
     }
 
-    /// A message does not wait for its time any more. Returns where its content is, if it did.
+    /// Ends the wait of a message for its due time. Returns where its content is, if it did wait.
     fn delay_over(&mut self, key: DelayKey) -> Result<Option<Pointer>, IndexError> {
         let table = Reading::patiently(&*self.tables).table(Space::Delay);
         let pointer = self.delay.remove(&key, &table)?;
@@ -205,9 +205,9 @@ impl<S: IndexTables> Book<S> {
         Ok(pointer)
     }
 
-    /// The message leaves the state it was in, whatever comes next. Returns where its content is, if it waited.
+    /// Removes the message from its current state, whatever the next one. Returns where its content is, if it waited.
     fn leave_state(&mut self, seq: u64, was: Was, key: Option<u64>) -> Result<Option<Pointer>, IndexError> {
-        // Whatever it was, it is not ready: the frame that said so may be damaged.
+        // It is certainly not ready any more, even if the frame that said so is damaged.
         self.departed.insert(seq);
         if matches!(was, Was::Waiting { .. } | Was::Blocked) {
             self.waits_no_more(seq);
@@ -235,7 +235,7 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// The frame that moved a message on is damaged, so it still waits where it was before: it must not wait twice.
+    /// Removes a message from where it waited before, if the frame that moved it is damaged: it must not wait twice.
     fn forget_strays(&mut self, seq: u64, key: Option<u64>) -> Result<(), IndexError> {
         let table = Reading::patiently(&*self.tables).table(Space::Delay);
         for (entry, pointer) in self.delay.dump(&table)?.into_iter().filter(|(entry, _)| entry.1 == seq) {
@@ -257,8 +257,8 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// The cleaner carried a waiting message forward. It is written only while the message waits (`Store::still_waits`),
-    /// so when everything is built anew and the frame it came from is gone, this one stands for it.
+    /// Folds the cleaner's copy of a waiting message. It is written only while the message waits
+    /// (`Store::still_waits`), so if the original frame is gone in a rebuild, the copy takes its place.
     fn moved(&mut self, seq: u64, flags: u8, stored: &Stored, pointer: Pointer) -> Result<(), IndexError> {
         if flags & FLAG_BLOCKED != 0 {
             let Some(hash) = stored.key else { return Ok(()) };
@@ -288,7 +288,7 @@ impl<S: IndexTables> Book<S> {
         Ok(())
     }
 
-    /// Where it waits is known, unless everything is built anew and the frame it came from is gone.
+    /// Records the place of a moved message. It is known already, except in a rebuild if the original frame is gone.
     fn moved_place(&mut self, seq: u64, place: WaitLocation) {
         if self.options.dedup.is_some() {
             self.places.set(seq, place);
@@ -302,14 +302,14 @@ impl<S: IndexTables> Book<S> {
         pointer: Pointer,
         folded: &mut impl FnMut(Folded),
     ) -> Result<(), IndexError> {
-        // An imported letter has no other frame that says its number.
+        // An imported letter has no other frame with its number.
         self.next_seq = self.next_seq.max(seq + 1);
         self.leave_state(seq, stored.was, stored.key)?;
         self.leave_line(seq, stored.key, folded);
-        // Also at its first death: a crash may have left a copy in the letter log that the journal knows nothing of.
+        // Even for a first death: a crash may have left a copy in the letter log that the journal does not mention.
         let before = self.letters.replace(seq, Reading::patiently(&*self.tables))?;
         before.inspect(|(pointer, _)| self.live.sub(*pointer));
-        // Any other state is of a copy that the letter was made from.
+        // Any other stored state is from the copy that the letter was made from.
         let erased = stored.state.filter(|state| *state == LetterState::Erased);
         let state = erased.unwrap_or(LetterState::Open);
         self.put_letter(seq, stored, state, pointer, before.map(|(_, dead_at)| dead_at));
@@ -317,7 +317,7 @@ impl<S: IndexTables> Book<S> {
         Ok(())
     }
 
-    /// `before` is when the letter died whose place it takes.
+    /// `before` is the time of death of the letter that this one replaces.
     fn put_letter(
         &mut self,
         seq: u64,
@@ -335,7 +335,8 @@ impl<S: IndexTables> Book<S> {
             replays: stored.meta.replays,
             jobs: stored.jobs.clone(),
             key: stored.key,
-            // Of the id it was accepted under, which stays: an edit may give it another one, and its undo take that back.
+            // The hash of the id it was accepted under, which is stable: an edit may change the id, and an undo may
+            // restore it.
             id_hash: self.id_hash_of(stored.replaced.first().map_or(&stored.wire, |first| &first.wire)),
             group: stored.fingerprint(&self.options.grouping, reason).group.number(),
             edits: stored.replaced.len() as u8,
@@ -364,8 +365,8 @@ impl<S: IndexTables> Book<S> {
         Ok(())
     }
 
-    /// Follows one frame of the letter log, when everything is rebuilt. It comes before the journal, whose frames say what
-    /// became of these letters later.
+    /// Folds one frame of the letter log in a rebuild. It comes before the journal, whose frames have the later states
+    /// of these letters.
     pub fn fold_letter(&mut self, frame: &Frame, at: u64) -> Result<(), IndexError> {
         let pointer = Pointer::new(at, frame_len(frame.body.len()) as u32);
         let seq = frame.tag;
@@ -387,32 +388,32 @@ impl<S: IndexTables> Book<S> {
         }
     }
 
-    /// Begins at a position of the journal, with nothing folded.
+    /// Starts at a position of the journal, with nothing folded.
     pub fn begin_at(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// The journal begins with this message: all before it are over.
+    /// Declares this message the first in the journal: all before it are finished.
     pub fn begin_with(&mut self, seq: u64) {
         self.departed = CompletionSet::starting_at(seq);
     }
 
-    /// Numbers below this one are taken, whatever the journal still holds of them.
+    /// Reserves the numbers below this one, whether or not the journal still has their messages.
     pub fn reserve_numbers(&mut self, next_seq: u64) {
         self.next_seq = self.next_seq.max(next_seq);
     }
 
-    /// The journal is followed up to here, also where it holds nothing to fold.
+    /// Records that the journal has been read up to here, even if there was nothing to fold.
     pub fn followed_to(&mut self, position: u64) {
         self.position = position;
     }
 
-    /// Whether the journal is being read from the disk.
+    /// Sets whether the journal is being read from disk.
     pub fn set_catching_up(&mut self, catching_up: bool) {
         self.catching_up = catching_up;
     }
 
-    /// Whether frames of the journal that is being folded are damaged.
+    /// Sets whether the journal being folded has damaged frames.
     pub fn set_damaged(&mut self, damaged: bool) {
         self.damaged = damaged;
     }

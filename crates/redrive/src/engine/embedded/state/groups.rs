@@ -1,4 +1,4 @@
-//! Open letters by group: how many there are, by number, and by the time of their death.
+//! Open letters by group: their counts, and indexes by number and by time of death.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,57 +14,57 @@ pub type GroupTimeKey = (u64, u64, u64);
 /// Group, letter number.
 pub type GroupLetterKey = (u64, u64);
 
-/// Groups whose oldest letter is looked up in one search for the oldest of all; the others have their turn later.
+/// How many groups have their oldest letter looked up in one search for the oldest of all; the others follow later.
 const OLDEST_LOOKUPS_MAX: usize = 64;
 const OTHER: u64 = GroupId::OTHER.number();
 
-/// A group that has at least one open letter.
+/// A group with at least one open letter.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counted {
     open: u64,
-    /// Time of death and number of the letter that died first, unless it has to be looked up.
+    /// Time of death and number of its oldest letter; `None` if it has to be looked up.
     first: Option<(u64, u64)>,
-    /// No open letter comes before this. The table keeps those that left until the next checkpoint, and a search from the
-    /// beginning would pass all of them each time.
+    /// No open letter comes before this. Letters that left stay in the table until the next checkpoint, and a search
+    /// from the start would pass all of them each time.
     floor: (u64, u64),
     rate: ArrivalRate,
 }
 
-/// Changes of both tables, for a checkpoint.
+/// The changes of both tables for a checkpoint.
 #[derive(Debug, Clone)]
 pub struct GroupChanges {
     pub times: Arc<Changes<GroupTimeKey, ()>>,
     pub letters: Arc<Changes<GroupLetterKey, ()>>,
 }
 
-/// The open letters of a pipeline by group. At most [`GROUPS_MAX`] groups, those that are reserved, and `other`.
+/// The open letters of a pipeline by group. At most [`GROUPS_MAX`] groups, plus the reserved ones and `other`.
 #[derive(Debug, Default)]
 pub struct LetterGroups {
     times: Overlay<GroupTimeKey, ()>,
     letters: Overlay<GroupLetterKey, ()>,
     groups: BTreeMap<u64, Counted>,
-    /// Groups that are counted one by one beyond the bound too.
+    /// Groups that have their own counter even beyond the limit.
     reserved: BTreeSet<u64>,
 }
 
 impl LetterGroups {
-    /// Letters that are in the tables already: how many are open in each group.
+    /// Creates the index over existing tables, from the number of open letters in each group.
     pub(super) fn counted(open: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let counted = |(group, open)| (group, Counted { open, ..Counted::default() });
         Self { groups: open.into_iter().map(counted).collect(), ..Self::default() }
     }
 
-    /// Groups that are counted one by one from now on, however many there are.
+    /// Gives these groups their own counters from now on, however many groups there are.
     pub(super) fn reserve(&mut self, groups: &[GroupId]) {
         self.reserved = groups.iter().map(|group| group.number()).collect();
     }
 
-    /// How many letters are open in each group.
+    /// The number of open letters in each group.
     pub fn open(&self) -> impl ExactSizeIterator<Item = (u64, u64)> {
         self.groups.iter().map(|(group, counted)| (*group, counted.open))
     }
 
-    /// A letter opens. Returns the group it is counted in, which it leaves when it is resolved.
+    /// Counts a letter that opens. Returns the group it is counted in, which must be passed when it leaves.
     pub(super) fn enter(&mut self, group: u64, dead_at: Time, seq: u64) -> u64 {
         let group = self.enter_again(group, dead_at, seq);
         if let Some(counted) = self.groups.get_mut(&group) {
@@ -73,7 +73,8 @@ impl LetterGroups {
         group
     }
 
-    /// A letter opens again that was counted when it died: a discard is taken back, or it was edited. It is no arrival.
+    /// Counts a letter that opens again after an undone discard or an edit. It was counted when it died, so it is no
+    /// arrival.
     pub(super) fn enter_again(&mut self, group: u64, dead_at: Time, seq: u64) -> u64 {
         let named = self.groups.len() - usize::from(self.groups.contains_key(&OTHER));
         let is_known = group == OTHER || self.groups.contains_key(&group) || self.reserved.contains(&group);
@@ -91,7 +92,7 @@ impl LetterGroups {
         group
     }
 
-    /// A letter is resolved, or dies again.
+    /// Removes a letter that is resolved or dies again.
     pub(super) fn leave(&mut self, group: u64, dead_at: Time, seq: u64) {
         let key = (dead_at.as_millis(), seq);
         self.times.remove(&(group, key.0, seq));
@@ -106,7 +107,7 @@ impl LetterGroups {
         }
     }
 
-    /// The letter of a group that has been open for longest.
+    /// The oldest open letter of a group.
     fn search_first<S: IndexTables>(
         &mut self,
         group: u64,
@@ -142,7 +143,7 @@ impl LetterGroups {
         Ok(figures)
     }
 
-    /// When the letter died that has been open for longest, as far as a bounded number of look-ups tells.
+    /// When the oldest open letter died, as far as a bounded number of look-ups can tell.
     pub fn search_oldest<S: IndexTables>(
         &mut self,
         from: Reading<'_, S>,
@@ -151,7 +152,7 @@ impl LetterGroups {
         let unknown: Vec<u64> = unknown.take(OLDEST_LOOKUPS_MAX).map(|(group, _)| *group).collect();
         for group in unknown {
             match self.search_first(group, from) {
-                // It need not be known just now.
+                // It can be looked up later.
                 Err(IndexError::Rebuilding) => return Ok(None),
                 found => found?,
             };
@@ -160,7 +161,7 @@ impl LetterGroups {
         Ok(first.map(|(dead_at, _)| Time::from_millis(dead_at)))
     }
 
-    /// Open letters of a group, beginning with `first`.
+    /// Open letters of a group, from `first` on.
     pub fn letters_from<S: IndexTables>(
         &self,
         group: GroupId,
@@ -200,7 +201,7 @@ impl LetterGroups {
         Ok(open.chain(times).chain(letters).collect())
     }
 
-    /// Changes that wait to be handed over.
+    /// The number of changes not yet handed over.
     pub fn changes(&self) -> usize {
         self.times.len() + self.letters.len()
     }
@@ -231,7 +232,7 @@ mod tests {
     use crate::engine::history::{Attempt, History};
     use crate::engine::seam::StoreOptions;
 
-    /// What a checkpoint does with the changes.
+    /// Writes the changes as a checkpoint does.
     fn write(groups: &mut LetterGroups, tables: &SortedRuns<SimDisk>) {
         let changes = groups.freeze();
         let mut writes: Vec<Write> = Vec::new();
@@ -246,7 +247,7 @@ mod tests {
     }
 
     proptest! {
-        /// The same answers as from plain sets, whatever comes and goes, over checkpoints and restarts.
+        /// The index agrees with plain sets, over checkpoints and restarts.
         #[test]
         fn groups_are_counted_as_letters_come_and_go(
             steps in prop::collection::vec((0u8..8, 1u64..4, 0u64..20, 0u64..40), 0..120)
@@ -293,7 +294,7 @@ mod tests {
         }
     }
 
-    /// Before groups existed, frames of letters had none.
+    /// Frames of letters from before there were groups have none.
     #[test]
     fn a_letter_that_an_older_program_wrote_is_grouped_when_it_is_read() {
         let attempt = |error: &str| Attempt {

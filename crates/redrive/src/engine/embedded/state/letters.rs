@@ -1,5 +1,5 @@
-//! The dead letters that follow from the journal: by number, by the id of their message, by the key they block, and by
-//! group.
+//! The dead letters that follow from the journal, indexed by number, by the id of their message, by the key they block,
+//! and by group.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub type BlockKey = (u64, u64);
 /// Hash of the message's id, letter number.
 pub type LetterIdKey = (u64, u64);
 
-/// How many letters there are in each state.
+/// The number of letters in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LetterCounts {
     pub open: u64,
@@ -46,7 +46,7 @@ impl LetterCounts {
     }
 }
 
-/// Changes of the letter tables, for a checkpoint.
+/// The changes of the letter tables for a checkpoint.
 #[derive(Debug, Clone)]
 pub struct LetterChanges {
     pub slots: Arc<Changes<u64, LetterSlot>>,
@@ -67,7 +67,7 @@ pub struct LetterIndex {
 }
 
 impl LetterIndex {
-    /// Letters that are in the tables already.
+    /// Creates the index over existing tables.
     pub(super) fn counted(counts: LetterCounts, groups: LetterGroups) -> Self {
         Self { groups, counts, ..Self::default() }
     }
@@ -93,7 +93,7 @@ impl LetterIndex {
         self.slots.get(&seq, &from.table(Space::Letters))
     }
 
-    /// Letters in the order of their numbers, beginning with `first`.
+    /// Letters in the order of their numbers, from `first` on.
     pub fn range<S: IndexTables>(
         &self,
         first: u64,
@@ -126,7 +126,7 @@ impl LetterIndex {
         Ok(first.is_some_and(|((_, letter), ())| letter < seq))
     }
 
-    /// Open letters by key, beginning with `first`.
+    /// Open letters by key, from `first` on.
     pub fn blocking_from<S: IndexTables>(
         &self,
         first: BlockKey,
@@ -147,7 +147,7 @@ impl LetterIndex {
         Ok(found.into_iter().map(|(key, ())| key).collect())
     }
 
-    /// Changes that wait to be handed over.
+    /// The number of changes not yet handed over.
     pub fn changes(&self) -> usize {
         self.blocking.len() + self.slots.len() + self.by_id.len() + self.groups.changes()
     }
@@ -166,7 +166,8 @@ impl LetterIndex {
         }
     }
 
-    /// A letter that is new, died again or was moved to another place. `before` is when the one died whose place it takes.
+    /// Inserts a letter that is new, died again or was moved. `before` is the time of death of the letter it
+    /// replaces.
     pub(super) fn insert(&mut self, seq: u64, mut slot: LetterSlot, before: Option<Time>) {
         self.counts.add(slot.state);
         if slot.state == LetterState::Open {
@@ -176,7 +177,7 @@ impl LetterIndex {
         }
         match (slot.key, slot.state) {
             (Some(hash), LetterState::Open) => self.blocking.set((hash, seq), ()),
-            // The one whose place it takes may have been open.
+            // The letter that it replaces may have been open.
             (Some(hash), LetterState::Erased) => self.blocking.remove(&(hash, seq)),
             _ => {}
         }
@@ -184,8 +185,8 @@ impl LetterIndex {
         self.slots.set(seq, slot);
     }
 
-    /// Makes room for a letter that takes the place of one with the same number. Returns where that one's content is, and
-    /// when it died.
+    /// Removes the letter with this number, which is about to be replaced. Returns where its content is and when it
+    /// died.
     pub(super) fn replace<S: IndexTables>(
         &mut self,
         seq: u64,
@@ -247,7 +248,7 @@ impl LetterIndex {
         Ok(())
     }
 
-    /// How often and by which jobs a letter was replayed.
+    /// Sets how often and by which jobs a letter was replayed.
     pub(super) fn set_replays<S: IndexTables>(
         &mut self,
         seq: u64,
@@ -260,7 +261,8 @@ impl LetterIndex {
         Ok(())
     }
 
-    /// The content of a letter was copied from `old` to `new`; whether it still counted.
+    /// Updates the position of a letter that was copied from `old` to `new`. Returns the previous pointer, or `None`
+    /// if the letter is not at `old` any more.
     pub(super) fn repoint<S: IndexTables>(
         &mut self,
         seq: u64,

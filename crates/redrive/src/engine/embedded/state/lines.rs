@@ -1,4 +1,5 @@
-//! The lines of keys: who waits behind an earlier message of its key, or for its due time, in the order of acceptance.
+//! Key lines: the messages that wait behind an earlier one of their key, or for their due time, in the order of
+//! acceptance.
 
 use std::sync::Arc;
 
@@ -9,16 +10,16 @@ use crate::engine::overlay::{Changes, Far, Overlay};
 /// Key hash, message number: the order of a key is the order of acceptance.
 pub type LineKey = (u64, u64);
 
-/// Keys whose head is remembered. Forgetting them costs a longer search, nothing else.
+/// The number of keys whose head is cached. Dropping the cache only makes searches longer.
 const HEADS_MAX: usize = 64 * 1024;
-/// The line is empty.
+/// The cached head of an empty line.
 const NOBODY: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 pub struct Lines {
     slots: Overlay<LineKey, LineSlot>,
-    /// No message before this number stands in the key's line. The table keeps those that left until the next checkpoint,
-    /// and a search from the beginning would pass all of them each time.
+    /// No message before this number is in the key's line. Messages that left stay in the table until the next
+    /// checkpoint, and a search from the start would pass all of them each time.
     heads: NumberMap<u64, u64>,
 }
 
@@ -30,7 +31,7 @@ impl Lines {
         self.slots.set(key, slot);
     }
 
-    /// The first of a key's line.
+    /// The first message in a key's line.
     pub fn first<F>(&mut self, hash: u64, far: &F) -> Result<Option<(LineKey, LineSlot)>, F::Error>
     where
         F: Far<LineKey, LineSlot>,
@@ -78,7 +79,7 @@ impl Lines {
         self.slots.thaw()
     }
 
-    /// Changes that wait to be handed over.
+    /// The number of changes not yet handed over.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -116,7 +117,7 @@ mod tests {
     }
 
     proptest! {
-        /// Also where a message with a lower number joins late: one that was ingested with a delay, or a letter.
+        /// Even if a message with a lower number joins late: one ingested with a delay, or a letter.
         #[test]
         fn the_first_in_line_is_the_lowest_that_is_left(
             steps in prop::collection::vec((0u8..6, 0u64..3, 0u64..30), 0..200)

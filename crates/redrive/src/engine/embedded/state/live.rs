@@ -1,4 +1,4 @@
-//! How much of each stretch of the logs is still pointed at: what the cleaner steers by.
+//! How much of each stretch of the logs is still referenced; the cleaner chooses segments by it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -33,13 +33,13 @@ impl Live {
         }
     }
 
-    /// Whether anything in this range of positions may be live. A stretch that two segments share counts for both.
+    /// Whether anything in this range of positions may be live. A stretch shared by two segments counts for both.
     pub fn any_in(&self, positions: Range<u64>) -> bool {
         let last = positions.end.saturating_sub(1) / STRETCH_BYTES;
         self.stretches.range(positions.start / STRETCH_BYTES..=last).next().is_some()
     }
 
-    /// Live bytes in this range, at the grain of stretches.
+    /// Live bytes in this range, rounded to whole stretches.
     pub fn bytes_in(&self, positions: Range<u64>) -> u64 {
         let stretches = positions.start / STRETCH_BYTES..positions.end.div_ceil(STRETCH_BYTES);
         self.stretches.range(stretches).map(|(_, (_, bytes))| bytes).sum()

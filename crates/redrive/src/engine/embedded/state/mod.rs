@@ -1,4 +1,4 @@
-//! What follows from the journal: which messages are ready, which wait and for what, which letters there are.
+//! The state that follows from the journal: ready messages, waiting messages, letters.
 
 pub mod book;
 mod fold;

@@ -1,4 +1,4 @@
-//! Ready messages in the order they came: the newest straight from memory, a backlog from the journal.
+//! Ready messages in order of arrival: the newest straight from memory, a backlog from the journal.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -13,7 +13,7 @@ use crate::engine::embedded::journal::log::ReadError;
 use crate::engine::embedded::journal::reader::{Reader, Scanned};
 use crate::engine::embedded::journal::record::{AcceptedBody, kind};
 
-/// How much of a backlog is held in memory.
+/// How much of a backlog is kept in memory.
 const QUEUE_BYTES_MAX: usize = 32 << 20;
 /// How much is read from the journal at once.
 const READ_BYTES: u64 = 1 << 20;
@@ -31,13 +31,13 @@ pub struct Ready<D: Disk> {
     reader: Reader<D>,
     queue: VecDeque<ReadyMessage>,
     queue_bytes: usize,
-    /// Everything before is in the queue or was handed out.
+    /// Everything before this position is in the queue or was handed out.
     next: u64,
-    /// The end of what is durable.
+    /// The end of the durable part.
     end: u64,
     /// The number the next accepted message must have; a gap means that one was lost to damage.
     expected: Option<u64>,
-    /// Message numbers with a position from which they can be found, oldest first.
+    /// Message numbers with a position from which they can be read, oldest first.
     marks: VecDeque<(u64, u64)>,
 }
 
@@ -54,19 +54,19 @@ impl<D: Disk> Ready<D> {
         }
     }
 
-    /// Whether a batch that was just committed continues what is in the queue, so that its frames may be offered.
+    /// Whether the batch just committed directly follows what is in the queue, so that its frames may be offered.
     pub fn follows_on(&self) -> bool {
         self.next == self.end && self.queue_bytes < QUEUE_BYTES_MAX
     }
 
-    /// Takes one frame of a batch that follows on.
+    /// Takes one frame of such a batch.
     pub fn offer(&mut self, frame: &Frame, departed: &CompletionSet) {
         if frame.kind == kind::ACCEPTED {
             self.accept(frame, departed);
         }
     }
 
-    /// A batch is durable up to `end`; `offered` if its frames are in the queue already.
+    /// Records that a batch is durable up to `end`; `offered` if its frames are in the queue already.
     pub fn extend(&mut self, end: u64, offered: bool) {
         self.end = end;
         if offered {
@@ -74,7 +74,7 @@ impl<D: Disk> Ready<D> {
         }
     }
 
-    /// The next ready message, all of them having numbers below `next_seq`.
+    /// The next ready message; all of them have numbers below `next_seq`.
     pub fn pop(
         &mut self,
         departed: &CompletionSet,
@@ -88,16 +88,16 @@ impl<D: Disk> Ready<D> {
         Ok(message)
     }
 
-    /// The stored form of the message that comes next, if it can be read.
+    /// The stored form of the next message, if it is readable.
     pub fn first(&mut self, departed: &CompletionSet, next_seq: u64) -> Result<Option<&Bytes>, ReadError> {
         self.look(departed, next_seq)?;
         Ok(self.queue.front().and_then(|message| message.wire.as_ref()))
     }
 
-    /// Sees to it that the next message, if there is one, is in the queue.
+    /// Makes sure that the next message, if there is one, is in the queue.
     fn look(&mut self, departed: &CompletionSet, next_seq: u64) -> Result<(), ReadError> {
         if self.queue.is_empty() && self.expected == Some(next_seq) {
-            // What is left of the journal holds no message that was not read: going through it would hold up the rest.
+            // The rest of the journal has no unread message: walking through it would delay everything else.
             self.next = self.end;
         }
         while self.queue.is_empty() && self.next < self.end {
@@ -110,17 +110,17 @@ impl<D: Disk> Ready<D> {
         self.queue.is_empty() && self.next >= self.end
     }
 
-    /// Messages below this number were handed out or skipped.
+    /// All messages below this number were handed out or skipped.
     pub fn next_seq(&self) -> u64 {
         self.queue.front().map_or(self.expected.unwrap_or(0), |message| message.seq)
     }
 
-    /// From which position, and with which number, everything from `prefix` on can be found again.
+    /// The position and number to resume from, so that all messages from `prefix` on are found again.
     pub fn resume_from(&mut self, prefix: u64) -> (u64, u64) {
         if let Some(expected) = self.expected.filter(|expected| *expected <= prefix && self.queue.is_empty())
         {
-            // Everything that was read is over. Nothing new may come for long while one message fails again and again:
-            // its old frames must not be held until then.
+            // Everything that was read is finished. If one message fails again and again, it may take long until a new
+            // one comes, and old frames must not be kept until then.
             self.marks.clear();
             return (self.next, expected);
         }
@@ -168,7 +168,7 @@ impl<D: Disk> Ready<D> {
         self.queue.push_back(ReadyMessage { seq, pointer, wire });
     }
 
-    /// Reading on at `position` finds `seq`, and before it whatever is missing up to it.
+    /// Remembers that reading from `position` finds `seq`, and before it everything that is missing up to it.
     fn mark(&mut self, seq: u64, position: u64) {
         let far_from_last = |mark: &(u64, u64)| position - mark.1 >= READ_BYTES;
         if self.marks.back().is_none_or(far_from_last) {
@@ -176,7 +176,7 @@ impl<D: Disk> Ready<D> {
         }
     }
 
-    /// Numbers are given without gaps: what is missing before `seq` was in frames of which nothing is left.
+    /// Numbers have no gaps, so numbers missing before `seq` were in frames that are lost without a trace.
     fn skip_to(&mut self, seq: u64, departed: &CompletionSet) {
         for missing in self.expected.unwrap_or(seq)..seq {
             self.lost(missing, Pointer::new(0, 0), departed);
@@ -190,7 +190,7 @@ impl<D: Disk> Ready<D> {
         }
     }
 
-    /// The numbers that are lost because the journal ends before them.
+    /// Adds the numbers that are lost because the journal ends before them.
     pub fn lose_until(&mut self, next_seq: u64, departed: &CompletionSet) {
         if self.is_drained() && self.expected.is_some_and(|expected| expected < next_seq) {
             self.mark(next_seq, self.next);

@@ -1,4 +1,4 @@
-//! Takes one message out by name, whatever it waits for.
+//! Claims one message, whatever it waits for.
 
 use redrive_core::{Meta, Time};
 
@@ -15,14 +15,14 @@ use crate::engine::history::History;
 use crate::engine::pending::{PendingAt, PendingState};
 use crate::engine::seam::{Delivery, EngineError};
 
-/// Why a message that was named cannot be claimed where it was said to wait.
+/// Why a message cannot be claimed at the given place.
 enum Elsewhere {
     Out,
     Gone,
 }
 
 impl<D: Disk, S: IndexTables> Waiting<D, S> {
-    /// Hands one message out to be settled, whatever it waits for.
+    /// Hands out one message to be settled, whatever it waits for.
     pub(crate) fn claim(
         &mut self,
         at: &PendingAt,
@@ -55,7 +55,7 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
             Was::Fresh => self.in_flight.claim_ready(seq),
             Was::Blocked | Was::Letter => {}
         }
-        // Nothing of its key starts until it is settled.
+        // No message of its key starts until it is settled.
         if let Some(hash) = key {
             self.keys.hold(hash);
         }
@@ -71,7 +71,7 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         Ok(Claimed::Taken(Box::new(taken)))
     }
 
-    /// What it was and where its content is, if it still waits there.
+    /// The state of the message and where its content is, if it still waits there.
     fn waits_where(&self, at: &PendingAt) -> Result<Result<(Was, Pointer), Elsewhere>, EngineError> {
         let (seq, key) = (at.number, at.key);
         if key.1 != seq {

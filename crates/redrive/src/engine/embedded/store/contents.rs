@@ -15,18 +15,18 @@ use crate::engine::history::History;
 use crate::engine::letter::Letter;
 use crate::engine::seam::EngineError;
 
-/// What a frame holds of a message.
+/// The message content of a frame.
 pub(crate) struct Content {
     pub(crate) message: Message,
     pub(crate) meta: Meta,
     pub(crate) history: History,
-    /// Whether it stands in the line of its key already.
+    /// Whether it is in the line of its key already.
     pub(crate) in_line: bool,
     pub(crate) due: Option<u64>,
 }
 
 impl Content {
-    /// The message in a frame of whatever kind; `None` if the frame does not hold one.
+    /// The message in a frame of any kind; `None` if the frame contains none.
     pub(crate) fn of(frame: &Frame) -> Option<Self> {
         if frame.kind == kind::ACCEPTED {
             let body = AcceptedBody::read(frame.body.clone())?;
@@ -50,7 +50,7 @@ impl Content {
     }
 }
 
-/// Both logs of a store, for reading.
+/// Read access to both logs of a store.
 #[derive(Debug)]
 pub(crate) struct Contents<D: Disk> {
     journal: Reader<D>,
@@ -86,7 +86,7 @@ impl<D: Disk> Contents<D> {
         }
     }
 
-    /// The versions of a letter's message that edits have replaced. None of them, if its bytes are damaged.
+    /// The versions of a letter's message replaced by edits; empty if its bytes are damaged.
     pub(crate) fn replaced(&self, slot: &LetterSlot) -> Result<Vec<ReplacedWire>, EngineError> {
         Ok(self.stored_letter(slot)?.map(|stored| stored.replaced).unwrap_or_default())
     }
@@ -114,7 +114,7 @@ impl<D: Disk> Contents<D> {
             (damaged_message(seq)?, Meta::default(), History::default(), group, Vec::new(), None)
         };
         let meta = Meta { replays: slot.replays, ..meta };
-        // It is counted in the group that the index says.
+        // The index decides in which group it is counted.
         let group = Fingerprint { group: GroupId::from_number(slot.group), ..group };
         Ok(Letter {
             id: seq,
@@ -131,14 +131,14 @@ impl<D: Disk> Contents<D> {
         })
     }
 
-    /// Reads the frame a letter's pointer means.
+    /// Reads the frame that a letter's pointer refers to, from either log.
     fn read_letter(&self, pointer: Pointer) -> Result<Frame, ReadError> {
         let log = if pointer.at & LETTER_LOG == 0 { &self.journal } else { &self.letter_log };
         log.read(pointer.at & !LETTER_LOG, u64::from(pointer.len))
     }
 }
 
-/// The content of a frame; damage is `None`, a failing disk is an error.
+/// The content of a frame. Damage gives `None`, a failing disk an error.
 pub(crate) fn content_of(frame: Result<Frame, ReadError>) -> Result<Option<Content>, EngineError> {
     match frame {
         Ok(frame) => Ok(Content::of(&frame)),
@@ -147,7 +147,7 @@ pub(crate) fn content_of(frame: Result<Frame, ReadError>) -> Result<Option<Conte
     }
 }
 
-/// Stands for a message of which nothing can be read.
+/// A placeholder for a message that cannot be read.
 pub(crate) fn damaged_message(seq: u64) -> Result<Message, EngineError> {
     let message =
         Message::builder(format!("damaged-{seq}")).header("redrive-note", "the stored bytes are damaged");

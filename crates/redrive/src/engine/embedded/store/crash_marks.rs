@@ -1,5 +1,5 @@
-//! Which deliveries were started and came back, written down for the process that starts after a crash, and the messages
-//! that are suspected of having caused one.
+//! Records which deliveries were started and came back, for the process that starts after a crash, and which messages
+//! are suspected of having caused one.
 
 use std::io;
 
@@ -20,7 +20,7 @@ pub(crate) struct CrashMarks<F> {
     execution: Execution,
     started: Started<F>,
     suspects: Suspected<F>,
-    /// Suspects that came to an end, with the ticket that makes it durable.
+    /// Suspects that have finished, with the ticket that makes it durable.
     ending: Vec<(Ticket, u64)>,
 }
 
@@ -29,30 +29,30 @@ impl<F: DiskFile> CrashMarks<F> {
         Self { execution, started, suspects, ending: Vec::new() }
     }
 
-    /// What this message is suspected of, if it is.
+    /// The suspicion against this message, if any.
     pub(crate) fn suspect(&mut self, seq: u64, now: Time) -> Option<Box<Suspect>> {
         self.suspects.of(seq, now).map(Box::new)
     }
 
-    /// Marks what is about to be started.
+    /// Marks deliveries that are about to be started.
     pub(crate) fn started(&mut self, taken: &[Delivery], in_flight: &InFlight) -> Result<(), EngineError> {
         if taken.is_empty() || self.execution == Execution::Elsewhere {
             return Ok(());
         }
         let out = |delivery: &Delivery| mark_of(in_flight, &delivery.receipt);
-        // Where a suspect is found may have changed since it became one.
+        // A suspect may be in a different place than when it became one.
         if !self.suspects.is_empty() {
             for mark in taken.iter().filter_map(out) {
                 self.suspects.moved(mark).map_err(|error| marking(&error))?;
             }
         }
-        // Suspects too: a mark adds no crash to one that is known, and names it should it be known no more.
+        // Suspects are marked too: it adds no crash to a known suspect, and identifies one should its record be lost.
         let marked = self.started.mark(taken.iter().filter_map(out), || marks_of(in_flight));
         marked.map_err(|error| EngineError::Storage(format!("marking what was started: {error}")))
     }
 
-    /// Notes which of these deliveries came back, before their verdicts are written: a process that dies in between has
-    /// not died of them. Suspects that come back unstarted wait again; those that came back from a run are cleared, and
+    /// Records which of these deliveries came back, before their verdicts are written, so that they are not suspected
+    /// if the process dies in between. Suspects that come back unstarted wait again. Those that ran are cleared, and
     /// forgotten once the batch that `tickets` issues next is durable.
     pub(crate) fn returned(
         &mut self,
@@ -86,7 +86,7 @@ impl<F: DiskFile> CrashMarks<F> {
         Ok(())
     }
 
-    /// Forgets suspects whose end is durable by now.
+    /// Forgets suspects whose end is durable.
     pub(crate) fn forget_ended(&mut self, tickets: &Tickets) -> Result<(), EngineError> {
         let ended = self.ending.partition_point(|(ticket, _)| tickets.is_durable(*ticket));
         for (_, seq) in self.ending.drain(..ended) {
@@ -95,7 +95,7 @@ impl<F: DiskFile> CrashMarks<F> {
         Ok(())
     }
 
-    /// A suspect is about to run, and nothing else with it.
+    /// Announces a suspect that is about to run alone.
     pub(crate) fn announce(&mut self, next: &[Receipt]) -> Result<Announced, EngineError> {
         let Some(first) = next.first() else { return Ok(Announced::Gone) };
         if self.suspects.is_another_running(first.seq) {
@@ -105,7 +105,7 @@ impl<F: DiskFile> CrashMarks<F> {
         Ok(Announced::Yes)
     }
 
-    /// A clean end: whatever was started has come back.
+    /// Removes all marks at a clean end, because every delivery has come back.
     pub(crate) fn clear(&mut self) -> io::Result<()> {
         self.started.clear()
     }
@@ -121,12 +121,12 @@ impl Held {
     }
 }
 
-/// The mark of a delivery that is out, unless the receipt is of an earlier hand-out.
+/// The mark of a delivery, unless the receipt is of an earlier hand-out.
 fn mark_of(in_flight: &InFlight, receipt: &Receipt) -> Option<Mark> {
     Some(in_flight.of_receipt(receipt)?.mark(receipt.seq))
 }
 
-/// All that are out, for a file of marks that begins anew.
+/// The marks of all deliveries handed out, to start a new file of marks with.
 fn marks_of(in_flight: &InFlight) -> LastRun {
     let mut out = LastRun::default();
     for (seq, held) in in_flight.iter() {
@@ -156,7 +156,7 @@ mod tests {
 
     const NOW: Time = Time::from_millis(1_000);
 
-    /// With message 1 as a suspect.
+    /// Marks with message 1 as a suspect.
     fn marks(disk: &SimDisk, execution: Execution) -> CrashMarks<<SimDisk as Disk>::File> {
         let (started, _) = Started::open(disk).unwrap();
         let (mut suspects, _) = Suspected::open(disk, LastEnd::Unknown).unwrap();

@@ -1,4 +1,4 @@
-//! The store delivers.
+//! The delivering part of the store.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl<D: Disk, S: IndexTables> Deliver for Store<D, S> {
 
     fn close(&mut self) -> Result<(), EngineError> {
         self.wait_for(self.tickets.last())?;
-        // The last checkpoint makes the next start quick.
+        // A last checkpoint speeds up the next start.
         while self.maintenance.is_checkpointing() {
             self.wait_for_notes()?;
             self.apply_notes()?;

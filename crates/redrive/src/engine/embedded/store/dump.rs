@@ -1,4 +1,4 @@
-//! The whole of an index as text, for comparing a running one with one that was built anew.
+//! Dumps the whole index as text, to compare a running one with a rebuilt one.
 
 use crate::engine::embedded::index::tables::{IndexError, IndexTables, Reading, Space};
 use crate::engine::embedded::state::book::Book;

@@ -1,5 +1,5 @@
-//! Finds things in the tables: letters, and a message by its id. The ids say its number, the places where it waits; what is left is ready, in flight, a
-//! letter or over.
+//! Finds letters, and messages by id, in the tables. The id gives a message's number, and the places give where it
+//! waits. Otherwise it is ready, in flight, a letter, or finished.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::pending::PendingState;
 use crate::engine::seam::{EngineError, StoreOptions};
 
-/// An id with more letters than this is searched for like anything else, which is done in parts.
+/// If an id has more letters than this, the caller scans all letters instead, which is done in parts.
 const LETTERS_OF_ID_MAX: usize = 1_000;
 
-/// Answers questions about a store. It reads everything and changes nothing.
+/// Answers queries about a store. Changes nothing.
 #[derive(Debug)]
 pub(crate) struct Lookup<'a, D: Disk, S> {
     pub(crate) options: &'a StoreOptions,
@@ -31,7 +31,7 @@ pub(crate) struct Lookup<'a, D: Disk, S> {
     pub(crate) contents: &'a Contents<D>,
     pub(crate) in_flight: &'a InFlight,
     pub(crate) keys: &'a KeyGate,
-    /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
+    /// Data of messages below this number was lost, so one without a trace need not have succeeded.
     pub(crate) doubtful_below: u64,
 }
 
@@ -101,16 +101,16 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
             let deadline = slot.deadline.map(Time::from_millis);
             return Ok(Some(MessageState { deadline, ..MessageState::new(id, phase) }));
         }
-        // It left no trace: delivered, or a letter that was resolved and then forgotten. The first is certain only for as
-        // long as no letter of it can have been forgotten.
+        // It left no trace, so it was delivered, or was a letter that was resolved and purged. Delivery is certain only
+        // as long as no letter of it can have been purged.
         let since_accepted = now.since(Time::from_millis(slot.at));
         let certain = since_accepted < window.min(self.tuning.resolved_retention);
-        // Where something was lost, the trace may have been in it.
+        // If data was lost, the trace may have been in it.
         let phase = if seq < self.doubtful_below { MessagePhase::Unknown } else { MessagePhase::Succeeded };
         Ok(certain.then(|| MessageState::new(id, phase)))
     }
 
-    /// Looks at letters in the order of their numbers; only those that are wanted are read.
+    /// Looks at letters in the order of their numbers; reads only those that are wanted.
     pub(crate) fn look_at_letters(
         &self,
         state: Option<LetterState>,
@@ -140,8 +140,8 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         Ok(if at_the_end { LetterScan { next: None, ..scan } } else { scan })
     }
 
-    /// The letters of messages that have this id or were accepted under it, or under one with the same hash; `None` if
-    /// they are too many.
+    /// The letters of messages that have this id or were accepted under it, or under an id with the same hash; `None`
+    /// if there are too many.
     pub(crate) fn find_letters_of(&self, id: &str) -> Result<Option<Vec<u64>>, EngineError> {
         let mut found = Vec::new();
         for id in std::iter::once(id).chain(ids_before(id)) {
@@ -153,7 +153,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         Ok((found.len() <= LETTERS_OF_ID_MAX).then_some(found))
     }
 
-    /// How letters stand towards a job, from the tables alone.
+    /// The state of letters with regard to a job, from the tables alone.
     pub(crate) fn letters_in_job(
         &self,
         job: u64,

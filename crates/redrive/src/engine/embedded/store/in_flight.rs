@@ -1,4 +1,4 @@
-//! Deliveries that are out: what they were, which receipt settles them, and those that came back unstarted.
+//! Deliveries in flight: their previous state, the receipt that settles them, and those that came back unstarted.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -9,30 +9,30 @@ use crate::engine::embedded::journal::record::Was;
 use crate::engine::numbers::NumberMap;
 use crate::engine::seam::{Delivery, Receipt, Verdict};
 
-/// A delivery that is out.
+/// A delivery in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     pub(crate) was: Was,
     /// The hash of its key, if keys are ordered.
     pub(crate) key: Option<u64>,
     pub(crate) pointer: Pointer,
-    /// The receipt that settles it; one of an earlier hand-out does not.
+    /// The receipt number that settles it; those of earlier hand-outs do not.
     receipt: u64,
-    /// Whether it stands in the line of its key.
+    /// Whether it is in the line of its key.
     pub(crate) in_line: bool,
-    /// Whether it was claimed by name, and is not started.
+    /// Whether it was claimed and is not started.
     pub(crate) claimed: bool,
-    /// Where its verdict puts it, once one was given.
+    /// Where its verdict puts it, once there is one.
     pub(crate) goes: Option<Goes>,
 }
 
 impl Held {
-    /// A message that is about to be started.
+    /// Creates the entry of a message that is about to be started.
     pub(crate) fn started(was: Was, key: Option<u64>, pointer: Pointer) -> Self {
         Self { was, key, pointer, receipt: 0, in_line: true, claimed: false, goes: None }
     }
 
-    /// A message that is claimed by name.
+    /// Creates the entry of a claimed message.
     pub(crate) fn claimed(was: Was, key: Option<u64>, pointer: Pointer, in_line: bool) -> Self {
         Self { in_line, claimed: true, ..Self::started(was, key, pointer) }
     }
@@ -61,13 +61,13 @@ impl Goes {
 #[derive(Debug)]
 pub(crate) struct InFlight {
     held: NumberMap<u64, Held>,
-    /// Deliveries that came back unstarted. They are still held.
+    /// Deliveries that came back unstarted. They still count as handed out.
     returned: VecDeque<Delivery>,
-    /// Ready messages that were claimed by number before their turn came: they are skipped then.
+    /// Ready messages claimed before their turn; they are skipped when it comes.
     claimed: BTreeSet<u64>,
-    /// Counts hand-outs, for their receipts.
+    /// The number of hand-outs so far, for the receipts.
     hand_outs: u64,
-    /// A receipt of another opening settles nothing here.
+    /// Identifies this opening of the store; receipts of another one settle nothing.
     epoch: u32,
 }
 
@@ -82,7 +82,7 @@ impl InFlight {
         }
     }
 
-    /// A message goes out. Returns the receipt that settles it.
+    /// Records a hand-out. Returns the receipt that settles it.
     pub(crate) fn hand_out(&mut self, seq: u64, held: Held) -> Receipt {
         let receipt = self.receipt(seq);
         self.held.insert(seq, Held { receipt: receipt.at, ..held });
@@ -106,13 +106,13 @@ impl InFlight {
         self.held.remove(&seq)
     }
 
-    /// What the receipt of a hand-out means, whatever has become of it.
+    /// The delivery that a receipt refers to, whether it is settled or not.
     pub(crate) fn of_receipt(&self, receipt: &Receipt) -> Option<&Held> {
         self.held.get(&receipt.seq).filter(|held| held.receipt == receipt.at)
     }
 
-    /// The delivery that the receipt settles. One of an earlier hand-out or another opening settles nothing, and nothing is
-    /// settled twice.
+    /// The unsettled delivery of this receipt. Receipts of an earlier hand-out or another opening match nothing, and
+    /// nothing is settled twice.
     pub(crate) fn unsettled_mut(&mut self, receipt: &Receipt) -> Option<&mut Held> {
         let (epoch, at) = (self.epoch, receipt.at);
         let is_valid = |held: &&mut Held| held.goes.is_none() && receipt.epoch == epoch && at == held.receipt;
@@ -123,18 +123,18 @@ impl InFlight {
         self.held.iter().map(|(seq, held)| (*seq, held))
     }
 
-    /// A delivery came back unstarted and is handed out again from memory.
+    /// Keeps a delivery that came back unstarted, to hand it out again from memory.
     pub(crate) fn push_returned(&mut self, delivery: Delivery) {
         self.returned.push_back(delivery);
     }
 
-    /// The next delivery that came back, with a receipt of its own.
+    /// The next delivery that came back, with a new receipt.
     pub(crate) fn pop_returned(&mut self) -> Option<Delivery> {
         let delivery = self.returned.pop_front()?;
         Some(self.renew(delivery))
     }
 
-    /// The delivery with this number, if it came back; with a receipt of its own.
+    /// The delivery with this number, if it came back, with a new receipt.
     pub(crate) fn take_returned(&mut self, seq: u64) -> Option<Delivery> {
         let index = self.returned.iter().position(|delivery| delivery.receipt.seq == seq)?;
         let delivery = self.returned.remove(index)?;
@@ -157,27 +157,27 @@ impl InFlight {
         self.returned.iter().any(|delivery| delivery.receipt.seq == seq)
     }
 
-    /// Whether it is out, and not among those that came back.
+    /// Whether it is handed out and has not come back.
     pub(crate) fn is_out(&self, seq: u64) -> bool {
         self.contains(seq) && !self.is_returned(seq)
     }
 
-    /// When the first message that came back was made.
+    /// When the first of the returned messages was created.
     pub(crate) fn first_returned_created(&self) -> Option<Time> {
         self.returned.front().map(|delivery| delivery.meta.created)
     }
 
-    /// A ready message was claimed before its turn.
+    /// Records that a ready message was claimed before its turn.
     pub(crate) fn claim_ready(&mut self, seq: u64) {
         self.claimed.insert(seq);
     }
 
-    /// Whether this message had been claimed before its turn; it is not any more.
+    /// Ends the claim of a ready message before its turn; returns whether there was one.
     pub(crate) fn unclaim(&mut self, seq: u64) -> bool {
         !self.claimed.is_empty() && self.claimed.remove(&seq)
     }
 
-    /// The turn of all messages below this number has come.
+    /// Forgets claims of ready messages below this number, whose turn has come.
     pub(crate) fn forget_claimed_below(&mut self, next_seq: u64) {
         while self.claimed.first().is_some_and(|seq| *seq < next_seq) {
             self.claimed.pop_first();

@@ -1,4 +1,4 @@
-//! Which keys may start their next message: one message of a key is out at a time, in the order of acceptance.
+//! Decides which keys may start their next message: one message of a key at a time, in the order of acceptance.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 
@@ -7,7 +7,7 @@ use crate::engine::embedded::journal::record::Was;
 use crate::engine::embedded::state::lines::LineKey;
 use crate::engine::numbers::NumberMap;
 
-/// A message that was passed over because its key is busy, and whose record of that is not durable yet.
+/// A message passed over because its key is busy, until the record of that is durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Passed {
     pub(crate) key: u64,
@@ -17,25 +17,25 @@ pub(crate) struct Passed {
 
 #[derive(Debug, Default)]
 pub(crate) struct KeyGate {
-    /// Keys with a delivery out, and its number.
+    /// Keys with a message in flight, and its number.
     running: NumberMap<u64, u64>,
     passed: NumberMap<u64, Passed>,
-    /// Keys that must not start anything, and how many messages hold them: passed over, or claimed by name.
+    /// Keys that must not start anything, and the number of messages that hold them: passed over, or claimed.
     held: NumberMap<u64, usize>,
-    /// Blocked messages that are first in line now.
+    /// Blocked messages that are now first in line.
     released: VecDeque<LineKey>,
     released_keys: HashSet<u64>,
-    /// Blocked messages, by number and key, that may go once all ready messages before them were looked at.
+    /// Blocked messages, by number and key, that may start once all ready messages before them were looked at.
     unlooked: BTreeSet<(u64, u64)>,
 }
 
 impl KeyGate {
-    /// Whether no key is held up at all.
+    /// Whether no key is busy.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty() && self.held.is_empty()
     }
 
-    /// Whether nothing of the key may start now.
+    /// Whether no message of the key may start now.
     pub(crate) fn is_busy(&self, hash: u64) -> bool {
         self.running.contains_key(&hash) || self.held.contains_key(&hash)
     }
@@ -49,24 +49,24 @@ impl KeyGate {
         self.running.insert(hash, seq);
     }
 
-    /// The message of the key that is out.
+    /// The message of the key that is in flight.
     pub(crate) fn running(&self, hash: u64) -> Option<u64> {
         self.running.get(&hash).copied()
     }
 
-    /// The delivery of this message is over.
+    /// Records that the delivery of this message is over.
     pub(crate) fn end(&mut self, hash: u64, seq: u64) {
         if self.running.get(&hash) == Some(&seq) {
             self.running.remove(&hash);
         }
     }
 
-    /// Nothing of the key starts until this is taken back.
+    /// Holds the key: none of its messages starts until the hold is released.
     pub(crate) fn hold(&mut self, hash: u64) {
         *self.held.entry(hash).or_default() += 1;
     }
 
-    /// Takes one hold of the key back.
+    /// Releases one hold of the key.
     pub(crate) fn unhold(&mut self, hash: u64) {
         if let Some(count) = self.held.get_mut(&hash) {
             *count -= 1;
@@ -76,13 +76,13 @@ impl KeyGate {
         }
     }
 
-    /// A message is passed over: it holds its key until the record of that is durable.
+    /// Records a message as passed over: it holds its key until the record of that is durable.
     pub(crate) fn pass(&mut self, seq: u64, passed: Passed) {
         self.passed.insert(seq, passed);
         self.hold(passed.key);
     }
 
-    /// A message that may have been passed over stands in its line durably.
+    /// Records that a message is durably in its line, which ends its hold if it was passed over.
     pub(crate) fn in_line(&mut self, seq: u64, hash: u64) {
         if self.passed.remove(&seq).is_some() {
             self.unhold(hash);
@@ -97,12 +97,13 @@ impl KeyGate {
         self.passed.contains_key(&seq)
     }
 
-    /// All messages that were passed over, with their numbers.
+    /// All messages passed over, with their numbers.
     pub(crate) fn all_passed(&self) -> impl ExactSizeIterator<Item = (u64, &Passed)> {
         self.passed.iter().map(|(seq, passed)| (*seq, passed))
     }
 
-    /// The first of a line may go, once ready messages up to it were looked at: they may be of the same key.
+    /// Releases the first message of a line, once ready messages before it were looked at: they may be of the same
+    /// key.
     pub(crate) fn release(&mut self, (hash, seq): LineKey, next_ready: u64) {
         if next_ready <= seq {
             self.unlooked.insert((seq, hash));
@@ -112,7 +113,7 @@ impl KeyGate {
         }
     }
 
-    /// The next message that was released.
+    /// The next released message.
     pub(crate) fn pop_released(&mut self) -> Option<LineKey> {
         let (hash, seq) = self.released.pop_front()?;
         self.released_keys.remove(&hash);

@@ -1,4 +1,4 @@
-//! Finds the line of a key in the tables, for people who ask why nothing of it moves.
+//! Finds the line of a key in the tables, for operators who ask why a key makes no progress.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::engine::message_state::{KeyLine, WAITING_MAX};
 use crate::engine::message_state::{MessagePhase, MessageState};
 use crate::engine::seam::{AfterDead, DeliveryOrder, EngineError};
 
-/// Slots that are read in one go.
+/// How many slots are read at once.
 const READ_AT_ONCE: usize = 1024;
 
 impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
@@ -20,7 +20,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         if self.options.ordering == DeliveryOrder::None {
             return Ok(None);
         }
-        // Where a message waits is kept for those that can be asked for by id.
+        // The places of waiting messages are stored only if ids are remembered.
         if self.options.dedup.is_none() {
             return Err(EngineError::NotRemembered);
         }
@@ -48,7 +48,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         Ok(self.head(first)?.map(|head| KeyLine { head, waiting: behind(ahead) }))
     }
 
-    /// The message that all others of its key wait for; `None` if its bytes cannot be read, or are on their way to the disk.
+    /// The message that all others of its key wait for; `None` if it is unreadable, or still being written.
     fn head(&self, seq: u64) -> Result<Option<MessageState>, EngineError> {
         let place = self.book.place_of(seq)?;
         let held = self.in_flight.get(seq);
@@ -66,7 +66,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         Ok(Some(MessageState { due, ..head }))
     }
 
-    /// The numbers that stand in the line of a key, with those that are about to be put there.
+    /// The numbers of the messages in a key's line, including those about to be added.
     fn line_of(&self, hash: u64) -> Result<BTreeSet<u64>, EngineError> {
         let mut line = numbers_of(hash, |from| {
             let slots =
@@ -77,7 +77,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         Ok(line)
     }
 
-    /// The open letters of a key that block it, if dead messages do.
+    /// The open letters that block a key, if the policy has dead messages block their keys.
     fn blocking_letters(&self, hash: u64) -> Result<BTreeSet<u64>, EngineError> {
         if self.options.after_dead == AfterDead::Continue {
             return Ok(BTreeSet::new());
@@ -88,7 +88,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
     }
 }
 
-/// The numbers of one key in a table that is ordered by key and number, read piece by piece and not beyond the bound.
+/// The numbers of one key in a table ordered by key and number, read in pieces up to the limit.
 fn numbers_of(
     hash: u64,
     mut read: impl FnMut(&LineKey) -> Result<Vec<LineKey>, EngineError>,

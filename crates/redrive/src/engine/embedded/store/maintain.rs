@@ -1,4 +1,5 @@
-//! Maintains the store between deliveries: loading what comes due, checkpoints of the index, cleaning of the journal.
+//! Maintains the store between deliveries: loads messages coming due, writes checkpoints of the index, cleans the
+//! journal.
 
 use std::time::Duration;
 
@@ -20,12 +21,12 @@ use crate::engine::embedded::write::command::{Command, Relocation};
 use crate::engine::embedded::write::writer::LETTER_LOG;
 use crate::engine::seam::{EngineError, StoreOptions, Ticket};
 
-/// Changes of so many checkpoints may wait for the tables.
+/// How many checkpoints' worth of changes may wait for the tables.
 const CHECKPOINTS_BEHIND_MAX: usize = 4;
-/// How often it is written down how much the store holds.
+/// How often the holdings of the store are recorded.
 const COUNT_EVERY: Duration = Duration::from_mins(1);
 
-/// The parts of a store that upkeep works on.
+/// The parts of a store that maintenance works on.
 pub(crate) struct Parts<'a, D: Disk, S: IndexTables> {
     pub(crate) options: &'a StoreOptions,
     pub(crate) tuning: Tuning,
@@ -37,25 +38,25 @@ pub(crate) struct Parts<'a, D: Disk, S: IndexTables> {
 }
 
 impl<D: Disk, S: IndexTables> Parts<'_, D, S> {
-    /// The latest time known.
+    /// The latest known time.
     fn latest(&self) -> Time {
         self.now.max(Time::from_millis(self.waiting.book.latest()))
     }
 }
 
-/// How far checkpoints and cleaning have come.
+/// The state of checkpoints and cleaning.
 #[derive(Debug, Default)]
 pub(crate) struct Maintenance {
-    /// A checkpoint is being written.
+    /// The checkpoint being written.
     checkpointing: Option<Checkpoint>,
     /// The journal position of the last checkpoint in the tables.
     checkpoint: u64,
     cleaning: Cleaning,
-    /// When it was last written down how much the store holds.
+    /// When the holdings were last recorded.
     counted: Time,
     /// The end of the journal when cleaning was last considered.
     considered: u64,
-    /// Informed now and then how much the store holds.
+    /// Gets the holdings of the store from time to time.
     reporter: Option<HoldingReporter>,
 }
 
@@ -70,25 +71,25 @@ struct Checkpoint {
 enum Cleaning {
     #[default]
     Idle,
-    /// Waiting for a checkpoint that knows everything that has left the segment.
+    /// Waits for a checkpoint that includes everything that has left the segment.
     Preparing(Segment, u64),
     Scanning(Segment),
-    /// Waiting until what was carried forward is durable; then the scan goes on, or the segment can go.
+    /// Waits until the copied data is durable; then the scan goes on, or the segment can be dropped.
     Carrying(Segment, Ticket, Option<u64>),
-    /// Waiting for a persisted checkpoint behind everything that was carried forward.
+    /// Waits for a persisted checkpoint after everything that was copied.
     Persisting(Segment, u64),
-    /// Waiting until the writer has removed it. Until then it is still the oldest, and would be cleaned once more while
-    /// its file goes away.
+    /// Waits until the writer has removed the segment. Until then it is still the oldest, and would be cleaned once
+    /// more while its file is being removed.
     Dropping(Segment),
 }
 
 impl Maintenance {
-    /// The tables reflect the journal up to `checkpoint`.
+    /// The initial state if the tables reflect the journal up to `checkpoint`.
     pub(crate) fn after(checkpoint: u64) -> Self {
         Self { checkpoint, ..Self::default() }
     }
 
-    /// From now on, `reporter` records how much the store holds.
+    /// Sets the reporter for the holdings of the store.
     pub(crate) fn report_holdings(&mut self, reporter: HoldingReporter) {
         self.reporter = Some(reporter);
     }
@@ -98,7 +99,7 @@ impl Maintenance {
         self.checkpointing.is_some()
     }
 
-    /// Whether changes pile up because the tables take none.
+    /// Whether changes pile up because a checkpoint is taking too long.
     pub(crate) fn is_behind<D: Disk, S: IndexTables>(&self, parts: &Parts<'_, D, S>) -> bool {
         let most = parts.tuning.checkpoint_changes.saturating_mul(CHECKPOINTS_BEHIND_MAX);
         self.is_checkpointing() && parts.waiting.book.changes() > most
@@ -124,7 +125,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Has it written down how much the store holds.
+    /// Sends the holdings of the store to the reporter.
     pub(crate) fn tell_holding<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
         self.counted = parts.now;
         if let Some(reporter) = self.reporter.clone() {
@@ -133,7 +134,7 @@ impl Maintenance {
         }
     }
 
-    /// Starts a checkpoint unless one is under way.
+    /// Starts a checkpoint, unless one is being written.
     pub(crate) fn checkpoint<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>, persist: bool) {
         if self.checkpointing.is_some() {
             return;
@@ -185,7 +186,7 @@ impl Maintenance {
             return Ok(());
         }
         match self.cleaning {
-            // What is being carried forward could be a copy of a letter that was erased meanwhile.
+            // Only while idle: data being copied could be a letter that was erased meanwhile.
             Cleaning::Idle if parts.erasing.is_wanted() => wipe_next(parts)?,
             Cleaning::Idle => self.consider(parts),
             Cleaning::Preparing(..) => self.checkpoint(parts, false),
@@ -210,7 +211,7 @@ impl Maintenance {
         Ok(())
     }
 
-    /// Looks whether a segment is worth cleaning, once per quarter segment of growth.
+    /// Checks whether a segment is worth cleaning, once per quarter segment of growth.
     fn consider<D: Disk, S: IndexTables>(&mut self, parts: &mut Parts<'_, D, S>) {
         if parts.waiting.book.position() < self.considered + parts.tuning.segment_bytes / 4 {
             return;
@@ -230,7 +231,7 @@ impl Maintenance {
         parts.workers.task(Task::Scan(piece));
     }
 
-    /// The cleaner has read a piece: carry forward what is left of it.
+    /// Copies forward what is still needed of a piece that the cleaner has read.
     pub(crate) fn scanned<D: Disk, S: IndexTables>(
         &mut self,
         parts: &mut Parts<'_, D, S>,
@@ -250,7 +251,7 @@ impl Maintenance {
     }
 }
 
-/// Has the next segment overwritten, unless one is being overwritten.
+/// Starts overwriting the next segment, unless one is being overwritten.
 fn wipe_next<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Result<(), EngineError> {
     let segments = |log: &Reader<D>, letters: bool| {
         let segment = move |(base, len)| Segment { base, end: base + len, letters };
@@ -269,8 +270,8 @@ fn wipe_next<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Result<(),
     Ok(())
 }
 
-/// The oldest segment of the journal, if everything in it has left the ready state and it is worth it; with
-/// whether it must be scanned.
+/// The oldest segment of the journal, if everything in it has left the ready state and cleaning it pays; and whether it
+/// must be scanned.
 fn journal_candidate<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Option<(Segment, bool)> {
     let segments = parts.waiting.contents.journal().segments();
     let (base, end) = (segments.first()?.0, segments.get(1)?.0);
@@ -279,8 +280,8 @@ fn journal_candidate<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Op
         return None;
     }
     let total = parts.waiting.book.position() - base;
-    // Ids are carried forward until they expire, and take about as much there as in their table. Without them a
-    // journal that holds little else would be rewritten over and over.
+    // Ids are copied forward until they expire, and take about as much space there as in their table. If they did not
+    // count as live, a journal that holds little else would be rewritten over and over.
     let live =
         parts.waiting.book.live().bytes_in(0..LETTER_LOG) + parts.waiting.book.tables().bytes_of(Space::Ids);
     let dead_as_a_whole =
@@ -291,7 +292,7 @@ fn journal_candidate<D: Disk, S: IndexTables>(parts: &mut Parts<'_, D, S>) -> Op
     (worth_it || !needs_scan).then_some((Segment { base, end, letters: false }, needs_scan))
 }
 
-/// Whether a segment without live frames may still hold state frames of letters in the letter log.
+/// Whether a segment without live frames may still have state frames of letters in the letter log.
 fn says_something_of_letters<D: Disk, S: IndexTables>(waiting: &Waiting<D, S>) -> bool {
     waiting.book.live().any_in(LETTER_LOG..u64::MAX) || waiting.contents.letter_log().segments().len() > 1
 }
@@ -305,8 +306,8 @@ fn letter_candidate<D: Disk, S: IndexTables>(parts: &Parts<'_, D, S>) -> Option<
     (total > 2 * live + parts.tuning.segment_bytes).then_some((Segment { base, end, letters: true }, true))
 }
 
-/// What the cleaner read in the tables may be over by now, or on its way to be: then it is not carried forward, or
-/// an index that is built anew would bring it back. What only changed the place where it waits is carried there.
+/// A copy to be written for a message that the cleaner found in the tables; `None` if it has finished meanwhile or is
+/// about to: otherwise a rebuild would bring it back. If only its place has changed, the copy gets the new one.
 fn still_waits<D: Disk, S: IndexTables>(
     waiting: &Waiting<D, S>,
     seq: u64,

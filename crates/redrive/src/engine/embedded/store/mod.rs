@@ -1,4 +1,4 @@
-//! One pipeline's store, and the store as an engine.
+//! The store of one pipeline, and its implementation of the seam.
 
 mod claim;
 mod contents;

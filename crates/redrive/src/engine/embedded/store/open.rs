@@ -1,4 +1,4 @@
-//! Opening a store: the journal says what is true, the index is brought forward to it or built anew.
+//! Opening a store: the journal is the source of truth, the index is brought up to date or rebuilt.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -37,30 +37,31 @@ use crate::engine::embedded::write::writer::Writer;
 use crate::engine::letter::LetterState;
 use crate::engine::seam::{EngineError, Execution, LastEnd};
 
-/// Tells receipts of one opening from those of another.
+/// Distinguishes the receipts of different openings.
 static OPENINGS: AtomicU32 = AtomicU32::new(0);
 
-/// What was found when a store was opened. Nothing is skipped silently: it is here.
+/// What was found when a store was opened. Nothing is skipped silently: it is listed here.
 #[derive(Debug, Clone, Default)]
 pub struct StoreReport {
     pub journal: OpenReport,
     pub letters: OpenReport,
-    /// Why the index was built anew, if it was.
+    /// Why the index was rebuilt, if it was.
     pub rebuilt: Option<String>,
-    /// Frames the index had to be brought forward by.
+    /// How many frames were read to bring the index up to date.
     pub brought_forward: u64,
-    /// Deliveries that were running when the last process ended without a clean stop. They are reported again until
-    /// something is taken.
+    /// Deliveries that were running when the last process ended uncleanly. They are reported again until messages are
+    /// taken.
     pub started: Vec<Mark>,
-    /// Deliveries that had come back by then without a durable verdict. They are delivered again as well.
+    /// Deliveries that had come back without a durable verdict. They are delivered again too.
     pub returned: Vec<Mark>,
-    /// What else was wrong and is right again.
+    /// Other problems that were found and repaired.
     pub notes: Vec<String>,
-    /// Messages that are suspected of having ended a process: these, and those of earlier runs that had no turn yet.
+    /// Messages suspected of having ended a process: the running ones, and suspects of earlier runs that have not run
+    /// since.
     pub suspects: Vec<u64>,
 }
 
-/// Opens a store whose writing is done by threads of its own.
+/// Opens a store that writes in its own threads.
 pub fn open<D: Disk, S: IndexTables>(
     location: &StoreLocation<D>,
     open_index: &OpenIndex<S>,
@@ -70,7 +71,7 @@ pub fn open<D: Disk, S: IndexTables>(
     Ok((store, report))
 }
 
-/// Opens a store that writes when it is polled: every step is the caller's, which is what the simulation needs.
+/// Opens a store that writes when it is polled: the caller performs every step, as the simulation needs.
 pub fn open_by_hand<D: Disk, S: IndexTables>(
     location: &StoreLocation<D>,
     open_index: &OpenIndex<S>,
@@ -87,7 +88,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     }
     let (tables, loaded) = load(location, seed, open_index, &mut report.rebuilt);
 
-    // The index reflects only what was durable: the journal was at least as long.
+    // The index reflects only durable data, so the journal was at least as long.
     let known =
         loaded.as_ref().map(|Loaded { book, .. }| (book.position(), book.next_seq())).unwrap_or_default();
     let (verify_from, next_seq) = known;
@@ -130,7 +131,8 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     if anew {
         book.begin_at(start);
         if doubtful && start >= published.journal.end {
-            // Nothing is left of the journal: whatever waited in it is gone, and its numbers are not used again.
+            // Nothing is left of the journal: the messages that waited in it are lost, and their numbers are not used
+            // again.
             book.begin_with(published.next_seq);
         }
         doubtful |= fold_letters(&mut book, &letters.reader())?;
@@ -153,13 +155,14 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     if anew && frames > 0 && report.rebuilt.is_none() {
         report.rebuilt = Some("there was none".to_owned());
     }
-    // What the last header said may be of a torn batch, or of no batch at all in a segment that has just begun.
+    // The number in the last header may be from a torn batch, or from no batch at all in a segment that was just
+    // begun.
     journal.set_note(book.next_seq());
 
     let (mut started, last_run) = Started::open(disk).map_err(failed)?;
     let (mut suspects, suspected) = Suspected::open(disk, options.last_end).map_err(failed)?;
     if options.execution == Execution::Elsewhere {
-        // Marks can be there of a handler that ran in the process.
+        // There may be marks from when the handler ran in the process.
         started.clear().and_then(|()| suspects.forget()).map_err(failed)?;
     } else {
         let mut last_run = LastRun {
@@ -203,7 +206,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
     let book = &waiting.book;
     let in_line = !book.lines().range(&(0, 0), 1, &book.table(Space::Lines))?.is_empty();
     if in_line && options.ordering == crate::engine::seam::DeliveryOrder::None {
-        // Messages behind it would wait for ever: nothing would move the line on.
+        // Messages behind it would wait forever, because nothing would advance the line.
         return Err(EngineError::Version(
             "messages wait behind their keys, but the pipeline is opened with ordering = none; \
              run it with ordering = key until they are done"
@@ -240,7 +243,7 @@ pub fn open_by_hand<D: Disk, S: IndexTables>(
 
 type Opened<S> = Result<Arc<Healing<S>>, IndexError>;
 
-/// The tables and the book in them, if they can be read.
+/// The tables and the book in them, if they are readable.
 fn load<D: Disk, S: IndexTables>(
     location: &StoreLocation<D>,
     seed: u64,
@@ -264,7 +267,7 @@ fn load<D: Disk, S: IndexTables>(
     }
 }
 
-/// Letters that got their tombstones in an earlier run, and whose copies are not overwritten yet.
+/// Letters that got their tombstones in an earlier run and are not overwritten everywhere yet.
 fn erased_since<S: IndexTables>(book: &Book<S>, found: &FoundErasures) -> Result<Vec<u64>, EngineError> {
     let mut erased = Vec::new();
     for seq in found.recorded.iter().filter(|seq| !found.confirmed.contains(seq)) {

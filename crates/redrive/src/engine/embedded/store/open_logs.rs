@@ -1,4 +1,4 @@
-//! Opening both logs of a store against what is known of them elsewhere: the watermark, and the index.
+//! Opens both logs of a store and checks them against the watermark and the index.
 
 use std::ops::ControlFlow;
 
@@ -14,7 +14,7 @@ use crate::engine::embedded::journal::segment::WATERMARK_SINCE;
 use crate::engine::embedded::journal::watermark::{Extent, Found, NAME, Watermark, WatermarkState};
 use crate::engine::seam::EngineError;
 
-/// What the index says of the journal.
+/// What the index knows about the journal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct IndexKnows {
     pub(crate) position: u64,
@@ -27,13 +27,13 @@ pub(crate) struct Logs<D: Disk> {
     pub(crate) letters: Log<D>,
     pub(crate) watermark: Watermark<D::File>,
     pub(crate) reports: [OpenReport; 2],
-    /// The watermark before this opening.
+    /// The state of the watermark before this opening.
     pub(crate) published: WatermarkState,
-    /// There should have been a watermark and was none, and that was accepted.
+    /// Whether a required watermark was missing, and that was accepted.
     pub(crate) end_unknown: bool,
 }
 
-/// Opens the logs. What is missing is refused, unless that was accepted; then it is in the reports.
+/// Opens the logs. Fails if data is missing, unless that is accepted; then the reports list it.
 pub(crate) fn open_logs<D: Disk>(
     location: &StoreLocation<D>,
     index: IndexKnows,
@@ -48,11 +48,11 @@ pub(crate) fn open_logs<D: Disk>(
     let found = Watermark::open(disk, store_id).map_err(marking)?;
     let watermark = match (found, newest) {
         (Found::Whole(watermark), _) => Some(watermark),
-        // A new store, or one that lost power while it was made.
+        // A new store, or one that lost power while it was being created.
         (Found::Nothing | Found::Damaged, None) => {
             Some(Watermark::create(disk, store_id, WatermarkState::default()).map_err(marking)?)
         }
-        // Written before there were watermarks.
+        // From before there were watermarks.
         (Found::Nothing, Some(version)) if version < WATERMARK_SINCE => None,
         (Found::Nothing | Found::Damaged, _) if tuning.accept_missing => None,
         (Found::Nothing, _) => return Err(unknown_end("is missing")),
@@ -74,7 +74,7 @@ pub(crate) fn open_logs<D: Disk>(
     let watermark = if let Some(watermark) = watermark {
         watermark
     } else {
-        // From the next segment on, a store without a watermark is one that lost it.
+        // From the next segment on, a missing watermark means that it was lost.
         journal.begin_segment()?;
         let letters_moved = letters_in(&letters.reader())?;
         let (journal, letters) = (journal.extent(), letters.extent());
@@ -94,14 +94,14 @@ pub(crate) fn open_logs<D: Disk>(
 
 fn unknown_end(how: &str) -> EngineError {
     EngineError::Damaged(format!(
-        "the file {NAME}, which says where the logs end, {how}: nothing proves that their ends are all there; \
+        "the file {NAME}, which records where the logs end, {how}: nothing proves that their ends are all there; \
          {HOW_TO_GO_ON}"
     ))
 }
 
 fn refused(log: &str, what: &str, known: u64, error: LogError) -> EngineError {
     let LogError::MissingSegment { from, to, .. } = error else { return error.into() };
-    // A frame is never shorter than its header.
+    // A frame is at least as long as its header.
     let at_most = known.min((to - from) / HEADER_BYTES as u64);
     EngineError::Damaged(format!(
         "the {log} is not whole: {error}, with at most {at_most} {what}; {HOW_TO_GO_ON}"

@@ -1,8 +1,8 @@
-//! What waits in the store, listed page by page.
+//! Lists the waiting messages of a store, page by page.
 //!
-//! The key of a ready message is the position of its frame and its number; of one that waits for its time its due time and
-//! number; of one that waits behind its key the hash of that and its number. So a listing goes on where it ended and a claim
-//! needs no search.
+//! A listing key consists of the position of its frame and the number for a ready message, of due time and number for
+//! one that waits for its due time, and of the key's hash and the number for one that waits behind its key. So a
+//! listing can continue where it ended, and a claim needs no search.
 
 use std::ops::ControlFlow;
 
@@ -21,10 +21,10 @@ use crate::engine::letter::SCAN_BYTES;
 use crate::engine::pending::{PendingAt, PendingMessage, PendingScan, PendingState};
 use crate::engine::seam::EngineError;
 
-/// How much of the journal one look for ready messages goes through.
+/// How much of the journal is read per call when ready messages are listed.
 const READ_BYTES: u64 = 1 << 20;
 
-/// Entries that are read beyond those that are looked at: the one the cursor stands on, and one that says whether there are
+/// Entries read in addition to those looked at: the one at the cursor, and one that tells whether there are
 /// more.
 const ONE_MORE: usize = 2;
 
@@ -45,7 +45,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         }
     }
 
-    /// Ready messages stand in the journal and in no table: a piece of it is read.
+    /// Lists ready messages by reading a piece of the journal, because they are in no table.
     fn list_ready(
         &self,
         first: u64,
@@ -78,7 +78,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         });
         let reached = match scanned {
             Ok(reached) => reached,
-            // The cleaner has taken that piece away, so nothing in it is ready.
+            // The cleaner has dropped that piece, so nothing in it is ready.
             Err(ReadError::Missing { .. }) => end,
             Err(error) => return Err(error.into()),
         };
@@ -117,7 +117,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         let mut slots =
             self.book.lines().range(&from, look_max + ONE_MORE, &self.book.table(Space::Lines))?;
         let until = if slots.len() == look_max + ONE_MORE { slots.last().map(|(key, _)| *key) } else { None };
-        // Those whose record of that is on its way to the disk stand among them.
+        // Messages passed over, whose record is not durable yet, belong here too.
         for (seq, passed) in self.keys.all_passed() {
             let key = (passed.key, seq);
             if key >= from && until.is_none_or(|until| key < until) {
@@ -133,7 +133,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         })
     }
 
-    /// Goes through entries of a table and reads those that `wanted` says are there.
+    /// Goes through entries of a table and reads those for which `wanted` returns a pointer.
     fn list<V>(
         &self,
         state: PendingState,
@@ -160,7 +160,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
         Ok(PendingScan { next: None, ..scan })
     }
 
-    /// Where the message with this id waits, if that is in a table.
+    /// Where the message with this id waits, if a table has it.
     pub(crate) fn locate_by_id(&self, id: &str) -> Result<Option<PendingAt>, EngineError> {
         if self.options.dedup.is_none() {
             return Err(EngineError::NotRemembered);
@@ -184,7 +184,7 @@ impl<D: Disk, S: IndexTables> Lookup<'_, D, S> {
     }
 }
 
-/// A message as a listing shows it, also if nothing of it can be read.
+/// A message as a listing shows it, even if it is unreadable.
 fn shown(at: PendingAt, content: Option<Content>) -> Option<PendingMessage> {
     Some(match content {
         Some(Content { message, meta, history, due, .. }) => {

@@ -1,4 +1,4 @@
-//! The store answers questions.
+//! The querying part of the store.
 
 use redrive_core::{GroupId, Message, Time};
 

@@ -1,4 +1,4 @@
-//! One pipeline's store: what waits, the threads that write, and what keeps both going.
+//! The store of one pipeline: its messages, its threads, and its maintenance.
 
 use std::sync::Arc;
 
@@ -31,13 +31,13 @@ use crate::engine::seam::{Delivery, EngineError, Settlement, StoreOptions, Ticke
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Room {
     All(usize),
-    /// What is due and nothing else.
+    /// Due messages only.
     Due(usize),
 }
 
 pub struct Store<D: Disk, S: IndexTables> {
     pub(super) options: StoreOptions,
-    /// What of the options is stored with every letter.
+    /// The part of the options that is stored with every letter.
     pub(super) letter_options: Option<Bytes>,
     pub(super) tuning: Tuning,
     pub(super) waiting: Waiting<D, S>,
@@ -51,7 +51,7 @@ pub struct Store<D: Disk, S: IndexTables> {
     pub(super) odd_to_due: bool,
     pub(super) now: Time,
     pub(super) failed: Option<EngineError>,
-    /// Something of messages below this number was lost: no trace of one does not mean that it succeeded.
+    /// Data of messages below this number was lost, so one without a trace need not have succeeded.
     pub(super) doubtful_below: u64,
     pub(super) scrubbed: Arc<Scrubbed>,
     /// Dropped last, after the threads have ended.
@@ -81,7 +81,7 @@ impl From<ReadError> for EngineError {
 }
 
 impl<D: Disk, S: IndexTables> Store<D, S> {
-    /// Gives the writing to threads.
+    /// Starts the threads.
     pub(super) fn spawn(&mut self) -> std::io::Result<()> {
         let (contents, scrubbed) = (&self.waiting.contents, &self.scrubbed);
         self.workers.spawn(self.tuning.scrub.map(|every| Scrubbing { contents, scrubbed, every }))
@@ -119,7 +119,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         }
     }
 
-    /// Takes in what the writer and the maintainer have done.
+    /// Processes what the writer and the maintainer have done.
     pub(super) fn apply_notes(&mut self) -> Result<(), EngineError> {
         for note in self.workers.notes() {
             self.take_in(note)?;
@@ -148,8 +148,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         Ok(())
     }
 
-    /// Keeps the index and the journal in shape. Changes must not pile up while the tables take none: then nothing is
-    /// delivered for a while, and ingest is refused.
+    /// Maintains index and journal. Changes must not pile up while the tables are slow: then nothing is delivered for a
+    /// while, and ingest is refused.
     fn maintain(&mut self) -> Result<(), EngineError> {
         self.with_maintenance(Maintenance::run)?;
         while self.with_maintenance(|maintenance, parts| maintenance.is_behind(parts)) {
@@ -175,7 +175,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         work(&mut self.maintenance, &mut parts)
     }
 
-    /// Takes in what was done and starts what is due.
+    /// Processes what was done, and starts what is due.
     pub(super) fn keep_going(&mut self) -> Result<(), EngineError> {
         let applied = self.apply_notes();
         self.guard(applied)?;
@@ -195,7 +195,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         }
     }
 
-    /// Whatever failed, the journal or only the index or a mark: nothing more is accepted or settled from here on.
+    /// Stops accepting and settling after any failure, whether of the journal, the index or the marks.
     fn fail(&mut self, error: EngineError) {
         self.workers.refuse_commands();
         self.failed.get_or_insert(error);
@@ -230,8 +230,8 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
                 done.push(delivery.receipt.seq);
             } else {
                 let Held { was, key, in_line, .. } = *held;
-                // One that was made due before it came to its line does not jump into it: those before it may not have
-                // been looked at.
+                // A message made due before it joined its line does not enter it now: those before it may not have been
+                // looked at.
                 let key = key.filter(|_| in_line || !matches!(verdict, Verdict::Retry { .. }));
                 let dies_again = delivery.meta.replays > 0 && matches!(verdict, Verdict::Dead { .. });
                 let letter = if dies_again { self.waiting.book.letter(receipt.seq)? } else { None };
@@ -273,7 +273,7 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         Some(self.options.grouping.of(reason, attempt.or(before.as_ref())))
     }
 
-    /// Gives a command to the writer and waits until it is durable.
+    /// Posts a command to the writer and waits until it is durable.
     pub(super) fn write(&mut self, command: impl FnOnce(Ticket) -> Command) -> Result<(), EngineError> {
         let ticket = self.tickets.issue();
         self.workers.post(command(ticket));
@@ -296,32 +296,32 @@ impl<D: Disk, S: IndexTables> Store<D, S> {
         notes.into_iter().try_for_each(|note| self.take_in(note))
     }
 
-    /// The clean end of a store that was written by hand or by threads.
+    /// Ends the store cleanly, with or without threads.
     pub(super) fn finish(&mut self) {
         if let Err(error) = self.workers.finish() {
             self.failed = Some(error);
         }
     }
 
-    /// Keeps something alive until the store and its threads are gone.
+    /// Keeps a value alive until the store and its threads are gone.
     pub(crate) fn keep_until_the_end(&mut self, kept: Box<dyn std::fmt::Debug + Send>) {
         self.kept = Some(kept);
     }
 
-    /// From now on, `reporter` records how much the store holds.
+    /// Sets the reporter for the holdings of the store.
     pub(crate) fn report_holdings(&mut self, reporter: HoldingReporter) {
         self.maintenance.report_holdings(reporter);
     }
 
-    /// The whole of the index as text, for comparing a running one with one that was built anew.
+    /// The whole index as text, to compare a running one with a rebuilt one.
     pub fn dump_index(&self) -> Result<Vec<String>, IndexError> {
         dump(&self.waiting.book)
     }
 }
 
 impl<D: Disk, S: IndexTables> Drop for Store<D, S> {
-    /// What was given to the threads is still written. A store that is written by hand stops where it stands, as if
-    /// the process had died.
+    /// Threads still write what was posted to them. A store without threads stops where it is, as if the process had
+    /// died.
     fn drop(&mut self) {
         if self.workers.has_threads() {
             self.finish();

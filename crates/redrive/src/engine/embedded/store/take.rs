@@ -1,4 +1,4 @@
-//! Handing out: which messages may start now, fresh ones and due ones, each key in its order.
+//! Handing out: which messages may start now, fresh and due ones, each key in order.
 
 use redrive_core::{Meta, Reason, Time};
 
@@ -14,10 +14,10 @@ use crate::engine::embedded::state::ready::ReadyMessage;
 use crate::engine::history::History;
 use crate::engine::seam::{Delivery, EngineError, share};
 
-/// Ready messages that may be passed over in one go because their keys are busy.
+/// How many ready messages may be passed over in one call because their keys are busy.
 const PASSED_MAX: usize = 4096;
 
-/// A message as it was read, before it is decided whether it may start.
+/// A message that was read but not yet checked for whether it may start.
 struct Candidate {
     seq: u64,
     pointer: Pointer,
@@ -25,12 +25,12 @@ struct Candidate {
     content: Option<Content>,
 }
 
-/// One round of handing out.
+/// One call of `take`.
 pub(crate) struct Taking<'a, D: Disk, S: IndexTables> {
     waiting: &'a mut Waiting<D, S>,
     marks: &'a mut CrashMarks<D::File>,
     now: Time,
-    /// Messages that were passed over because their keys are busy; that has to be written.
+    /// Messages passed over because their keys are busy; they have to be recorded.
     passed: Vec<Blocked>,
 }
 
@@ -39,12 +39,12 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
         Self { waiting, marks, now, passed: Vec::new() }
     }
 
-    /// What was passed over.
+    /// The messages passed over.
     pub(crate) fn into_passed(self) -> Vec<Blocked> {
         self.passed
     }
 
-    /// Hands out up to `room` messages: what is due and what is fresh, half and half where there is enough of both.
+    /// Hands out up to `room` messages, half due and half fresh ones if there are enough of both.
     pub(crate) fn take(
         &mut self,
         room: usize,
@@ -61,12 +61,12 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
         let (due_places, fresh_places) = share(room, due, fresh, odd_to_due);
         self.take_due(due_places, out)?;
         self.take_fresh((out.len() - first) + fresh_places, first, out)?;
-        // What one side left over, the other gets.
+        // Places that one side left go to the other.
         self.take_due(room - (out.len() - first), out)?;
         self.take_fresh(room, first, out)
     }
 
-    /// Hands out what is due and nothing else.
+    /// Hands out due messages only.
     pub(crate) fn take_due(&mut self, room: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         let mut left = room;
         while left > 0 {
@@ -95,7 +95,7 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
         Ok(())
     }
 
-    /// Fresh messages until `out` holds `upto` more than `first`.
+    /// Hands out fresh messages until `out` has `upto` more than `first`.
     fn take_fresh(&mut self, upto: usize, first: usize, out: &mut Vec<Delivery>) -> Result<(), EngineError> {
         while out.len() - first < upto
             && let Some(delivery) = self.waiting.in_flight.pop_returned()
@@ -111,7 +111,7 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
             }
             let slot = self.waiting.book.lines().get(&(hash, seq), &self.waiting.book.table(Space::Lines))?;
             let Some(LineSlot::Blocked(pointer)) = slot else {
-                // It was cancelled meanwhile: the turn is the next one's.
+                // It was cancelled meanwhile, so the next message is released.
                 self.waiting.release(hash)?;
                 continue;
             };
@@ -143,15 +143,15 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
         Ok(self.waiting.ready.pop(self.waiting.book.departed(), self.waiting.book.next_seq())?)
     }
 
-    /// A delivery if the candidate may start, or has to be settled as dead; otherwise it is passed over.
+    /// Returns a delivery if the candidate may start, or has to be settled as dead; otherwise passes it over.
     fn admit(&mut self, candidate: Candidate) -> Result<Option<Delivery>, EngineError> {
         let Candidate { seq, pointer, was, content } = candidate;
         let Some(content) = content else { return self.doom_damaged(seq, was, pointer).map(Some) };
         let mut doomed = None;
         let key = self.waiting.book.hash_of(&content.message);
         if let Some(hash) = key {
-            // One that came due and was never looked at must not overtake ready messages nobody has looked at either. A
-            // letter may be such a one: it was cancelled before its turn.
+            // A message that came due but was never looked at must not overtake ready messages that were not looked at
+            // either. That can be a letter, if it was cancelled before its turn.
             let was_started = content.in_line && content.meta.replays == 0;
             let looked_at = was == Was::Fresh || was_started || self.waiting.ready.next_seq() > seq;
             if !looked_at || !self.may_start(hash, seq)? {
@@ -176,7 +176,7 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
         }))
     }
 
-    /// Whether nothing of its key stands before it.
+    /// Whether no message of its key precedes it.
     fn may_start(&mut self, hash: u64, seq: u64) -> Result<bool, EngineError> {
         if self.waiting.keys.is_busy(hash) {
             return Ok(false);
@@ -184,7 +184,7 @@ impl<'a, D: Disk, S: IndexTables> Taking<'a, D, S> {
         Ok(self.waiting.book.first_in_line(hash)?.is_none_or(|((_, first), _)| first >= seq))
     }
 
-    /// The stored bytes of a message are damaged: it goes to the dead letters with what is known of it.
+    /// A delivery for a message whose bytes are damaged: it becomes a dead letter with what is known about it.
     fn doom_damaged(&mut self, seq: u64, was: Was, pointer: Pointer) -> Result<Delivery, EngineError> {
         let key = self.waiting.book.key_in_line(seq)?;
         if let Some(hash) = key {

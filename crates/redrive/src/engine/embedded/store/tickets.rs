@@ -1,4 +1,4 @@
-//! Which batches were given to the writer, which are durable, and which of these the caller knows of.
+//! Tracks which batches were given to the writer, which are durable, and which of these were reported.
 
 use std::collections::VecDeque;
 
@@ -8,25 +8,25 @@ use crate::engine::seam::Ticket;
 pub(crate) struct Tickets {
     given: u64,
     durable: u64,
-    /// Given to the caller and not reported as durable yet.
+    /// Issued to the caller and not yet reported as durable.
     unreported: VecDeque<Ticket>,
 }
 
 impl Tickets {
-    /// The next ticket.
+    /// Issues the next ticket.
     pub(crate) fn issue(&mut self) -> Ticket {
         self.given += 1;
         Ticket(self.given)
     }
 
-    /// The next ticket, to be reported to the caller.
+    /// Issues the next ticket, to be reported to the caller.
     pub(crate) fn issue_reported(&mut self) -> Ticket {
         let ticket = self.issue();
         self.unreported.push_back(ticket);
         ticket
     }
 
-    /// The ticket that was issued last.
+    /// The last ticket issued.
     pub(crate) fn last(&self) -> Ticket {
         Ticket(self.given)
     }
@@ -36,7 +36,7 @@ impl Tickets {
         Ticket(self.given + 1)
     }
 
-    /// The batch of this ticket and all before it are durable.
+    /// Records that the batch of this ticket and all before it are durable.
     pub(crate) fn durable(&mut self, Ticket(ticket): Ticket) {
         self.durable = self.durable.max(ticket);
     }
@@ -45,7 +45,7 @@ impl Tickets {
         ticket <= self.durable
     }
 
-    /// The last ticket that became durable since the last call.
+    /// The latest ticket that became durable since the last call.
     pub(crate) fn report(&mut self) -> Option<Ticket> {
         let mut last = None;
         while let Some(ticket) = self.unreported.pop_front_if(|ticket| ticket.0 <= self.durable) {

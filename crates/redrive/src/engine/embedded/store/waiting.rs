@@ -1,4 +1,4 @@
-//! What waits and what is out: the book, the ready messages, the lines of keys and the deliveries in flight.
+//! Messages that wait or are in flight: the book, the ready messages, the key lines and the deliveries.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -20,10 +20,10 @@ use crate::engine::embedded::state::book::{Book, Folded};
 use crate::engine::embedded::state::ready::Ready;
 use crate::engine::seam::{Counts, Delivery, EngineError, Oldest, Settling};
 
-/// Waiting messages that are looked at for the oldest one: those that come due next.
+/// How many of the delayed messages that come due next are looked at for the oldest one.
 const DELAYED_LOOKED_AT: usize = 4;
 
-/// The messages of a store, by where they are. Each part guards its own state; here they are kept in step.
+/// The messages of a store, by where they are. Each part guards its own state; this type keeps them consistent.
 pub(crate) struct Waiting<D: Disk, S: IndexTables> {
     pub(super) book: Book<Healing<S>>,
     pub(super) ready: Ready<D>,
@@ -33,7 +33,7 @@ pub(crate) struct Waiting<D: Disk, S: IndexTables> {
 }
 
 impl<D: Disk, S: IndexTables> Waiting<D, S> {
-    /// What comes due next was read from the tables.
+    /// Adds the messages coming due next that were read from the tables.
     pub(crate) fn loaded(&mut self, entries: Vec<(DelayKey, Pointer)>, limit: usize) {
         let (in_flight, keys) = (&self.in_flight, &self.keys);
         let out = |due: u64, seq: u64| {
@@ -44,12 +44,12 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         self.book.load_delayed(entries, limit, |(due, seq)| out(*due, *seq));
     }
 
-    /// A batch is durable: the book follows it, and what was in flight is settled.
+    /// Folds a durable batch into the book, and settles deliveries.
     pub(crate) fn fold(&mut self, written: &Written, fresh_until: Option<u64>) -> Result<(), EngineError> {
         let offered = self.ready.follows_on() && !written.bytes.is_empty();
         let mut changes = Vec::new();
         match fresh_until {
-            // They are read from the journal when their turn comes.
+            // The messages are read from the journal when their turn comes.
             Some(next_seq) if !offered => self.book.reserve_numbers(next_seq),
             _ if written.bytes.is_empty() => self.fold_from_journal(written, &mut changes)?,
             _ => {
@@ -84,13 +84,13 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         })
     }
 
-    /// A batch that was not kept in memory.
+    /// Folds a batch that was not kept in memory.
     fn fold_from_journal(&mut self, written: &Written, changes: &mut Vec<Folded>) -> Result<(), EngineError> {
         let mut failed = None;
         self.contents.journal().clone().scan(written.start, written.end, |scanned| {
             let folded = match scanned {
                 Scanned::Frame(frame) => self.fold_frame(&frame, changes),
-                // What it said is lost; its number is not.
+                // The content is lost, but its number stays taken.
                 Scanned::Rot(rot) => {
                     if let Some(header) = rot.header.filter(|header| header.kind == kind::ACCEPTED) {
                         self.book.reserve_numbers(header.tag + 1);
@@ -134,7 +134,7 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         freed.into_iter().try_for_each(|hash| self.release(hash))
     }
 
-    /// Lets the first of a key's line go if nothing of the key is out.
+    /// Releases the first message of a key's line, if no message of the key is in flight.
     pub(crate) fn release(&mut self, hash: u64) -> Result<(), EngineError> {
         if !self.keys.wants_release(hash) {
             return Ok(());
@@ -145,7 +145,7 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         Ok(())
     }
 
-    /// Lets blocked messages go that had to wait until the ready ones before them were looked at.
+    /// Releases blocked messages that had to wait until the ready ones before them were looked at.
     pub(crate) fn release_looked_at(&mut self) -> Result<(), EngineError> {
         while let Some(hash) = self.keys.pop_looked_at(self.ready.next_seq()) {
             self.release(hash)?;
@@ -153,7 +153,7 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         Ok(())
     }
 
-    /// After a restart: the first in line may go, in its turn.
+    /// Releases the first message of every line, after a restart.
     pub(crate) fn release_all(&mut self) -> Result<(), EngineError> {
         let mut from = (0, 0);
         loop {
@@ -165,21 +165,21 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         }
     }
 
-    /// A delivery came back unstarted: it waits again where it was. Returns what has to be written of it.
+    /// Puts back a delivery that came back unstarted. Returns the record to be written, if any.
     pub(crate) fn put_back(
         &mut self,
         delivery: Delivery,
         mut held: Held,
     ) -> Result<Option<Blocked>, EngineError> {
         let seq = delivery.receipt.seq;
-        // One that was claimed before its turn is met again when that comes.
+        // A message claimed before its turn is found again when its turn comes.
         let is_ahead = held.was == Was::Fresh && held.claimed && self.in_flight.unclaim(seq);
         if held.was == Was::Fresh && held.key.is_none() && !is_ahead {
             self.in_flight.push_returned(delivery);
             return Ok(None);
         }
         self.in_flight.remove(seq);
-        // The cleaner may have moved it while it was out.
+        // The cleaner may have moved it while it was handed out.
         let moved = match held.was {
             Was::Waiting { due } => self.book.delay().get(&(due, seq), &self.book.table(Space::Delay))?,
             _ => None,
@@ -201,7 +201,7 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
             (Some(LineSlot::Delayed), Was::Waiting { due }) => {
                 self.book.put_back_delayed((due, seq), held.pointer);
             }
-            // It was never looked at, and its time need not have come.
+            // It was claimed before it was looked at, and may not be due yet.
             (None, Was::Waiting { due }) if held.claimed => {
                 self.book.put_back_delayed((due, seq), held.pointer);
             }
@@ -218,12 +218,12 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         Ok(blocked)
     }
 
-    /// How many messages are where.
+    /// The number of messages in each state.
     pub(crate) fn counts(&self) -> Counts {
         let returned: HashSet<u64> = self.in_flight.returned().map(|delivery| delivery.receipt.seq).collect();
         let out: Vec<&Held> =
             self.in_flight.iter().filter(|(seq, _)| !returned.contains(seq)).map(|(_, held)| held).collect();
-        // What the book still counts where it was, by where that is.
+        // Messages that the book still counts in their previous state, by that state.
         let out_of = out.iter().map(|held| (held.was, held.pointer.deferred));
         let passed_of = self.keys.all_passed().map(|(_, passed)| (passed.was, passed.pointer.deferred));
         let away: Vec<(Was, bool)> = out_of.chain(passed_of).collect();
@@ -257,14 +257,14 @@ impl<D: Disk, S: IndexTables> Waiting<D, S> {
         }
     }
 
-    /// The age of what waits longest, as far as it is known without a search.
+    /// The creation times of the oldest messages, as far as they are known without a search.
     pub(crate) fn oldest(&mut self) -> Result<Oldest, EngineError> {
         let ready = self.ready.first(self.book.departed(), self.book.next_seq())?;
         let ready = ready.and_then(|wire| Message::from_wire(wire.clone()).ok());
         let ready = ready.map(|message| message.created());
         let returned = self.in_flight.first_returned_created();
         let delayed = self.book.delay().first(DELAYED_LOOKED_AT).filter_map(|(_, pointer)| {
-            // Damage is found and reported when its turn comes; here it only means not to know.
+            // Damage is reported when the turn of the message comes; here it only means that the time is unknown.
             let frame = self.contents.journal().read(pointer.at, u64::from(pointer.len)).ok()?;
             Some(Content::of(&frame)?.meta.created)
         });

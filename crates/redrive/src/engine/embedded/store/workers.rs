@@ -1,4 +1,4 @@
-//! Who writes for a store: the threads and the mailboxes between them and the dispatch thread.
+//! The threads of a store, and the mailboxes between them and the dispatch thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,7 +19,7 @@ use crate::engine::seam::EngineError;
 
 type Wake = Arc<Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
 
-/// Threads of their own, or the caller itself, step by step, in the simulation.
+/// Either threads, or the caller itself, step by step, in the simulation.
 enum WorkerMode<D: Disk, S> {
     Threads { writing: Vec<JoinHandle<()>>, upkeeping: JoinHandle<()> },
     Own(Box<Writer<D, Healing<S>>>, Maintainer<D, Healing<S>>),
@@ -36,17 +36,17 @@ pub(crate) struct Scrubbing<'a, D: Disk> {
 pub(crate) struct Workers<D: Disk, S: IndexTables> {
     commands: Arc<Mailbox<Command>>,
     tasks: Arc<Mailbox<Task>>,
-    /// Calls for upkeep of the tables: a checkpoint was written, or they are damaged.
+    /// Wakes the upkeep of the tables: a checkpoint was written, or they are damaged.
     upkeep: Arc<Mailbox<()>>,
     notes: Arc<Mailbox<Note>>,
-    /// Closed to end the scrub.
+    /// Closing it ends the scrub.
     scrub_stop: Arc<Mailbox<()>>,
     mode: WorkerMode<D, S>,
     wake: Wake,
 }
 
 impl<D: Disk, S: IndexTables> Workers<D, S> {
-    /// Everything is written when it is asked for, by the caller.
+    /// Creates workers without threads: the caller writes whenever it asks for notes.
     pub(crate) fn by_hand(writer: Writer<D, Healing<S>>, maintainer: Maintainer<D, Healing<S>>) -> Self {
         Self {
             commands: Arc::new(Mailbox::default()),
@@ -59,7 +59,7 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
         }
     }
 
-    /// Gives the writing to threads.
+    /// Moves the work to threads.
     pub(crate) fn spawn(&mut self, scrubbing: Option<Scrubbing<'_, D>>) -> std::io::Result<()> {
         let WorkerMode::Own(writer, maintainer) = std::mem::replace(&mut self.mode, WorkerMode::Gone) else {
             return Ok(());
@@ -109,7 +109,7 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
         self.tasks.post(task, 0);
     }
 
-    /// The tables have changed and may need upkeep.
+    /// Wakes the upkeep of the tables, which have changed.
     pub(crate) fn call_for_upkeep(&self) {
         self.upkeep.post((), 0);
     }
@@ -118,7 +118,7 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
         StoreIngest { commands: Arc::clone(&self.commands), notes: Arc::clone(&self.notes) }
     }
 
-    /// What the threads have done by now. In the simulation it is done here.
+    /// The notes from the threads so far. Without threads, does the work first.
     pub(crate) fn notes(&mut self) -> Vec<Note> {
         self.work();
         self.notes.drain()
@@ -157,19 +157,19 @@ impl<D: Disk, S: IndexTables> Workers<D, S> {
         matches!(self.mode, WorkerMode::Threads { .. })
     }
 
-    /// Nothing more is accepted or settled.
+    /// Stops accepting commands.
     pub(crate) fn refuse_commands(&self) {
         self.commands.close();
     }
 
-    /// The clean end, after everything that was posted.
+    /// Ends the workers cleanly, after everything that was posted.
     pub(crate) fn finish(&mut self) -> Result<(), EngineError> {
         self.commands.close();
         self.tasks.close();
         self.scrub_stop.close();
         match std::mem::replace(&mut self.mode, WorkerMode::Gone) {
             WorkerMode::Threads { writing, upkeeping } => {
-                // Who still reads the tables may wait for them to be rebuilt, so upkeep ends last.
+                // Upkeep ends last, because readers of the tables may be waiting for a rebuild.
                 writing.into_iter().for_each(|thread| drop(thread.join()));
                 self.upkeep.close();
                 drop(upkeeping.join());

@@ -1,4 +1,4 @@
-//! What is asked of the writer, and what comes back to the thread that owns the store.
+//! Commands to the writer, and the notes that come back to the thread that owns the store.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ use crate::engine::history::Attempt;
 use crate::engine::ingest::{IngestAnswer, IngestError, NewMessage};
 use crate::engine::seam::{Delivery, EngineError, Ticket, Verdict};
 
-/// A verdict that needs more than a number in a list.
+/// A verdict that needs more than its number in a list.
 #[derive(Debug)]
 pub struct Closing {
     pub delivery: Delivery,
@@ -25,17 +25,17 @@ pub struct Closing {
     pub attempt: Option<Attempt>,
     pub was: Was,
     pub key: Option<u64>,
-    /// For a letter that dies again: the replay jobs it went through.
+    /// For a letter that dies again: its replay jobs.
     pub jobs: Vec<u64>,
     /// For a letter.
     pub group: Option<Fingerprint>,
-    /// For a letter: the policy that it dies under.
+    /// For a letter: the policy under which it dies.
     pub options: Option<Bytes>,
-    /// For a letter that dies again: the versions of its message that edits have replaced.
+    /// For a letter that dies again: the versions of its message replaced by edits.
     pub replaced: Vec<ReplacedWire>,
 }
 
-/// Everything that is written to the journal.
+/// What the writer can be asked to write to the journal.
 #[derive(Debug)]
 pub enum Command {
     Ingest {
@@ -53,7 +53,7 @@ pub enum Command {
         ticket: Ticket,
         letters: Vec<(u64, Stored)>,
     },
-    /// Letters are written anew: with other messages, or as tombstones.
+    /// Rewrites letters with new messages, or as tombstones.
     EditLetters {
         ticket: Ticket,
         letters: Vec<(u64, Stored)>,
@@ -62,35 +62,35 @@ pub enum Command {
         ticket: Ticket,
         changed: LetterChanged,
     },
-    /// Letters that died elsewhere; they get numbers of their own, one after the other.
+    /// Imports letters that died elsewhere; they get consecutive numbers of their own.
     Import {
         ticket: Ticket,
         letters: Vec<Stored>,
-        /// The first of these numbers, before the ticket is durable.
+        /// The first of these numbers, set before the ticket is durable.
         first: Arc<OnceLock<Result<u64, IngestError>>>,
     },
     Relocate {
         ticket: Ticket,
         relocation: Relocation,
     },
-    /// Segments of the journal (or of the letter log) before this position are not needed any more.
+    /// Drops segments of the journal (or of the letter log) before this position, which are no longer needed.
     Drop {
         journal: Option<u64>,
         letters: Option<u64>,
     },
-    /// Ids of messages below this number are in the tables.
+    /// Forgets ids of messages below this number, which are in the tables now.
     ForgetIds {
         below: u64,
     },
 }
 
 impl Command {
-    /// Whether it only brings messages that are ready at once.
+    /// Whether it only adds messages that are ready at once.
     pub fn is_fresh(&self) -> bool {
         matches!(self, Self::Ingest { batch, .. } if batch.iter().all(|new| new.due.is_none()))
     }
 
-    /// Roughly how much it adds to a batch.
+    /// The approximate number of bytes it adds to a batch.
     pub fn bytes(&self) -> usize {
         match self {
             Self::Ingest { batch, .. } => batch.iter().map(|new| new.message.wire().len() + 40).sum(),
@@ -110,22 +110,23 @@ impl Command {
     }
 }
 
-/// What the cleaner found worth keeping in a piece of a segment.
+/// What the cleaner found to keep in a piece of a segment.
 #[derive(Debug, Default)]
 pub struct Relocation {
     /// Waiting and blocked messages: flags, number and content.
     pub moves: Vec<(u8, u64, Stored)>,
-    /// Letters, with the position they are at.
+    /// Letters, each with its position.
     pub letters: Vec<(u64, Stored, u64)>,
-    /// Letters in the letter log whose state frames go away; `None`: the letter is purged.
+    /// Letters in the letter log whose state frames are dropped; `None`: the letter is purged.
     pub slots: Vec<(u64, Option<SlotCopy>)>,
     pub seen: Vec<Seen>,
-    /// Letters that have been resolved for long enough to be forgotten.
+    /// Letters resolved long enough ago to be purged.
     pub purge: Vec<u64>,
     pub bytes: usize,
 }
 
-/// Batches that are kept in memory until the owner of the store takes them in; beyond it they are read again.
+/// The size of the batches kept in memory for the owner of the store; beyond that, batches are read again from the
+/// journal.
 const UNREAD_BYTES_MAX: usize = 16 << 20;
 
 /// What comes back to the thread that owns the store.
@@ -134,16 +135,16 @@ pub enum Note {
     Committed {
         written: Option<Written>,
         ticket: Option<Ticket>,
-        /// Set if the batch holds only messages that are ready, with the number after them: nothing else follows from it.
+        /// Set if the batch holds only ready messages: the number after them. Nothing else follows from such a batch.
         fresh_until: Option<u64>,
     },
-    /// The tables hold what was frozen.
+    /// The frozen changes are in the tables.
     Applied,
     Loaded {
         entries: Vec<(DelayKey, Pointer)>,
         limit: usize,
     },
-    /// The cleaner has read a piece of a segment; `next` is where it goes on, `None` at the end.
+    /// The cleaner has read a piece of a segment; `next` is where it continues, `None` at the end.
     Scanned {
         relocation: Relocation,
         next: Option<u64>,
@@ -154,8 +155,8 @@ pub enum Note {
 }
 
 impl Note {
-    /// Leaves the note for the owner of the store. One that lags behind, or is not running yet, finds of a batch only
-    /// where it stands in the journal: a backlog must not be held in memory.
+    /// Posts the note to the owner of the store. If the owner lags behind or is not running yet, the note holds only
+    /// the position of the batch in the journal, so that a backlog is not held in memory.
     pub fn leave(mut self, notes: &Mailbox<Self>) {
         let mut bytes = size_of::<Self>();
         if let Self::Committed { written: Some(written), .. } = &mut self {

@@ -1,4 +1,4 @@
-//! The way of messages into a store: bounded, and answered after the sync.
+//! How messages enter a store: bounded, and answered after the sync.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::command::{Command, Note};
 use super::mailbox::{Mailbox, Refused};
 use crate::engine::ingest::{Ingest, IngestAnswer, IngestError, NewMessage};
 
-/// More than this waiting to be written makes ingest answer "busy".
+/// If more than this is waiting to be written, ingest answers "busy".
 const INGEST_BYTES_MAX: usize = 64 << 20;
 
 /// A handle through which messages enter a store.
@@ -24,7 +24,8 @@ impl Ingest for StoreIngest {
         let (answer, receiver) = oneshot::channel();
         let command = Command::Ingest { batch, now, answer };
         let bytes = command.bytes();
-        // What is durable but not yet taken in counts too: memory is bounded, whichever side is slow.
+        // Durable batches that the owner has not taken in count too, so that memory is bounded whichever side is
+        // slow.
         let room = INGEST_BYTES_MAX.saturating_sub(self.notes.bytes());
         if let Err((Command::Ingest { answer, .. }, refused)) = self.commands.offer(command, bytes, room) {
             let error = match refused {

@@ -1,4 +1,4 @@
-//! A queue between two threads that is emptied in one go.
+//! A queue between two threads that is drained all at once.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ struct MailboxState<T> {
     items: Vec<T>,
     bytes: usize,
     closed: bool,
-    /// A receiver sleeps here. Otherwise posting makes no system call.
+    /// Whether a receiver is sleeping. If not, posting makes no system call.
     awaited: bool,
 }
 
@@ -61,19 +61,19 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// How much is waiting.
+    /// The bytes waiting.
     pub fn bytes(&self) -> usize {
         self.lock().bytes
     }
 
-    /// Whatever has arrived.
+    /// Takes everything that has arrived.
     pub fn drain(&self) -> Vec<T> {
         let mut state = self.lock();
         state.bytes = 0;
         std::mem::take(&mut state.items)
     }
 
-    /// Waits for the next items; `None` once the box is closed and empty. Empty if `timeout` passes first.
+    /// Waits for the next items; `None` once the box is closed and empty. Returns no items after `timeout`.
     pub fn wait(&self, timeout: Option<Duration>) -> Option<Vec<T>> {
         let until = timeout.map(|timeout| Instant::now() + timeout);
         let mut state = self.lock();
@@ -97,7 +97,7 @@ impl<T> Mailbox<T> {
         Some(std::mem::take(&mut state.items))
     }
 
-    /// Nothing more comes; wakes the receiver.
+    /// Closes the box and wakes the receiver.
     pub fn close(&self) {
         self.lock().closed = true;
         self.arrived.notify_all();

@@ -1,4 +1,4 @@
-//! The way into the journal: commands, the mailboxes they travel through, and the one writer.
+//! How data gets into the journal: commands, mailboxes, and the single writer.
 
 pub mod command;
 pub mod ingest;

@@ -1,4 +1,4 @@
-//! The one writer of a store: collect what is waiting, one write, one sync, answer all callers.
+//! The single writer of a store: it collects what is waiting, does one write and one sync, and answers all callers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,18 +22,18 @@ use crate::engine::ingest::{Accepted, IngestAnswer, IngestError, NewMessage};
 use crate::engine::overlay::Far;
 use crate::engine::seam::{EngineError, Ticket, Verdict};
 
-/// Positions in the letter log have this bit, so that a pointer says which log it means.
+/// Set in positions of the letter log, to tell them from positions of the journal.
 pub const LETTER_LOG: u64 = 1 << 63;
 
-/// A batch is closed when it has grown to this size.
+/// A batch is closed when it reaches this size.
 const BATCH_BYTES_MAX: u64 = 4 << 20;
-/// Numbers in one frame; a longer list goes into several.
+/// The maximum number of entries in one frame; a longer list is split.
 const LIST_MAX: usize = 64 * 1024;
-/// How long the writer waits for more before it marks the last batch as durable.
+/// How long the writer waits for more work before it marks the last batch as durable.
 const IDLE: Duration = Duration::from_millis(5);
-/// How long the watermark may lack a sync while there is work.
+/// How long the watermark may stay unsynced while there is work.
 const SYNC_AFTER: Duration = Duration::from_secs(1);
-/// How often a writer that has nothing to do looks whether its files are still its own.
+/// How often an idle writer checks that its files are still its own.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
 
 pub struct Writer<D: Disk, S> {
@@ -43,10 +43,10 @@ pub struct Writer<D: Disk, S> {
     pub tables: Arc<S>,
     /// How long ids are remembered.
     pub dedup: Option<Duration>,
-    /// Ids of the youngest messages, which the tables do not hold yet.
+    /// Ids of the latest messages, which the tables do not hold yet.
     pub recent: HashMap<Box<str>, IdSlot>,
     pub next_seq: u64,
-    /// Below this much free space nothing is accepted.
+    /// Below this much free space no messages are accepted.
     pub reserve_bytes: u64,
     pub watermark: Watermark<D::File>,
 }
@@ -57,8 +57,8 @@ impl<D: Disk, S> std::fmt::Debug for Writer<D, S> {
     }
 }
 
-/// However the writer ends, no caller waits for it forever: what it did not get to is dropped, and with it the answers that
-/// were waited for.
+/// Makes sure that no caller waits forever, however the writer ends: commands it did not get to are dropped, and the
+/// answers with them.
 struct WriterEnd<'a> {
     commands: &'a Mailbox<Command>,
     notes: &'a Mailbox<Note>,
@@ -80,7 +80,7 @@ impl Drop for WriterEnd<'_> {
 type Answers = Vec<(oneshot::Sender<IngestAnswer>, IngestAnswer)>;
 
 impl<D: Disk, S: IndexTables> Writer<D, S> {
-    /// Runs until the mailbox is closed or the disk fails, then leaves a clean end behind if it can.
+    /// Runs until the mailbox is closed or the disk fails, then records a clean end if it can.
     pub fn run(mut self, commands: &Mailbox<Command>, notes: &Mailbox<Note>, wake: &dyn Fn()) {
         let _end = WriterEnd { commands, notes, wake };
         let mut marked = true;
@@ -116,7 +116,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         }
     }
 
-    /// Leaves a clean end behind.
+    /// Records a clean end.
     pub fn close(&mut self) -> Result<(), LogError> {
         self.journal.close()?;
         self.letters.close()?;
@@ -124,7 +124,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         self.watermark.close(published).map_err(LogError::io("writing", watermark::NAME))
     }
 
-    /// What is durable now.
+    /// The positions up to which the logs are durable now.
     fn watermark_state(&self) -> WatermarkState {
         let (journal, letters) = (self.journal.extent(), self.letters.extent());
         WatermarkState { journal, letters, next_seq: self.next_seq, ..self.watermark.state() }
@@ -134,7 +134,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
     fn publish_watermark(&mut self) -> Result<(), LogError> {
         let (before, now) = (self.watermark.state(), self.watermark_state());
         self.watermark.note(now).map_err(LogError::io("writing", watermark::NAME))?;
-        // Where files came or went, or were moved to, a power cut must not undo it.
+        // If segments came or went, or letters were moved, a power failure must not undo the watermark.
         let rolled = self.journal.last_base() >= before.journal.end;
         if rolled || before.letters != now.letters || before.journal.start != now.journal.start {
             self.sync_watermark()?;
@@ -142,7 +142,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         Ok(())
     }
 
-    /// Stops before it writes where another process has written.
+    /// Fails if another process has written the watermark, so that the writer stops before it overwrites anything.
     fn check_owner(&self) -> Result<(), LogError> {
         let name = watermark::NAME;
         if self.watermark.is_ours().map_err(LogError::io("reading", name))? {
@@ -155,7 +155,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         self.watermark.sync().map_err(LogError::io("syncing", watermark::NAME))
     }
 
-    /// Commits commands in as many batches as their size asks for.
+    /// Commits commands in as many batches as their size requires.
     pub fn commit_all(
         &mut self,
         commands: Vec<Command>,
@@ -176,7 +176,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         let mut batch = self.journal.batch()?;
         let mut answers = Answers::new();
         let mut ticket = None;
-        // Ids that are remembered are read from the frames.
+        // With deduplication, the owner reads the ids from the frames.
         let mut fresh = self.dedup.is_none();
         let full = batch.start() + BATCH_BYTES_MAX;
         while batch.end() < full
@@ -212,7 +212,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
                 }
                 Command::Import { ticket: given, letters, first } => {
                     let numbered = self.check_room().map(|()| self.import(&mut batch, &letters));
-                    // No other thread sets it.
+                    // Only this thread sets it.
                     let _ = first.set(numbered);
                     ticket = Some(given);
                 }
@@ -221,7 +221,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
                     ticket = Some(given);
                 }
                 Command::Drop { journal, letters } => {
-                    // Segments go only between batches; the note keeps the order with what came before.
+                    // Segments are dropped only between batches; the note keeps the order with earlier batches.
                     self.finish(batch, answers, (ticket, false), note)?;
                     if let Some(before) = journal {
                         self.journal.advance_start(before)?;
@@ -237,7 +237,8 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         self.finish(batch, answers, (ticket, fresh), note)
     }
 
-    /// Writes and syncs the batch, then tells the owner of the store and, after it, who waited for an answer.
+    /// Writes and syncs the batch, then notifies the owner of the store and, after it, the callers that wait for an
+    /// answer.
     fn finish(
         &mut self,
         mut batch: Batch,
@@ -258,7 +259,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
                 Ok(()) => answered,
                 Err(error) => Err(IngestError::Storage(error.to_string())),
             };
-            // A caller that is gone is no reason not to accept.
+            // The batch is accepted even if the caller is gone.
             let _ = answer.send(answered);
         }
         result
@@ -274,7 +275,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
 
     fn ingest(&mut self, batch: &mut Batch, new: Vec<NewMessage>, now: Time) -> IngestAnswer {
         self.check_room()?;
-        // All or nothing: whatever can go wrong does so before the first is written.
+        // All or nothing: everything that can fail does so before the first message is written.
         let known = self.known(&new)?;
         let mut accepted = Vec::with_capacity(new.len());
         for (NewMessage { message, due }, known) in new.into_iter().zip(known) {
@@ -297,7 +298,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         Ok(accepted)
     }
 
-    /// Whether the disk has room for what is new.
+    /// Checks that the disk has room for new messages.
     fn check_room(&self) -> Result<(), IngestError> {
         let free_bytes = self.disk.free_bytes().map_err(|error| IngestError::Storage(error.to_string()))?;
         if free_bytes < self.reserve_bytes {
@@ -306,8 +307,8 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         Ok(())
     }
 
-    /// Each letter is one frame, so that a torn batch leaves whole letters and never a message that would be delivered.
-    /// Returns the number of the first.
+    /// Writes each letter as one frame, so that a torn batch leaves complete letters and never a message that would be
+    /// delivered. Returns the number of the first.
     fn import(&mut self, batch: &mut Batch, letters: &[Stored]) -> u64 {
         let first = self.next_seq;
         for stored in letters {
@@ -317,7 +318,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         first
     }
 
-    /// What the tables know of the ids of these messages.
+    /// Looks up the ids of these messages in the tables.
     fn known(&self, new: &[NewMessage]) -> Result<Vec<Option<IdSlot>>, IngestError> {
         if self.dedup.is_none() {
             return Ok(vec![None; new.len()]);
@@ -326,7 +327,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         let look = |new: &NewMessage| {
             let id = new.message.id().as_bytes().to_vec();
             Far::<Vec<u8>, IdSlot>::get(&table, &id).map_err(|error| match error {
-                // Settling must go on meanwhile, so nothing here waits for the tables.
+                // Settling must go on, so the writer does not wait for the tables.
                 IndexError::Rebuilding => IngestError::Busy,
                 error => IngestError::Storage(error.to_string()),
             })
@@ -338,7 +339,7 @@ impl<D: Disk, S: IndexTables> Writer<D, S> {
         self.dedup.is_some_and(|window| now.since(Time::from_millis(slot.at)) < window)
     }
 
-    /// Letters go to the letter log and are durable there before the journal says so.
+    /// Copies letters to the letter log. They are durable there before the journal refers to them.
     fn relocate(&mut self, batch: &mut Batch, relocation: &Relocation) -> Result<(), LogError> {
         let mut moved = Vec::with_capacity(relocation.letters.len());
         if !relocation.letters.is_empty() || !relocation.slots.is_empty() {

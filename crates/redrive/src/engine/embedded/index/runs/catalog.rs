@@ -1,5 +1,5 @@
-//! The catalog: which sections make up each table, and the meta entries. A file of its own for every change; the newest
-//! whole one counts.
+//! The catalog: the sections of each table, and the meta entries. Each version is written to its own file; the latest
+//! complete one counts.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ const MAGIC: &[u8; 16] = b"redrive index 2\n";
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Catalog {
-    /// No file has a number at or above it.
+    /// All file numbers are below this.
     pub(crate) next_file: u64,
     pub(crate) meta: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Oldest first, for each table.
+    /// The sections of each table, oldest first.
     pub(crate) tables: [Vec<Section>; Space::ALL.len()],
 }
 
@@ -38,7 +38,7 @@ impl Catalog {
         out
     }
 
-    /// `None`: it is damaged, or was not completely written.
+    /// Decodes a catalog; `None` if it is damaged or incomplete.
     pub(crate) fn read(raw: &[u8]) -> Option<Self> {
         let (body, checksum) = raw.split_last_chunk::<4>()?;
         if crc32fast::hash(body) != u32::from_le_bytes(*checksum) {

@@ -1,4 +1,4 @@
-//! What the files of the tables are called, how keys are hashed, and how an error names its file.
+//! File names, key hashes, and errors of the tables.
 
 use crate::engine::embedded::index::tables::{IndexError, Space};
 
@@ -12,7 +12,7 @@ pub(super) fn catalog_name(number: u64) -> String {
     format!("{CATALOG}{number:016x}")
 }
 
-/// What filters and look-ups go by. Tables with keys of two parts are asked for by the first of them.
+/// The hash used by filters and look-ups. In tables with two-part keys it covers only the first part.
 pub(super) fn hash_of(space: Space, key: &[u8], seed: u64) -> u64 {
     let part = match space {
         Space::Lines | Space::Doors | Space::LetterIds | Space::GroupLetters | Space::GroupTimes => {

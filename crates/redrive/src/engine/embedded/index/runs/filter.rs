@@ -1,11 +1,12 @@
-//! A Bloom filter whose bits for one key all lie in one cache line. It stays in memory: two bytes per entry.
+//! A Bloom filter whose bits for one key are all in one cache line. It is kept in memory and takes two bytes per
+//! entry.
 
-/// One false answer in about 1,500.
+/// Gives a false-positive rate of about 1 in 1,500.
 const BITS_PER_ENTRY: u64 = 16;
 const LINE_BITS: u64 = 512;
 const LINE_BYTES: usize = 64;
 
-/// Odd multipliers that choose one bit in each word of a line.
+/// Odd multipliers, each choosing a bit in one word of a line.
 const SALTS: [u32; 8] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
 
@@ -28,13 +29,13 @@ impl Filter {
         }
     }
 
-    /// `false`: certainly not there.
+    /// Returns `false` if the key is certainly absent.
     #[inline]
     pub(crate) fn may_hold(&self, hash: u64) -> bool {
         self.lines[self.line(hash)].iter().zip(bits(hash)).all(|(word, bit)| word & bit != 0)
     }
 
-    /// The upper half of the hash chooses the line, the lower half the bits in it.
+    /// The line of a key: the upper half of the hash chooses it, the lower half the bits in it.
     fn line(&self, hash: u64) -> usize {
         (((hash >> 32) * self.lines.len() as u64) >> 32) as usize
     }
@@ -47,7 +48,7 @@ impl Filter {
         self.lines.len() * LINE_BYTES
     }
 
-    /// `None` if these bytes are no filter.
+    /// Decodes a filter; `None` if the bytes are not valid.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.is_empty() || !bytes.len().is_multiple_of(LINE_BYTES) {
             return None;

@@ -1,4 +1,4 @@
-//! Merging runs: fewer of them to look into, and what was removed or has expired is gone for good.
+//! Merging runs, so that there are fewer to search, and removed or expired entries disappear for good.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -12,7 +12,8 @@ use crate::engine::embedded::disk::real::{Disk, DiskFile};
 use crate::engine::embedded::index::tables::{IdSlot, IndexError, Space};
 
 impl<D: Disk> SortedRuns<D> {
-    /// Does one step, if there is anything to do; whether there was. Readers and checkpoints go on meanwhile.
+    /// Does one step, if there is anything to do, and returns whether it did. Readers and checkpoints go on
+    /// meanwhile.
     pub(crate) fn merge_once(&self) -> Result<bool, IndexError> {
         let _one_at_a_time = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
         if self.drop_expired()? {
@@ -31,8 +32,8 @@ impl<D: Disk> SortedRuns<D> {
         Ok(false)
     }
 
-    /// Ids expire by age, and a run of them is as old as its youngest. The oldest runs go first: an entry that is dropped
-    /// must not bring back an older one of the same id.
+    /// Drops runs in which all ids have expired; the latest id of a run decides. The oldest runs go first: dropping an
+    /// entry must not bring back an older one of the same id.
     fn drop_expired(&self) -> Result<bool, IndexError> {
         let from = self.ids_from.load(Ordering::Relaxed);
         let ids = Space::Ids as usize;
@@ -67,7 +68,7 @@ impl<D: Disk> SortedRuns<D> {
         let entries = runs.iter().map(|run| run.section.entries).sum();
         let mut section = SectionWriter::new(&file, number, 0, space, self.seed, entries);
         let mut merged = Merged::seek(runs.iter().cloned(), &[])?;
-        // Below the oldest run there is nothing that a removal, or an id that has expired, could hide.
+        // No run is older than the oldest, so a removal or an expired id in it hides nothing.
         let is_needed = |value: Option<&[u8]>| {
             !is_oldest || value.is_some_and(|value| space != Space::Ids || IdSlot::at_of(value) >= ids_from)
         };
@@ -97,7 +98,8 @@ impl<D: Disk> SortedRuns<D> {
 }
 
 impl<F: DiskFile> Run<F> {
-    /// Reads every block, telling how many bytes each took, until it is told to stop; whether it was not.
+    /// Reads every block, reporting its bytes to `go_on`, until that returns `false`; returns whether it reached the
+    /// end.
     pub(crate) fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<bool, IndexError> {
         for number in 0..self.blocks_len() {
             if !go_on(self.block(number)?.len()) {

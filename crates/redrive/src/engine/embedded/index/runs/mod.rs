@@ -1,4 +1,4 @@
-//! The tables on disk: sorted runs that are written once, merged in the background, and checked whenever they are read.
+//! The tables on disk: sorted runs that are written once, merged in the background, and verified on each read.
 
 mod catalog;
 mod files;

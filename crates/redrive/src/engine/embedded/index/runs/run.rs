@@ -1,4 +1,4 @@
-//! A run: an open section. Its filter and the first key of every block are in memory, a look-up reads one block.
+//! A run: an open section. Its filter and the first key of every block are in memory; a look-up reads one block.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) struct Run<F> {
     filter: Filter,
 }
 
-/// What a run says of a key.
+/// The result of looking up a key in a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Value(Vec<u8>),
@@ -25,13 +25,13 @@ pub(crate) enum Found {
 }
 
 impl<F: DiskFile> Run<F> {
-    /// Reads and checks everything but the blocks.
+    /// Opens a section: reads and verifies everything but the blocks.
     pub(crate) fn open(section: Section, file: Arc<F>) -> Result<Self, IndexError> {
         let (blocks, filter) = Self::read_end(&section, &*file)?;
         Ok(Self { section, file, blocks, filter })
     }
 
-    /// Reads again what is in memory, to see whether it is still in the file.
+    /// Reads the parts again that are in memory, to check that they are still intact in the file.
     pub(crate) fn check_end(&self) -> Result<(), IndexError> {
         Self::read_end(&self.section, &*self.file).map(drop)
     }
@@ -95,11 +95,11 @@ fn read<F: DiskFile>(section: &Section, file: &F, offset: u64, len: u64) -> Resu
     Ok(bytes)
 }
 
-/// The first keys of the blocks, as they stand in the section.
+/// The first keys of the blocks, as encoded in the section.
 #[derive(Debug)]
 struct Blocks {
     raw: Vec<u8>,
-    /// Where each record begins.
+    /// The start of each record.
     starts: Vec<u32>,
 }
 
@@ -138,7 +138,7 @@ impl Blocks {
         (key, at)
     }
 
-    /// The only block that can hold the key.
+    /// The only block that can contain the key.
     fn of_key(&self, key: &[u8]) -> Option<usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -149,7 +149,7 @@ impl Blocks {
     }
 }
 
-/// Walks a run in the order of its keys.
+/// Iterates over a run in key order.
 #[derive(Debug)]
 pub(crate) struct Cursor<F> {
     run: Arc<Run<F>>,
@@ -158,7 +158,7 @@ pub(crate) struct Cursor<F> {
 }
 
 impl<F: DiskFile> Cursor<F> {
-    /// Stands at the first entry at or behind `from`.
+    /// A cursor at the first entry at or after `from`.
     pub(crate) fn seek(run: Arc<Run<F>>, from: &[u8]) -> Result<Self, IndexError> {
         let first = run.blocks.of_key(from).unwrap_or(0);
         let mut cursor = Self { run, next_block: first, block: Block::default() };
@@ -187,7 +187,7 @@ impl<F: DiskFile> Cursor<F> {
     }
 }
 
-/// Walks several runs as one: the newest entry of a key counts. Runs are given oldest first.
+/// Iterates over several runs as one; of a key, the newest entry counts. The runs are given oldest first.
 #[derive(Debug)]
 pub(crate) struct Merged<F> {
     cursors: Vec<Cursor<F>>,
@@ -198,7 +198,7 @@ impl<F: DiskFile> Merged<F> {
         Ok(Self { cursors: runs.map(|run| Cursor::seek(run, from)).collect::<Result<_, _>>()? })
     }
 
-    /// Hands the next entry to `each` and goes on behind it; `None` at the end.
+    /// Passes the next entry to `each` and advances; `None` at the end.
     pub(crate) fn next<T>(
         &mut self,
         each: impl FnOnce(&[u8], Option<&[u8]>) -> T,

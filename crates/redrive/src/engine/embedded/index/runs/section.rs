@@ -1,4 +1,4 @@
-//! A section: the entries of one table in the order of their keys, written once, with everything checked when it is read.
+//! A section: the entries of one table in key order, written once and verified on each read.
 //!
 //! ```text
 //! entry    key len u16 | value len u16, 0xFFFF: removed | key | value
@@ -7,7 +7,7 @@
 //! section  blocks | index | filter
 //! ```
 //!
-//! The checksum of index and filter stands in the catalog, that of each block in the index.
+//! The checksum of index and filter is in the catalog, that of each block in the index.
 
 use std::io;
 
@@ -17,23 +17,23 @@ use crate::engine::embedded::disk::real::DiskFile;
 use crate::engine::embedded::index::tables::{IdSlot, Space};
 
 const BLOCK_BYTES: usize = 8 * 1024;
-/// Gathered before they are written.
+/// How much is buffered before a write.
 const WRITE_BYTES: usize = 1 << 20;
 const REMOVED: u16 = u16::MAX;
 
-/// Where a section lies and how it is checked: an entry of the catalog.
+/// The location and checksum of a section, as stored in the catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Section {
     pub(crate) file: u64,
     pub(crate) start: u64,
-    /// Where the index begins, and the blocks end.
+    /// The start of the index, which is the end of the blocks.
     pub(crate) index_at: u64,
     pub(crate) index_len: u64,
     pub(crate) filter_len: u64,
-    /// Of index and filter together.
+    /// The checksum of index and filter.
     pub(crate) checksum: u32,
     pub(crate) entries: u64,
-    /// The youngest acceptance among its ids; 0 in other tables.
+    /// The time of the latest acceptance among its ids; 0 in other tables.
     pub(crate) newest: u64,
 }
 
@@ -60,13 +60,13 @@ impl Section {
     }
 }
 
-/// Writes a section from entries in the order of their keys.
+/// Writes a section from entries in key order.
 pub(crate) struct SectionWriter<'a, F> {
     file: &'a F,
     space: Space,
     seed: u64,
     section: Section,
-    /// Where `out` goes.
+    /// The file offset of `out`.
     at: u64,
     out: Vec<u8>,
     block: Vec<u8>,
@@ -76,7 +76,7 @@ pub(crate) struct SectionWriter<'a, F> {
 }
 
 impl<'a, F: DiskFile> SectionWriter<'a, F> {
-    /// Begins at `start` of a file, with at most this many entries to come.
+    /// Starts a section at `start` in a file, for at most this many entries.
     pub(crate) fn new(file: &'a F, number: u64, start: u64, space: Space, seed: u64, entries: u64) -> Self {
         Self {
             file,
@@ -132,7 +132,7 @@ impl<'a, F: DiskFile> SectionWriter<'a, F> {
         Ok(())
     }
 
-    /// Ends the section and returns it, with where the next one begins. It has to be synced.
+    /// Finishes the section and returns it, together with the start of the next one. The caller has to sync the file.
     pub(crate) fn end(mut self) -> io::Result<(Section, u64)> {
         self.end_block()?;
         let section = &mut self.section;
@@ -151,7 +151,7 @@ impl<'a, F: DiskFile> SectionWriter<'a, F> {
 /// A key and its value; a removal has no value.
 pub(crate) type Entry<'a> = (&'a [u8], Option<&'a [u8]>);
 
-/// The entries of a block, one after the other.
+/// The entries of a block, in sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     bytes: Vec<u8>,
@@ -167,7 +167,7 @@ impl Block {
         self.bytes.len() as u64
     }
 
-    /// The current entry, `None` behind the last one.
+    /// The current entry; `None` after the last one.
     pub(crate) fn entry(&self) -> Option<Entry<'_>> {
         let rest = self.bytes.get(self.at..)?;
         let (key_len, value_len) = lens(rest)?;

@@ -1,8 +1,8 @@
-//! The tables on disk: sorted runs that are written once, merged in the background, and checked whenever they are read.
+//! The tables on disk: sorted runs that are written once, merged in the background, and verified on each read.
 //!
-//! A checkpoint is one file with a section for each table that changed. The [`catalog`] says which sections count; it is
-//! replaced as a whole, so a checkpoint is there or not. Everything that is read is checked, and whatever is wrong comes
-//! back as an error: the index is a cache, its owner builds it anew. See docs/adr/0023.
+//! A checkpoint is one file with a section for each table that changed. The [`catalog`] lists the valid sections; it is
+//! replaced as a whole, which makes checkpoints atomic. Everything read is verified, and damage is returned as an
+//! error: the index is a cache, and its owner rebuilds it. See docs/adr/0023.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -15,7 +15,7 @@ use super::section::SectionWriter;
 use crate::engine::embedded::disk::real::{Disk, DiskFile};
 use crate::engine::embedded::index::tables::{IndexError, IndexTables, Pair, Space, Write};
 
-/// The tables at one moment.
+/// A snapshot of the tables.
 #[derive(Debug)]
 pub(super) struct Version<F> {
     pub(super) meta: BTreeMap<Vec<u8>, Vec<u8>>,
@@ -25,7 +25,7 @@ pub(super) struct Version<F> {
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) catalog: Catalog,
-    /// The number of the catalog that counts; none before the first checkpoint.
+    /// The number of the current catalog; 0 before the first checkpoint.
     pub(super) number: u64,
 }
 
@@ -33,18 +33,18 @@ pub(super) struct Written {
 pub struct SortedRuns<D: Disk> {
     pub(super) disk: D,
     pub(super) seed: u64,
-    /// Entries of a usual checkpoint.
+    /// The number of entries in a typical checkpoint.
     pub(super) base: u64,
     pub(super) version: RwLock<Arc<Version<D::File>>>,
     pub(super) written: Mutex<Written>,
-    /// One merge at a time.
+    /// Allows one merge at a time.
     pub(super) merging: Mutex<()>,
-    /// Ids that were accepted before are forgotten.
+    /// Ids accepted before this time are forgotten.
     pub(super) ids_from: AtomicU64,
 }
 
 impl<D: Disk> SortedRuns<D> {
-    /// Opens the tables that are there. `seed` is that of the store, `base` the size of a usual checkpoint.
+    /// Opens the existing tables. `seed` is that of the store, `base` the number of entries in a typical checkpoint.
     pub fn open(disk: D, seed: u64, base: usize) -> Result<Self, IndexError> {
         let (catalog, version, number) = match newest(&disk)? {
             Some(Newest { catalog, version, number }) => (catalog, version, number),
@@ -55,11 +55,11 @@ impl<D: Disk> SortedRuns<D> {
         Ok(runs)
     }
 
-    /// Removes whatever is there and begins with empty tables.
+    /// Removes everything that exists and starts with empty tables.
     pub fn anew(disk: D, seed: u64, base: usize) -> Result<Self, IndexError> {
         let mut written = Written { catalog: Catalog::default(), number: 0 };
         for name in disk.list().map_err(failed("listing", "the index"))? {
-            // Readers of the old tables may still have their files open; new ones get other names.
+            // Readers of the old tables may still have their files open, so new files get other names.
             if let Some(number) = number_in(&name, "r-", ".run") {
                 written.catalog.next_file = written.catalog.next_file.max(number + 1);
             } else if let Some(number) = number_in(&name, CATALOG, "") {
@@ -93,13 +93,13 @@ impl<D: Disk> SortedRuns<D> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes a file durable that no catalog names yet.
+    /// Creates a file that no catalog lists yet.
     pub(super) fn file(&self, number: u64) -> Result<D::File, IndexError> {
         let name = file_name(number);
         self.disk.create(&name).map_err(failed("creating", &name))
     }
 
-    /// From here on these tables count, also after a power cut.
+    /// Makes these tables the current ones, durably.
     pub(super) fn publish(
         &self,
         written: &mut Written,
@@ -112,7 +112,7 @@ impl<D: Disk> SortedRuns<D> {
         file.sync_data().map_err(failed("syncing", &name))?;
         self.disk.sync_dir().map_err(failed("syncing the directory of", &name))?;
         if written.number > 0 {
-            // It may be one that was never written, where everything was built anew.
+            // The file need not exist: after a fresh start nothing was written under this number.
             let _ = self.disk.remove(&old);
         }
         let unused = files_of(&written.catalog).into_iter().filter(|file| !files_of(&catalog).contains(file));
@@ -126,7 +126,7 @@ impl<D: Disk> SortedRuns<D> {
         Ok(())
     }
 
-    /// Removes what a crash left behind: files that no catalog names, and older catalogs.
+    /// Removes what a crash left: files that no catalog lists, and older catalogs.
     pub(super) fn remove_others(&self) -> Result<(), IndexError> {
         let written = self.written();
         let used = files_of(&written.catalog);
@@ -141,8 +141,8 @@ impl<D: Disk> SortedRuns<D> {
     }
 }
 
-/// Reads every block of the tables in a directory that others may own, and returns how many bytes those were. Nothing is
-/// changed.
+/// Reads every block of the tables in a directory that another process may own, and returns the number of bytes read.
+/// Changes nothing.
 pub fn check<D: Disk>(disk: &D) -> Result<u64, IndexError> {
     let Some(found) = newest(disk)? else { return Ok(0) };
     let mut bytes = 0;
@@ -161,7 +161,7 @@ struct Newest<F> {
     number: u64,
 }
 
-/// The newest tables that are whole; `None` if there are none at all.
+/// The newest complete tables; `None` if there are none at all.
 fn newest<D: Disk>(disk: &D) -> Result<Option<Newest<D::File>>, IndexError> {
     let names = disk.list().map_err(failed("listing", "the index"))?;
     let mut numbers: Vec<u64> = names.iter().filter_map(|name| number_in(name, CATALOG, "")).collect();
@@ -169,7 +169,8 @@ fn newest<D: Disk>(disk: &D) -> Result<Option<Newest<D::File>>, IndexError> {
     if numbers.is_empty() && !names.is_empty() {
         return Err(IndexError::Damaged("it has no catalog, or is of another version".into()));
     }
-    // A power cut may have torn the newest one, or taken a file of it; then the one before it is still there.
+    // A power failure may have torn the newest catalog, or taken one of its files; then the one before it still
+    // exists.
     let mut wrong = None;
     for number in numbers.into_iter().rev() {
         match read_catalog(disk, number).and_then(|catalog| Ok((load(disk, &catalog)?, catalog))) {
@@ -245,7 +246,7 @@ impl<D: Disk> IndexTables for SortedRuns<D> {
             let pairs = version.meta.range(from.to_vec()..).take_while(|(key, _)| within(key));
             return Ok(pairs.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect());
         }
-        // All of one line, or of one door: most runs have none of it.
+        // The range is a single key line, or the letters of a single key: most runs have no entry of it.
         let (first, last) = (hash_of(space, from, self.seed), to.map(|to| hash_of(space, to, self.seed)));
         let runs = version.tables[space as usize].iter();
         let runs = runs.filter(|run| last != Some(first) || run.may_hold(first)).cloned();
@@ -263,7 +264,7 @@ impl<D: Disk> IndexTables for SortedRuns<D> {
     }
 
     fn apply(&self, writes: &mut Vec<Write>) -> Result<(), IndexError> {
-        // Later ones of the same key count more; the sort keeps their order.
+        // Of several writes to a key the last one counts; the sort is stable.
         writes.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let mut written = self.written();
         let mut catalog = written.catalog.clone();
@@ -315,7 +316,7 @@ impl<D: Disk> IndexTables for SortedRuns<D> {
     }
 
     fn persist(&self) -> Result<(), IndexError> {
-        // Every checkpoint is synced.
+        // Every checkpoint is synced already.
         Ok(())
     }
 
@@ -325,7 +326,7 @@ impl<D: Disk> IndexTables for SortedRuns<D> {
 
     fn verify(&self, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), IndexError> {
         {
-            // It is not replaced meanwhile.
+            // The lock keeps the catalog from being replaced meanwhile.
             let written = self.written();
             if written.catalog != Catalog::default() {
                 read_catalog(&self.disk, written.number)?;

@@ -1,4 +1,4 @@
-//! The sorted runs of the index hold what a plain map holds, also after restarts and damage.
+//! The sorted runs of the index agree with a plain map, even after restarts and damage.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn all(runs: &SortedRuns<SimDisk>, space: Space) -> Vec<Pair> {
     runs.range(space, &[], None, usize::MAX).unwrap()
 }
 
-/// Tables with several runs, merged ones among them.
+/// Tables with several runs, some of them merged.
 fn filled(disk: &SimDisk) -> SortedRuns<SimDisk> {
     let runs = open(disk).unwrap();
     for n in 0..40 {
@@ -107,7 +107,7 @@ fn a_power_cut_leaves_one_checkpoint_or_the_other() {
         let found = open(&disk.power_cut(seed)).expect("what was published is durable");
         assert_eq!(all(&found, Space::Letters), after);
     }
-    // Cut off before it was published, at each operation that may fail.
+    // Interrupted before it was published, at each operation that may fail.
     for nth in 1..4 {
         for op in [
             crate::engine::embedded::disk::sim::SimOp::Sync,
@@ -129,7 +129,7 @@ fn a_power_cut_leaves_one_checkpoint_or_the_other() {
     }
 }
 
-/// No damage is passed over: opening or reading tells it, or nothing is wrong with what is read.
+/// No damage goes unnoticed: either opening or reading fails, or the data read is right.
 #[test]
 fn a_flipped_bit_is_an_error_or_changes_nothing() {
     let disk = SimDisk::new();
@@ -179,7 +179,7 @@ fn ids_that_have_expired_are_forgotten_and_the_others_are_not() {
     assert!(runs.get(Space::Ids, &newest).unwrap().is_some());
 }
 
-/// As after a clock that was set back: what was written later may have expired before what was written earlier.
+/// The clock was set back, so that later entries may have expired before earlier ones.
 #[test]
 fn an_id_that_expired_does_not_bring_back_an_older_one() {
     let runs = open(&SimDisk::new()).unwrap();

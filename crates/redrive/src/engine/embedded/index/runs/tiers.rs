@@ -1,4 +1,4 @@
-//! Which runs of a table are merged next. Pure: sizes in, a range of neighbours out.
+//! Chooses which runs of a table are merged next. Pure: takes sizes, returns a range of neighbours.
 
 use std::ops::Range;
 
@@ -7,17 +7,18 @@ use crate::engine::embedded::index::tables::Space;
 /// How runs of one table are merged.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rule {
-    /// So many neighbours of one size class become one run of the next.
+    /// This many runs of one size class are merged into one of the next.
     fan_in: usize,
-    /// The largest run of the lowest class.
+    /// The maximum size of a run in the lowest class.
     base: u64,
-    /// Runs of this size are left as they are.
+    /// Runs of at least this size are not merged any more.
     whole_at: u64,
 }
 
 impl Rule {
-    /// Ids are written once and expire by age: few, large merges, and no run that spans days. The other tables change, and
-    /// are read in ranges: fewer runs. `checkpoint` is the size of a usual one; many are smaller.
+    /// Ids are written once and expire by age, so their merges are few and large, and no run spans days. The other
+    /// tables change and are read in ranges, so they have fewer runs. `checkpoint` is the size of a typical checkpoint;
+    /// many are smaller.
     pub(crate) fn of(space: Space, checkpoint: u64) -> Self {
         let base = checkpoint.div_ceil(64);
         match space {
@@ -36,8 +37,8 @@ impl Rule {
         class
     }
 
-    /// The neighbours to merge, given the entries of all runs, oldest first. Always the youngest ones, so that the order
-    /// of the runs stays the order in which they were written.
+    /// The runs to merge, given the entries of all runs, oldest first. They always include the newest run, so that the
+    /// runs stay in the order in which they were written.
     pub(crate) fn next(&self, entries: &[u64]) -> Option<Range<usize>> {
         let first = entries.iter().rposition(|entries| *entries >= self.whole_at).map_or(0, |at| at + 1);
         let classes: Vec<u32> = entries[first..].iter().map(|entries| self.class(*entries)).collect();
@@ -55,8 +56,8 @@ impl Rule {
 mod tests {
     use super::*;
 
-    /// Adds runs of one size one by one, merging as asked; returns how many runs there are at most and how often an entry
-    /// was written again, on average.
+    /// Adds runs of one size one by one, merging as needed. Returns the maximum number of runs, and how often an entry
+    /// was rewritten on average.
     fn grow(rule: Rule, runs: u64, entries: u64) -> (usize, f64) {
         let (mut sizes, mut most, mut moved) = (Vec::new(), 0, 0);
         for _ in 0..runs {

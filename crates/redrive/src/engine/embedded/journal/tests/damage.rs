@@ -1,4 +1,4 @@
-//! Damage of every kind: what is torn is cut, what is rotten is reported, what is whole is kept.
+//! All kinds of damage: torn data is truncated, rot is reported, intact data is kept.
 
 use super::*;
 use crate::engine::embedded::disk::real::DiskFile;
@@ -17,7 +17,7 @@ fn closed_log(segment_bytes: u64) -> SimDisk {
     disk
 }
 
-/// Everything in `disk` is synced, so a cut takes nothing away.
+/// Everything in `disk` is synced, so the power failure loses nothing.
 fn copy(disk: &SimDisk) -> SimDisk {
     disk.power_cut(0)
 }
@@ -116,7 +116,7 @@ fn a_flipped_bit_anywhere_in_a_closed_log_takes_one_frame_and_is_reported() {
 fn rot_in_the_log_s_own_frames_is_told_apart_and_takes_no_frame() {
     let disk = closed_log(400);
     let second = file_name("j", open(&copy(&disk), 400).0.segments()[1].base);
-    // The body of the segment header, then the body of the first batch header behind it.
+    // The body of the segment header, then the body of the first batch header after it.
     let header_len = SegmentHeader::len_of("j");
     disk.flip_bit(&second, HEADER_BYTES as u64 + 3, 0);
     disk.flip_bit(&second, header_len + HEADER_BYTES as u64 + 3, 0);
@@ -141,12 +141,12 @@ fn rot_in_the_last_durable_frame_and_a_torn_write_behind_it_are_told_apart() {
     disk.flip_bit(name, second.start, 0);
     disk.flip_bit(name, third.start, 0);
 
-    // The header of the second batch proved the first one durable; without it everything from the flip on is torn.
+    // The header of the second batch proved the first one durable; without it, everything from the damage on is torn.
     let (log, report) = open(&copy_unsynced(&disk), 1 << 20);
     assert_eq!(tags(&log), all(0..2));
     assert_eq!((report.rot.len(), report.end), (0, last_of_first));
 
-    // With a header that proves it, even behind the torn write, the damage below is rot and the cut is at its end.
+    // If a header proves it, even one after the torn write, the damage below is rot and the end is cut there.
     disk.flip_bit(name, third.start, 0);
     let (log, report) = open(&disk, 1 << 20);
     assert_eq!(tags(&log), all(0..2));
@@ -166,7 +166,7 @@ fn copy_unsynced(disk: &SimDisk) -> SimDisk {
     target
 }
 
-/// Why `mark` exists: without it damage in the last batch cannot be told from a torn write.
+/// The purpose of `mark`: without it, damage in the last batch cannot be told from a torn write.
 #[test]
 fn the_last_batch_of_an_unmarked_log_is_cut_at_damage_and_a_mark_saves_it() {
     for marked in [false, true] {
@@ -185,7 +185,7 @@ fn the_last_batch_of_an_unmarked_log_is_cut_at_damage_and_a_mark_saves_it() {
     }
 }
 
-/// A payload may hold a copy of a journal, even of this one.
+/// A payload may contain a copy of a journal, even of this one.
 #[test]
 fn a_copied_frame_inside_a_damaged_payload_is_not_taken_for_a_frame() {
     let disk = SimDisk::new();
@@ -248,7 +248,7 @@ fn a_missing_segment_is_refused_and_accepted_only_when_asked() {
         assert_eq!(tags(&log), kept);
         write(&mut log, 70..71).unwrap();
         log.close().unwrap();
-        // Accepting is remembered: the gap reads as damage from now on, or lies before the start.
+        // The accepted loss is permanent: the gap now reads as damage, or lies before the start.
         let (log, report) = open(&disk, 250);
         assert_eq!(tags(&log), [kept, vec![70]].concat());
         assert_eq!((report.rot.len(), report.log_start), if gone == 0 { (0, range.end) } else { (1, 0) });
@@ -280,7 +280,7 @@ fn what_an_interrupted_removal_left_behind_is_removed_at_open() {
         write(&mut log, tag..tag + 1).unwrap();
     }
     let segments = log.segments();
-    // The second removal fails: the first segment is gone, the others are still there.
+    // The second removal fails: the first segment is gone, the others still exist.
     disk.fail_next(SimOp::Remove, 2, ErrorKind::Other);
     log.advance_start(segments[4].base).unwrap_err();
     drop(log);
@@ -292,7 +292,7 @@ fn what_an_interrupted_removal_left_behind_is_removed_at_open() {
     assert_eq!(tags(&log).last(), Some(&39));
 }
 
-/// Otherwise the next open would miss segments without knowing why.
+/// Otherwise the next open would find segments missing for no recorded reason.
 #[test]
 fn a_start_of_the_log_that_is_cut_off_with_a_torn_write_removes_nothing() {
     let disk = SimDisk::new();

@@ -1,5 +1,4 @@
-//! How the log behaves when no file can be opened because too many are: it waits for better times, and calls nothing
-//! broken.
+//! How the log behaves if no file can be opened because too many are open: it waits, and reports no damage.
 
 use std::io;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{body, open, tags, write};
 use crate::engine::embedded::disk::real::{Disk, RealDisk};
 
-/// A real directory in which no more than so many files can be opened from now on.
+/// A real directory in which only a limited number of files can be opened.
 #[derive(Clone, Debug)]
 struct Starved {
     disk: RealDisk,
@@ -106,7 +105,7 @@ fn a_reader_gives_up_a_file_it_holds_for_one_that_it_needs() {
     let reader = log.reader();
     let read = |(tag, position): (u64, u64)| assert_eq!(reader.read_frame(position).unwrap().body, body(tag));
     places.iter().copied().for_each(read);
-    // Nothing is left, and every file in use stands for one that was given up: as on a full machine.
+    // No descriptor is left; other programs free some later, as on a busy machine.
     disk.leave(0);
     let giving = disk.clone();
     let giver = std::thread::spawn(move || {

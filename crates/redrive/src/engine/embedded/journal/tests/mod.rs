@@ -1,4 +1,4 @@
-//! How the log behaves as long as the disk does what it is told.
+//! How the log behaves on a disk without faults.
 
 mod damage;
 mod files;
@@ -23,7 +23,7 @@ pub(crate) fn open<D: Disk>(disk: &D, segment_bytes: u64) -> (Log<D>, OpenReport
     Log::open(disk.clone(), options(segment_bytes)).unwrap()
 }
 
-/// A body that tells its tag and has a length of its own.
+/// A body that identifies its tag and has its own length.
 pub(crate) fn body(tag: u64) -> Vec<u8> {
     (0..5 + tag % 61).map(|i| (tag * 7 + i) as u8).collect()
 }
@@ -231,8 +231,8 @@ fn a_failed_write_stops_the_log_for_good_and_reopening_recovers() {
     assert_eq!(tags(&open(&disk, 1 << 20).0), [kept, vec![6]].concat());
 }
 
-/// The kernel marks pages clean after a failed sync: the data is still read, later syncs succeed, and the next power
-/// cut takes it. What an open reports after that must be on the disk all the same.
+/// The kernel marks pages as clean after a failed sync: the data can still be read, later syncs succeed, and the next
+/// power failure loses it. Whatever opening the log reports after that must be on disk all the same.
 #[test]
 fn a_failed_sync_is_never_retried_and_what_reopening_finds_is_made_durable() {
     let disk = SimDisk::new();
@@ -282,7 +282,7 @@ fn a_full_disk_stops_the_log_and_it_goes_on_when_space_returns() {
         let Err(LogError::Io { source, .. }) = write(&mut log, 3..10) else { panic!("room {room}") };
         assert_eq!(source.kind(), ErrorKind::StorageFull);
         drop(log);
-        // A full disk can be opened: letters are read and segments removed while it is full.
+        // A store on a full disk can be opened: letters can be read and segments removed.
         let (log, _) = open(&disk, 1 << 20);
         assert!(tags(&log).starts_with(&all(0..3)), "room {room}");
         drop(log);
@@ -372,7 +372,7 @@ fn readers_in_other_threads_see_whole_frames_while_the_log_grows_and_shrinks() {
                             });
                             match walked {
                                 Ok(next_at) => at = next_at,
-                                // Overtaken by the removal of segments.
+                                // The segment was removed meanwhile.
                                 Err(ReadError::Missing { .. }) => at = reader.start(),
                                 Err(error) => panic!("{error}"),
                             }

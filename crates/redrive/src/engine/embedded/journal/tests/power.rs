@@ -1,4 +1,4 @@
-//! Power cuts by the thousand: what was synced is there, in order, and nothing is invented.
+//! Thousands of power failures: everything synced is there, in order, and nothing else.
 
 use redrive_core::SplitMix64;
 
@@ -29,7 +29,7 @@ impl PowerWitness {
             .filter(|(_, position)| (log.start()..log.end()).contains(position))
             .collect();
         assert_eq!(found, expected, "seed {seed}");
-        // What the log kept is durable now; what it cut will never come back.
+        // Everything the log kept is durable now; what it truncated must never come back.
         self.written = expected;
         self.durable = log.durable();
         self.start = log.start();
@@ -86,7 +86,7 @@ fn after_thousands_of_power_cuts_in_a_row_everything_synced_is_there() {
     }
 }
 
-/// The process fails at any operation of the disk, and the power with it or not.
+/// The process fails at any operation of the disk, with or without a power failure.
 #[test]
 fn a_failure_at_any_operation_and_a_power_cut_lose_nothing_that_was_synced() {
     let ops = [SimOp::Create, SimOp::Remove, SimOp::Write, SimOp::Sync, SimOp::SyncDir];
@@ -112,7 +112,7 @@ fn a_failure_at_any_operation_and_a_power_cut_lose_nothing_that_was_synced() {
                     }
                     let (end, frames) = (batch.start(), written.clone());
                     if log.write(batch).is_err() {
-                        // Whether any of it reached the disk is for the next open to say.
+                        // The next open tells whether any of it reached the disk.
                         written = frames;
                         durable = durable.max(log.durable().min(end));
                         break;

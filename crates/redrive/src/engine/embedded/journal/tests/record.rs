@@ -1,4 +1,4 @@
-//! Every record comes back as it was written, and a cut one is no record.
+//! Every record is decoded as it was written, and a truncated one is rejected.
 
 use super::*;
 
@@ -65,7 +65,7 @@ fn every_field_of_a_stored_message_comes_back() {
     }
 }
 
-/// A new version of fingerprints must not move letters that are stored.
+/// A new version of fingerprints must not move stored letters to other groups.
 #[test]
 fn a_letter_that_was_stored_with_another_version_keeps_its_group() {
     let other = Fingerprint { version: 9, group: GroupId::from_number(77), title: "another".to_owned() };

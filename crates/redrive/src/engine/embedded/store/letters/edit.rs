@@ -1,5 +1,5 @@
-//! Edits of letters: a letter is written anew with another message, and the versions before it in the same frame. Whatever
-//! reads, replays or moves a letter therefore needs to know nothing of edits.
+//! Edits of letters: a letter is rewritten with its new message, and its earlier versions in the same frame. So code
+//! that reads, replays or moves letters need not know about edits.
 
 use std::collections::HashSet;
 
@@ -13,13 +13,13 @@ use crate::engine::embedded::store::find::Lookup;
 use crate::engine::letter::LetterState;
 use crate::engine::seam::EngineError;
 
-/// The largest letter with all of its versions. A frame holds more, but what fails later must still fit behind it.
+/// The maximum size of a letter with all of its versions. A frame holds more, but later attempts must still fit in.
 const BYTES_MAX: usize = 48 << 20;
 
-/// What becomes of one letter: how it is written, or why it is not.
+/// How a letter is rewritten, or why it is not.
 type Revised = Result<Stored, EditAnswer>;
 
-/// What becomes of several letters, and those of them that are to be written.
+/// The answers for several letters, and the letters to be written.
 #[derive(Debug, Default)]
 pub(super) struct Revision {
     pub(super) answers: Vec<EditAnswer>,
@@ -49,7 +49,7 @@ pub(super) fn edit<D: Disk, S: IndexTables>(
     })
 }
 
-/// Gives letters whose last edit is this one the message of before back.
+/// Gives letters whose last edit is this one their previous message back.
 pub(super) fn undo<D: Disk, S: IndexTables>(
     lookup: &Lookup<'_, D, S>,
     edit: &str,
@@ -74,7 +74,7 @@ pub(crate) fn message_before<D: Disk, S: IndexTables>(
     Ok(version.and_then(|version| Message::from_wire(version.wire).ok()))
 }
 
-/// Open letters as they are to be written anew, each at most once.
+/// Plans how open letters are rewritten, each at most once.
 fn revise<D: Disk, S: IndexTables, T>(
     lookup: &Lookup<'_, D, S>,
     letters: impl Iterator<Item = (u64, T)>,
@@ -83,7 +83,7 @@ fn revise<D: Disk, S: IndexTables, T>(
     let (mut revision, mut chosen) = (Revision::default(), HashSet::new());
     for (seq, wish) in letters {
         let revised = match open_letter(lookup, seq)? {
-            // The frame of the first is not written yet, so the second is about a version that is gone.
+            // The first edit is not written yet, so the second one is made from an outdated version.
             _ if chosen.contains(&seq) => Err(EditAnswer::Changed),
             Err(refused) => Err(refused),
             Ok(mut stored) => change(&mut stored, wish).map(|()| stored),
@@ -100,7 +100,7 @@ fn revise<D: Disk, S: IndexTables, T>(
     Ok(revision)
 }
 
-/// An open letter as it would be written again.
+/// An open letter, ready to be rewritten.
 fn open_letter<D: Disk, S: IndexTables>(lookup: &Lookup<'_, D, S>, seq: u64) -> Result<Revised, EngineError> {
     let Some(slot) = lookup.book.asked_letter(seq)? else { return Ok(Err(EditAnswer::NotFound)) };
     if slot.state != LetterState::Open {

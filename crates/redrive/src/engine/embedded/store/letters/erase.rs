@@ -1,4 +1,4 @@
-//! Erasing letters: each gets a tombstone in place of its frame, then every other copy is overwritten, segment by segment.
+//! Erasing letters: each frame is replaced by a tombstone, then every other copy is overwritten, segment by segment.
 
 use std::collections::HashSet;
 use std::io;
@@ -18,7 +18,7 @@ use crate::engine::history::History;
 use crate::engine::letter::LetterState;
 use crate::engine::seam::EngineError;
 
-/// What becomes of letters that are to be erased, and the tombstones to be written.
+/// The answers for letters to be erased, and the tombstones to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Tombstones {
     pub(crate) answers: Vec<EraseAnswer>,
@@ -52,7 +52,7 @@ pub(crate) fn plan<D: Disk, S: IndexTables>(
     Ok(stones)
 }
 
-/// A letter as its tombstone is written.
+/// The tombstone of a letter, ready to be written.
 fn tombstone_of<D: Disk, S: IndexTables>(
     lookup: &Lookup<'_, D, S>,
     seq: u64,
@@ -94,7 +94,7 @@ fn tombstone_of<D: Disk, S: IndexTables>(
 pub(crate) struct Segment {
     pub(crate) base: u64,
     pub(crate) end: u64,
-    /// Whether it is of the letter log.
+    /// Whether it belongs to the letter log.
     pub(crate) letters: bool,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct LogExtent {
     pub(crate) letter_log_end: u64,
 }
 
-/// Which letters are erased and not overwritten everywhere yet, in memory and in a file that outlives a crash.
+/// The erased letters that are not overwritten everywhere yet, in memory and in a file that survives a crash.
 #[derive(Debug)]
 pub(crate) struct Erasing<D: Disk> {
     file: Erasures<D>,
@@ -114,7 +114,7 @@ pub(crate) struct Erasing<D: Disk> {
 }
 
 impl<D: Disk> Erasing<D> {
-    /// Goes on with what an earlier run has recorded. Of that, `unwiped` have their tombstones and are to be overwritten.
+    /// Continues the erasures of an earlier run. Of these, `unwiped` have tombstones and are to be overwritten.
     pub(crate) fn resume(
         mut file: Erasures<D>,
         recorded: impl IntoIterator<Item = u64>,
@@ -127,13 +127,13 @@ impl<D: Disk> Erasing<D> {
         Ok(Self { file, wiping })
     }
 
-    /// Records letters, durably, before their tombstones are written: a crash in between leaves a record of letters that are as
-    /// they were, never copies that are not overwritten.
+    /// Records letters, durably, before their tombstones are written. After a crash in between, the record lists
+    /// unchanged letters; without it, copies could stay that are never overwritten.
     pub(crate) fn record(&mut self, letters: &[u64]) -> Result<(), EngineError> {
         self.file.record(letters).map_err(|error| recording(&error))
     }
 
-    /// The tombstones of these letters are durable: their other copies are to be overwritten.
+    /// Requests overwriting of the other copies of these letters, whose tombstones are durable.
     pub(crate) fn want(&mut self, letters: Vec<u64>) {
         self.wiping.want(letters);
     }
@@ -143,13 +143,13 @@ impl<D: Disk> Erasing<D> {
         self.wiping.is_wanted()
     }
 
-    /// Segments that have to be gone through until all erased letters are overwritten; zero if they are.
+    /// The number of segments left until all erased letters are overwritten.
     pub(crate) fn parts_left(&self) -> u64 {
         self.wiping.parts_left()
     }
 
-    /// The next segment to be overwritten; `None` while one is. Before the first one of a pass the file says durably how far
-    /// it will go.
+    /// The next segment to overwrite; `None` while one is being overwritten. Before the first one of a pass, the file
+    /// records durably how far the pass will go.
     pub(crate) fn next(&mut self, logs: impl FnOnce() -> LogExtent) -> Result<Option<WipePart>, EngineError> {
         let logs = if self.wiping.begins() { logs() } else { LogExtent::default() };
         if self.wiping.begins() {
@@ -160,7 +160,7 @@ impl<D: Disk> Erasing<D> {
         Ok(next.map(|(Segment { base, end, letters }, erased)| WipePart { base, end, letters, erased }))
     }
 
-    /// A segment was overwritten. After the last one its letters need no record any more.
+    /// Records that a segment was overwritten. After the last one, its letters are removed from the file.
     pub(crate) fn wiped(&mut self) -> Result<(), EngineError> {
         let Some(wiped) = self.wiping.wiped() else { return Ok(()) };
         self.file.settle(&*wiped).map_err(|error| recording(&error))

@@ -1,4 +1,4 @@
-//! Letters of messages that died elsewhere: checked against what is there, and numbered once they are written.
+//! Importing letters: they are compared with existing ones, and numbered once they are written.
 
 use std::collections::HashMap;
 
@@ -11,22 +11,22 @@ use crate::engine::embedded::store::find::Lookup;
 use crate::engine::import::{ForeignLetter, ImportAnswer, is_same};
 use crate::engine::seam::EngineError;
 
-/// What is known of a message before its letter is made.
+/// What is known about a message before its letter is created.
 enum Known {
     No,
     Letter(u64),
-    /// So many letters have its id that they are not compared.
+    /// Too many letters have its id to compare them.
     TooMany,
 }
 
-/// What becomes of letters from elsewhere, and those that are to be written.
+/// The answers for imported letters, and the letters to be written.
 pub(super) struct Import {
     pub(super) answers: Vec<ImportAnswer>,
     pub(super) letters: Vec<Stored>,
 }
 
 impl Import {
-    /// The letters were written, the first of them under this number.
+    /// The answers once the letters are written, the first of them under this number.
     pub(super) fn numbered_from(mut self, first: u64) -> Vec<ImportAnswer> {
         let imported = self.answers.iter_mut().filter_map(|answer| match answer {
             ImportAnswer::Imported { number, .. } => Some(number),
@@ -45,7 +45,7 @@ pub(super) fn plan<D: Disk, S: IndexTables>(
 ) -> Result<Import, EngineError> {
     let mut answers = Vec::with_capacity(letters.len());
     let mut made: Vec<Stored> = Vec::new();
-    // The messages of this batch that are new, by id.
+    // The new messages of this batch, by id.
     let mut batch: HashMap<String, Vec<Message>> = HashMap::new();
     for letter in letters {
         let of_id = batch.entry(letter.message.id().to_owned()).or_default();
@@ -66,7 +66,7 @@ pub(super) fn plan<D: Disk, S: IndexTables>(
                 answers.push(ImportAnswer::Imported { number: None, group: group.clone() });
                 made.push(Stored {
                     was: Was::Fresh,
-                    // It never stood in the line of its key, and blocks nothing. A replay puts it there.
+                    // It was never in the line of its key and blocks nothing; a replay puts it there.
                     key: None,
                     due: None,
                     jobs: Vec::new(),
@@ -87,7 +87,7 @@ pub(super) fn plan<D: Disk, S: IndexTables>(
     Ok(Import { answers, letters: made })
 }
 
-/// Whether a message has a letter, or had it before an edit.
+/// Whether a message has a letter, including one that had it before an edit.
 fn known<D: Disk, S: IndexTables>(
     lookup: &Lookup<'_, D, S>,
     message: &Message,

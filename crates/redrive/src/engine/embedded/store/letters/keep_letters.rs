@@ -1,4 +1,4 @@
-//! The store changes letters: plans the frames, has them written, and answers once they are durable.
+//! Changes of letters in the store: plans the frames, has them written, and answers once they are durable.
 
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -142,7 +142,7 @@ impl<D: Disk, S: IndexTables> KeepLetters for Store<D, S> {
     }
 
     fn wipe(&mut self, _now: Time) -> Result<WipeProgress, EngineError> {
-        // An engine at rest is not polled otherwise.
+        // An idle engine is not polled otherwise.
         self.keep_going()?;
         Ok(WipeProgress { parts_left: self.erasing.parts_left(), ..WipeProgress::default() })
     }
@@ -175,7 +175,7 @@ fn write_revision<D: Disk, S: IndexTables>(
     Ok(answers)
 }
 
-/// The message of a letter as it goes back to wait for its delivery.
+/// The frame of a letter that is requeued.
 fn replayed<D: Disk, S: IndexTables>(
     lookup: &Lookup<'_, D, S>,
     slot: &LetterSlot,
@@ -192,7 +192,7 @@ fn replayed<D: Disk, S: IndexTables>(
         meta: stored.meta.replayed(),
         group: None,
         options: None,
-        // They stay with the letter, which is where they are looked for when it dies again.
+        // They stay with the letter and are found there when it dies again.
         replaced: Vec::new(),
         ..stored
     }))

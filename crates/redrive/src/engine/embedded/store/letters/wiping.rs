@@ -1,5 +1,5 @@
-//! How far the copies of erased letters are overwritten: one pass over all segments for all letters that are erased when it
-//! begins. Pure.
+//! The progress of overwriting erased letters: one pass over all segments for all letters erased when it begins.
+//! Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Goes through segments `P`, one at a time.
 #[derive(Debug)]
 pub(super) struct Wiping<P> {
-    /// Erased letters that the pass under way does not know of.
+    /// Erased letters that are not part of the current pass.
     wanted: HashSet<u64>,
     pass: Option<WipePass<P>>,
 }
@@ -15,7 +15,7 @@ pub(super) struct Wiping<P> {
 #[derive(Debug)]
 struct WipePass<P> {
     letters: Arc<HashSet<u64>>,
-    /// Segments that are still to be overwritten, the next one last.
+    /// Segments still to be overwritten, the next one last.
     left: Vec<P>,
     /// Whether one is being overwritten.
     is_busy: bool,
@@ -36,7 +36,8 @@ impl<P> Wiping<P> {
         self.pass.is_some() || !self.wanted.is_empty()
     }
 
-    /// Segments until everything is overwritten that was asked for; a pass that has not begun counts as one.
+    /// The number of segments left until everything requested is overwritten; a pass that has not begun counts as
+    /// one.
     pub(super) fn parts_left(&self) -> u64 {
         let under_way = self.pass.as_ref().map_or(0, |pass| pass.left.len() as u64 + u64::from(pass.is_busy));
         under_way + u64::from(!self.wanted.is_empty())
@@ -47,8 +48,8 @@ impl<P> Wiping<P> {
         self.pass.is_none() && !self.wanted.is_empty()
     }
 
-    /// The next segment to overwrite and the letters it is about; `None` while one is being overwritten. `all` lists the
-    /// segments that there are when a pass begins.
+    /// The next segment to overwrite and the letters to overwrite in it; `None` while one is being overwritten. `all`
+    /// lists the segments that exist when a pass begins.
     pub(super) fn next(&mut self, all: impl FnOnce() -> Vec<P>) -> Option<(P, Arc<HashSet<u64>>)> {
         if self.begins() {
             let letters = Arc::new(std::mem::take(&mut self.wanted));
@@ -60,7 +61,7 @@ impl<P> Wiping<P> {
         Some((part, Arc::clone(&pass.letters)))
     }
 
-    /// The segment is overwritten. Returns the letters of the pass if it was its last one.
+    /// Records that the segment is overwritten. Returns the letters of the pass if it was the last one.
     pub(super) fn wiped(&mut self) -> Option<Arc<HashSet<u64>>> {
         let pass = self.pass.as_mut()?;
         pass.is_busy = false;
