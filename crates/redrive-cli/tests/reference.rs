@@ -29,8 +29,8 @@ fn what_the_default_file_sets_is_what_holds_without_it() {
         "[[pipeline]]\nname = \"orders\"\n[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
     assert_eq!(settings(default::text()), settings(bare));
 
-    // Settings that it shows as comments, with the defaults that the schema and the reference name. Some tables need others
-    // before their defaults mean anything.
+    // Settings that it shows commented out, with the defaults that the schema and the reference name. Some tables need
+    // other settings before their defaults have an effect.
     let sink = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
     let without_sink = bare.replace(sink, "");
     let kafka = "kind = \"kafka\"\nbrokers = [\"localhost:9092\"]\ngroup = \"g\"\nstart = \"latest\"\n";
@@ -98,7 +98,7 @@ fn the_help_of_a_setting_names_each_of_its_words() {
     assert!(with_words >= 16, "{with_words}");
 }
 
-/// The bounds stand in the declaration, from which the reference has them. The library has those of the policy too.
+/// The bounds are in the declaration, which the reference is generated from. The library has those of the policy too.
 #[test]
 fn the_bounds_that_are_declared_are_those_that_hold() {
     let tick = Duration::from_millis(1);
@@ -136,7 +136,7 @@ fn the_bounds_that_are_declared_are_those_that_hold() {
     assert!(bounds >= 30, "{bounds}");
 }
 
-/// A file in which this setting is the only one that can be wrong.
+/// A file in which only this setting can be wrong.
 fn setting_alone(table: &SettingTable, key: &str, value: &str) -> String {
     const SINK: &str = "[pipeline.sink.webhook]\nurl = \"http://127.0.0.1:8000/orders\"\n";
     let line = format!("{key} = {value}\n");

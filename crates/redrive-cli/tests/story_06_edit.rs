@@ -139,8 +139,8 @@ fn an_edit_that_is_killed_is_recorded_at_the_next_start_with_the_letters_that_ha
     assert!(!edited(&processor), "a letter has an edit that the record does not name");
 }
 
-/// `kill -9` while letters are being discarded, and while that is being undone: the next start finishes what was asked for,
-/// and the log says what was done.
+/// `kill -9` during a discard, and during its undo: the next start completes the request, and the log records what was
+/// done.
 #[test]
 fn a_discard_and_its_undo_that_are_killed_are_finished_at_the_next_start_and_their_records_are_true() {
     let count = 20_000_u64;
@@ -358,7 +358,7 @@ fn letters_are_edited_by_a_jq_program_with_a_dry_run() {
     }
 }
 
-/// A program that runs away ends with an error that says why, and takes nothing along.
+/// A program that exceeds its limits ends with an error that says why, and nothing else is affected.
 #[test]
 fn a_jq_program_is_bounded_in_time_memory_and_depth() {
     let dir = tempfile::tempdir().unwrap();
@@ -375,7 +375,7 @@ fn a_jq_program_is_bounded_in_time_memory_and_depth() {
         ("def f: [f]; f", "too deeply"),
         ("reduce range(1000000) as $i (.; [.])", "too deeply"),
         ("def f: f; f", "ran for more than 10 s for letter orders/0"),
-        // One of both, whichever the machine comes to first.
+        // Either limit, whichever the machine reaches first.
         ("[range(1e12)]", "for letter orders/0"),
     ] {
         let said = run(program);

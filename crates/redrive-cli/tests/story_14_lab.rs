@@ -144,7 +144,7 @@ fn a_figure_outside_of_its_range_ends_with_exit_code_1() {
     assert!(output.stdout.contains("✗ calls of full"), "{}", output.stdout);
 }
 
-/// Nothing is expected of any figure, so that the audit alone decides.
+/// No figure has an expected range, so that only the audit decides.
 #[test]
 fn a_run_whose_audit_does_not_balance_ends_with_exit_code_1() {
     let dir = tempfile::tempdir().unwrap();

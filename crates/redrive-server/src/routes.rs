@@ -162,8 +162,8 @@ impl Operation {
         }
     }
 
-    /// Whether it goes on when its client has gone. Messages that nobody was told were accepted are sent again under the same
-    /// ids, so half of them may be left.
+    /// Whether it continues when its client has disconnected. Ingest does not: messages without an answer are sent
+    /// again under the same ids, so half of them may be stored.
     pub(crate) fn runs_to_its_end(self) -> bool {
         self.method() == Method::POST && self != Self::Ingest
     }

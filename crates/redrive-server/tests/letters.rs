@@ -731,7 +731,7 @@ async fn a_compaction_is_in_the_log_with_who_asked_for_it_and_what_went() {
     server.stop().await;
 }
 
-/// A later message of `c-0` was delivered: the letter of that key is left out if that is asked for, and only then.
+/// A later message of `c-0` was delivered: the letter of that key is left out if that is requested, and only then.
 #[tokio::test(flavor = "multi_thread")]
 async fn letters_with_a_later_success_stay_open_if_that_is_asked_for() {
     let server = with_letters(2, 0).await;

@@ -28,8 +28,8 @@ impl Bearer {
         Ok(Self(value))
     }
 
-    /// The token a processor without configured tokens made for itself, if this user may read it. Nobody asked for
-    /// this file, so one that is missing or not readable is no fault: reads need no token.
+    /// The token that a processor without configured tokens generated, if this user may read it. The file was not named
+    /// explicitly, so a missing or unreadable one is no error: reads need no token.
     pub fn of_engine(dir: &Path) -> Option<Self> {
         let mut text = String::new();
         File::open(dir.join("token")).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;

@@ -264,7 +264,7 @@ fn only(
     }
 }
 
-/// After how long open letters are discarded. A day at least: a typing error must not discard what died last night.
+/// After how long open letters are discarded. At least a day: a typo must not discard the letters of last night.
 fn letter_retention(reader: &mut SettingReader, section: &Section<'_>) -> Option<Duration> {
     reader.duration(section, "letter_retention").map(|set| set.value)
 }

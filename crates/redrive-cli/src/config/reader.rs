@@ -209,7 +209,7 @@ impl SettingReader {
         None
     }
 
-    /// A duration, or the word that stands for none.
+    /// Reads a duration, or the word that stands for none.
     pub fn duration_or_off(&mut self, section: &Section<'_>, key: &str) -> Option<Set<Option<Duration>>> {
         let entry = section.get(key)?;
         let off = match self.keys.form(&section.path_of(key)) {

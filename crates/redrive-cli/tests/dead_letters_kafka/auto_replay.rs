@@ -18,7 +18,7 @@ const KEYS: &str = "outage_gate = false";
 const TIERS: &str = r#"["200ms", "300ms", "400ms", "500ms", "600ms"]"#;
 const BREAKER: &str = "[pipeline.breaker]\nenabled = false";
 const AUTO: &str = "[pipeline.auto_replay]\nenabled = true\nrate = \"100/s\"\nhealthy_for = \"1s\"";
-/// Letters that no replay may touch: of 422, of 410, one that breaks its receiver's connections, and two with keys.
+/// Letters that no replay may touch: with 422, with 410, one that breaks its receiver's connections, and two with keys.
 const NEVER: u64 = 8;
 
 /// Messages without keys.
@@ -83,7 +83,7 @@ fn members_start_one_job_at_a_time_and_its_stops_are_recorded_once_for_all() {
     let calls = receiver.requests_for("pill-0").len();
     let never = ["bad-0", "bad-1", "bad-2", "gone-0", "gone-1"].map(str::to_owned);
     produce(&orders, (0..24).map(|n| format!("o-{n}")).chain(never));
-    // Of these no member knows whether a later message has succeeded: the controllers begin after they have died.
+    // No member knows whether a later message of their keys has succeeded: the controllers start after they died.
     kafka::produce(
         &orders,
         ["o-k1", "o-k2"].map(|id| (id.to_owned(), json!({ "order_id": id }).to_string())),

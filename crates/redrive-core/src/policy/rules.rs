@@ -61,7 +61,7 @@ pub enum OnExhausted {
 }
 
 impl Mode {
-    /// Each of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::NonBlocking, Self::Blocking];
 
     /// The name in the configuration.
@@ -74,7 +74,7 @@ impl Mode {
 }
 
 impl OnExhausted {
-    /// Each of them.
+    /// All values.
     pub const ALL: [Self; 2] = [Self::Defer, Self::DeadLetter];
 
     /// The name in the configuration.

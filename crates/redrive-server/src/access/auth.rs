@@ -104,7 +104,7 @@ fn bearer(authorization: &str) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim())
 }
 
-/// The scheme, which is not a secret; a value without one may be the token itself.
+/// The scheme, which is not secret; a value without one may be the token itself.
 fn scheme(authorization: &str) -> Option<&str> {
     let (scheme, _) = authorization.split_once(' ')?;
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);

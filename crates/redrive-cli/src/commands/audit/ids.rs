@@ -4,7 +4,7 @@ use std::io::{BufRead, Read};
 
 use super::produced_ids::{LISTED_MAX, ProducedIds, RANGE_MAX, number};
 
-/// A message id has at most 512 bytes; a longer line is not a list of ids.
+/// A message id has at most 512 bytes; a file with a longer line is not a list of ids.
 const LINE_BYTES_MAX: u64 = 4_096;
 
 #[derive(Debug, thiserror::Error)]

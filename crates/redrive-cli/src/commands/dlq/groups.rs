@@ -11,7 +11,7 @@ use crate::output::{Align, Output, TextTable, age, count, instant, safe};
 
 /// How much of an error a table shows.
 const ERROR_CHARS: usize = 100;
-/// Groups that are named in the line below the table.
+/// How many groups the line below the table names.
 const NAMED_MAX: usize = 5;
 const DECISION: &str = "Decision (about one group)";
 
@@ -94,7 +94,7 @@ async fn list(args: &GroupsArgs, session: &Session, out: &mut Output) -> Result<
             ("CLASS", Align::Left),
             ("REASON", Align::Left),
         ];
-        // Without --all the states are one: what regressed is named below.
+        // Without --all there is only one state to show: regressed groups are named below.
         if args.all {
             columns.push(("STATE", Align::Left));
         }

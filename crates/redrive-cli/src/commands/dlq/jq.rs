@@ -1,7 +1,8 @@
 //! `--jq`: a jq program computes the new payload of each letter.
 //!
-//! It runs beside this command and not in the processor: a program may run for ever or take all memory. Only the values that it changed are written into the payload, so that everything else stays as it was
-//! written, down to the digits of its numbers.
+//! It runs in a child process of this command and not in the processor: a program may run for ever or take all memory.
+//! Only changed values are written into the payload, so that everything else keeps its exact text, down to the digits
+//! of numbers.
 
 use jaq_core::data::JustLut;
 use jaq_core::load::{self, Arena, File, Loader};
@@ -21,7 +22,7 @@ const NOT_BUILT_IN: &[&str] = &[
     "stderr", "debug", "halt", "halt_error",
 ];
 
-/// The largest payload that a program may give.
+/// The maximum size of a payload that a program returns.
 const OUTPUT_BYTES_MAX: usize = 8 << 20;
 
 /// A parsed program, ready to run.

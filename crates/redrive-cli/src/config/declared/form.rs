@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 const DURATION: &str = "^([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$";
 const SHARE: &str = "^[0-9]{1,5}(\\.[0-9]{1,2})?%$";
 
-/// A bound that is none: a longer duration cannot be written.
+/// Stands for no upper bound: a longer duration cannot be written.
 pub(in super::super) const FOREVER: Duration = Duration::from_millis(u64::MAX);
-/// From here on numbers are bounded against mistakes only, which is not worth a word.
+/// Bounds from here on only catch mistakes, so they are not mentioned.
 const MISTAKE: u64 = 1_000_000;
 
 /// The form of a value.
@@ -26,7 +26,7 @@ pub enum Form {
     Command,
     /// `json:POINTER` or `header:NAME`.
     Pick,
-    /// One of these words, as the enum lists them that they become.
+    /// One of these words, as listed by the enum that they are parsed into.
     Words(fn() -> Vec<&'static str>),
     /// A list of such words.
     WordListOf(fn() -> Vec<&'static str>),
@@ -39,7 +39,7 @@ pub enum Form {
     Spans(Duration, Duration),
     /// `20%`, up to 100%.
     Share,
-    /// `20/s`, from the first to the second a second.
+    /// `20/s`, from the first to the second number per second.
     Rate(f64, f64),
     /// A whole number from the first to the second.
     Whole(u64, u64),
@@ -54,7 +54,7 @@ pub enum Form {
     Any(&'static [Form]),
 }
 
-/// The words of pairs as [`one_of`](super::super::reader::SettingReader::one_of) reads them.
+/// The words of the pairs that [`one_of`](super::super::reader::SettingReader::one_of) takes.
 pub(in super::super) fn words<T>(pairs: &[(&'static str, T)]) -> Vec<&'static str> {
     pairs.iter().map(|(word, _)| *word).collect()
 }
@@ -85,7 +85,7 @@ impl Form {
         }
     }
 
-    /// The bounds in words, where there are any: `1s to 31d`.
+    /// The bounds in words, if there are any: `1s to 31d`.
     pub(super) fn bounds_text(self) -> Option<String> {
         let (min, max) = match self {
             Self::Whole(min, max) => {

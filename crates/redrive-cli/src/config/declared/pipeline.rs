@@ -18,7 +18,7 @@ use super::table::{Header, Setting, SettingTable};
 
 /// Larger numbers are mistakes.
 const NUMBER_MAX: u64 = 1_000_000;
-/// The shortest time that is not none.
+/// The shortest time above zero.
 const TICK: Duration = Duration::from_millis(1);
 const YEAR: Duration = Duration::from_hours(24 * 366);
 

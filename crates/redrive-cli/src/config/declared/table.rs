@@ -34,7 +34,7 @@ pub struct Setting {
     pub key: &'static str,
     pub form: Form,
     pub shown: Shown,
-    /// What it is, in a sentence, without what [`Self::help`] adds.
+    /// Its description, in a sentence, without the parts that [`Self::help`] adds.
     pub about: &'static str,
     /// The kind of engine it applies to, if not to all.
     pub only: Option<&'static str>,
@@ -91,8 +91,8 @@ impl Setting {
         Self { key, form, shown: Shown::Example(value), about, only: None, flag: None }
     }
 
-    /// The sentence with what the declaration says besides: the words that are accepted, unless the sentence explains them
-    /// one by one, the bounds, and the engine.
+    /// The description with further parts of the declaration: the accepted words, unless the description explains each
+    /// of them, the bounds, and the engine.
     pub fn help(&self) -> String {
         let (what, rest) = self.about.split_once("; ").unwrap_or((self.about, ""));
         let mut help = what.to_owned();

@@ -142,7 +142,7 @@ impl TokenConfig {
     }
 }
 
-/// What `reads` may be.
+/// The values of `reads`.
 pub(in super::super) const READS: [(&str, Reads); 3] =
     [("auto", Reads::Auto), ("token", Reads::Token), ("open", Reads::Open)];
 

@@ -121,7 +121,7 @@ fn classes(reader: &mut SettingReader, section: &Section<'_>) -> Vec<(String, St
     classes
 }
 
-/// `purge`: what happens to endpoints that a push service calls gone.
+/// Reads `purge`: how to treat endpoints that a push service reports gone.
 fn purge(reader: &mut SettingReader, section: &Section<'_>) -> Option<Purge> {
     let words = Purge::ALL.map(|purge| (purge.name(), purge));
     reader.one_of(section, "purge", &words).map(|set| set.value)

@@ -48,7 +48,7 @@ pub(super) fn would(dry: &ReplayForecast, pipeline: &str) -> String {
 
 /// `4 keys have later successes (list: --show superseded)`; printed at the start of a replay too.
 pub(super) fn later_successes(dry: &ReplayForecast) -> Option<String> {
-    // Those that stay open are told of elsewhere.
+    // Letters that stay open are reported elsewhere.
     let keys = if dry.superseded_skipped > 0 { 0 } else { dry.superseded.keys };
     let said =
         || format!("{} later successes (list: --show superseded)", plural(keys, "key has", "keys have"));
