@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use support::{OPS, PATIENCE, Running, Setup, start_with};
 
 const ORDERS: &str = "/v1/pipelines/orders";
-/// Repeat until a client has disconnected midway.
+/// The maximum number of rounds until a client disconnects midway.
 const ROUNDS_MAX: usize = 30;
 
 async fn started() -> Running {

@@ -66,7 +66,7 @@ impl JqProgram {
         if text.as_str().len() > OUTPUT_BYTES_MAX {
             return Err(format!("the jq program gives more than {} MB", OUTPUT_BYTES_MAX >> 20));
         }
-        // Whoever reads it later has the same limit.
+        // Later readers have the same limit.
         serde_json::from_str::<serde_json::Value>(text.as_str()).map_err(|_| {
             "the jq program gives a value that is nested more deeply than 127 times".to_owned()
         })?;
